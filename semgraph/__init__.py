@@ -1,0 +1,1 @@
+"""semgraph: knowledge-graph pipelines as query plans."""

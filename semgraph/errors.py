@@ -1,0 +1,137 @@
+"""Every error that semgraph raises, and the exit code that the command line gives it.
+
+```
+SemgraphError                     1
+├── PlanError                     2   plan, option or input wrong; nothing was spent
+│   └── InputError                2   the rows of an input, not the plan
+├── UnavailableError              5   no result, because something outside does not answer
+│   ├── ModelUnavailable          5
+│   └── StoreUnavailable          5
+├── BudgetReached                 4   a limit that the user set; the run can be resumed
+├── ConcurrentWrite               1   another run wrote this partition first
+├── RowError                      1   the answer for one row; kept beside the row, raised with on_error: raise
+└── EngineError                   1   semgraph itself, an optimizer rule or an implementation broke its contract
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class SemgraphError(Exception):
+    """The root of all errors that semgraph raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a file that the user wrote. Lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a plan: what, where, what is there instead, what was probably meant."""
+
+    what: str
+    step: str | None = None
+    position: Position | None = None
+    there: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.position}  " if self.position else ""
+        step = f"step {self.step}: " if self.step else ""
+        rest = ". ".join(part.rstrip(".") for part in (self.what, self.there, self.hint) if part)
+        return f"{place}{step}{rest}"
+
+
+class PlanError(SemgraphError):
+    """A plan, an option or a configuration is wrong. Carries all problems found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, *problems: Problem | str) -> None:
+        self.problems = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class InputError(PlanError):
+    """The rows given for an input do not fit its declaration."""
+
+
+class UnavailableError(SemgraphError):
+    """Something outside (model, endpoint, store) does not answer; no result was written."""
+
+    exit_code = 5
+
+
+class ModelUnavailable(UnavailableError):
+    """No model answers: unreachable endpoint, wrong key, unknown model, missing files."""
+
+
+class StoreUnavailable(UnavailableError):
+    """No store answers, or it is not one that this run can write to."""
+
+
+class BudgetReached(SemgraphError):
+    """A limit that the user set would be passed by the next request; it was not sent."""
+
+    exit_code = 4
+
+
+class ConcurrentWrite(SemgraphError):
+    """Another run wrote this partition since this run last read its head; nothing of the window was written."""
+
+    def __init__(self, partition: str) -> None:
+        self.partition = partition
+        super().__init__(
+            f'group "{partition}" was written by another run since this one began: '
+            "stopped, nothing of this window written; run again to go on"
+        )
+
+
+class RowError(SemgraphError):
+    """A model's answer for one row could not be had. `kind` is one word for tables and tests."""
+
+    def __init__(self, kind: str, message: str, *, attempts: int = 0) -> None:
+        self.kind = kind
+        self.attempts = attempts
+        super().__init__(message)
+
+
+class EngineError(SemgraphError):
+    """A part of semgraph, or an implementation of an operator, broke its own contract."""
+
+
+class Fault(Exception):
+    """A problem at `path` (keys and list indexes from where it is raised); frontends add the position."""
+
+    def __init__(self, what: str, *path: str | int, there: str | None = None, hint: str | None = None) -> None:
+        self.what, self.path, self.there, self.hint = what, path, there, hint
+        super().__init__(what)
+
+    def under(self, *prefix: str | int) -> Fault:
+        """The same fault, seen from further out."""
+        return Fault(self.what, *prefix, *self.path, there=self.there, hint=self.hint)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest of the known words.
+
+    >>> did_you_mean("sem_fliter", ["sem_map", "sem_filter"])
+    'did you mean "sem_filter"?'
+    """
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f'did you mean "{near[0]}"?' if near else None

@@ -1,0 +1,1 @@
+"""Running a physical plan: windows, waves, running ahead, records."""

@@ -1,0 +1,138 @@
+"""Text functions that plans may call: one Python definition each, registered in DuckDB and SQLite.
+
+Databases disagree about lower case and white space outside ASCII (no-break space, İ, final sigma); these do not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+_NAMESPACE = uuid.UUID("5e3a1f0c-9d1b-5c55-8a40-6f7d2c1b9e10")
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)")
+
+
+def key(text: str) -> str:
+    r"""Lower case, white space collapsed and trimmed: equal for two spellings of one name.
+
+    >>> key("  Project\u00a0PHOENIX ")
+    'project phoenix'
+    """
+    return " ".join(text.lower().split())
+
+
+def words(text: str) -> str:
+    r"""The words of a text in lower case, one blank between them: what full-text queries are made of.
+
+    >>> words('O\'Neil AND "TechCorp"~2')
+    'o neil and techcorp 2'
+    """
+    return " ".join(_WORD.findall(text.lower()))
+
+
+def word_count(text: str) -> int:
+    """How many words `words` finds."""
+    return len(_WORD.findall(text))
+
+
+def _grams(text: str) -> frozenset[str]:
+    kept = "".join(c for c in text.lower() if c.isalnum() or c == "'")
+    return frozenset(kept[i : i + 3] for i in range(max(len(kept) - 2, 1))) if kept else frozenset()
+
+
+def alike(left: str, right: str) -> float:
+    """Jaccard similarity of the 3-grams of two names; letters, digits and apostrophes count, blanks do not.
+
+    >>> alike("Alice Chen", "alice chen")
+    1.0
+    """
+    a, b = _grams(left), _grams(right)
+    return len(a & b) / len(a | b) if a and b else 0.0
+
+
+def char_entropy(text: str) -> float:
+    """Shannon entropy of the characters of a text, in bits; blanks do not count. Low for "aaa" or "x1".
+
+    >>> char_entropy("abab")
+    1.0
+    """
+    counts = Counter(c for c in text.lower() if not c.isspace())
+    total = sum(counts.values())
+    return sum(-n / total * math.log2(n / total) for n in counts.values()) if total else 0.0
+
+
+def cut(text: str, limit: int) -> str:
+    """A text cut to `limit` characters, at the end of the last whole sentence if there is one.
+
+    >>> cut("One. Two. Three", 11)
+    'One. Two.'
+    """
+    if len(text) <= limit:
+        return text
+    ends = [m.end() for m in _SENTENCE_END.finditer(text[: limit + 1]) if m.end() <= limit]
+    return text[: ends[-1]] if ends else text[:limit].rstrip()
+
+
+def uuid5(text: str) -> str:
+    """The name-based UUID of a text, in semgraph's namespace. `id(a, b)` in a plan is `uuid5(json_array(a, b))`."""
+    return str(uuid.uuid5(_NAMESPACE, text))
+
+
+def overlap(query: str, text: str) -> float:
+    """Shared words of a query and a text, over the geometric mean of how many distinct words each has: between 0 and 1.
+
+    Depends on the two texts alone, so stores, groups and recordings agree on it.
+
+    >>> overlap("who leads Phoenix", "Alice leads Phoenix")
+    0.6666666666666666
+    """
+    a, b = set(_WORD.findall(query.lower())), set(_WORD.findall(text.lower()))
+    return len(a & b) / math.sqrt(len(a) * len(b)) if a and b else 0.0
+
+
+class TextFunction(NamedTuple):
+    """A function as it is registered: Python definition, DuckDB parameter types, DuckDB result type."""
+
+    python: Callable[..., Any]
+    parameters: tuple[str, ...]
+    result: str
+    arrow: pa.DataType
+
+
+TEXT_FUNCTIONS: dict[str, TextFunction] = {
+    "key": TextFunction(key, ("VARCHAR",), "VARCHAR", pa.string()),
+    "words": TextFunction(words, ("VARCHAR",), "VARCHAR", pa.string()),
+    "word_count": TextFunction(word_count, ("VARCHAR",), "BIGINT", pa.int64()),
+    "alike": TextFunction(alike, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
+    "char_entropy": TextFunction(char_entropy, ("VARCHAR",), "DOUBLE", pa.float64()),
+    "cut": TextFunction(cut, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
+    "uuid5": TextFunction(uuid5, ("VARCHAR",), "VARCHAR", pa.string()),
+    "overlap": TextFunction(overlap, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
+}
+
+
+def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
+    """The same function over whole Arrow columns; NULL in any argument gives NULL."""
+
+    # DuckDB evaluates the annotations, and pa.Array is generic for mypy only.
+    def unary(texts: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+        return pa.array([None if t is None else function.python(t) for t in texts.to_pylist()], function.arrow)
+
+    def binary(texts: pa.Array, others: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+        rows = zip(texts.to_pylist(), others.to_pylist(), strict=True)
+        return pa.array([None if None in row else function.python(*row) for row in rows], function.arrow)
+
+    return unary if len(function.parameters) == 1 else binary  # DuckDB counts the parameters
+
+
+def canonical_json(value: Any) -> str:
+    """JSON text that is equal for equal values: sorted keys, no blanks, no escapes."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)

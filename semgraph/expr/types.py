@@ -1,0 +1,220 @@
+"""The types of the plan language, and what each is in Arrow, DuckDB and JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, did_you_mean
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+_ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
+    "string": (pa.string(), "VARCHAR", {"type": "string"}),
+    "int64": (pa.int64(), "BIGINT", {"type": "integer"}),
+    "double": (pa.float64(), "DOUBLE", {"type": "number"}),
+    "boolean": (pa.bool_(), "BOOLEAN", {"type": "boolean"}),
+    "timestamp": (TIMESTAMP, "TIMESTAMPTZ", {"type": "string", "format": "date-time"}),
+    "date": (pa.date32(), "DATE", {"type": "string", "format": "date"}),
+    "json": (pa.string(), "VARCHAR", {}),
+}
+_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\],:])")
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type of the plan language.
+
+    Args:
+        name: One of string, int64, double, boolean, timestamp, date, json, list, struct, vector, enum.
+        nullable: Written `T null`; in answers, whether the model may leave it out by saying null.
+        item: Of a list.
+        fields: Of a struct, in order.
+        size: Of a vector.
+        values: Of an enum (a string in tables, a closed choice for the model).
+
+    >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
+    'list<struct<name: string, at: timestamp null>>'
+    """
+
+    name: str
+    nullable: bool = False
+    item: Type | None = None
+    fields: tuple[tuple[str, Type], ...] = ()
+    size: int = 0
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        body = self.name
+        if self.item is not None:
+            body = f"list<{self.item}>"
+        elif self.name == "struct":
+            body = f"struct<{', '.join(f'{n}: {t}' for n, t in self.fields)}>"
+        elif self.name == "vector":
+            body = f"vector[{self.size}]"
+        elif self.name == "enum":
+            body = f"enum<{', '.join(self.values)}>"
+        return f"{body} null" if self.nullable else body
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of a column of this type."""
+        if self.item is not None:
+            return pa.list_(self.item.arrow)
+        if self.name == "struct":
+            return pa.struct([pa.field(n, t.arrow) for n, t in self.fields])
+        if self.name == "vector":
+            return pa.list_(pa.float32(), self.size)
+        return pa.string() if self.name == "enum" else _ATOMS[self.name][0]
+
+    @property
+    def sql(self) -> str:
+        """The DuckDB type of a column of this type."""
+        return sql_type(self.arrow)
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of an answer of this type, in the strict subset: closed objects, all keys required."""
+        if self.item is not None:
+            body: dict[str, Any] = {"type": "array", "items": self.item.json_schema()}
+        elif self.name == "struct":
+            body = object_schema({n: t.json_schema() for n, t in self.fields})
+        elif self.name == "enum":
+            body = {"type": "string", "enum": list(self.values)}
+        else:
+            body = dict(_ATOMS[self.name][2])
+        if not self.nullable:
+            return body
+        return {"anyOf": [body, {"type": "null"}]}
+
+
+def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A closed JSON Schema object, all of whose keys are required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def sql_type(arrow: pa.DataType) -> str:
+    """The DuckDB type of an Arrow type that the plan language has."""
+    if pa.types.is_fixed_size_list(arrow):
+        return f"{sql_type(arrow.value_type)}[{arrow.list_size}]"
+    if pa.types.is_list(arrow):
+        return f"{sql_type(arrow.value_type)}[]"
+    if pa.types.is_struct(arrow):
+        inner = ", ".join(f'"{f.name}" {sql_type(f.type)}' for f in arrow)
+        return f"STRUCT({inner})"
+    if pa.types.is_float32(arrow):
+        return "FLOAT"
+    return _ATOMS[type_of_arrow(arrow).name][1]
+
+
+def type_of_arrow(arrow: pa.DataType) -> Type:
+    """The type of the plan language for an Arrow type; numbers and strings are widened to the one canonical type."""
+    if pa.types.is_fixed_size_list(arrow):
+        return Type("vector", size=arrow.list_size)
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        return Type("list", item=type_of_arrow(arrow.value_type))
+    if pa.types.is_struct(arrow):
+        return Type("struct", fields=tuple((f.name, type_of_arrow(f.type)) for f in arrow))
+    if pa.types.is_dictionary(arrow):
+        return type_of_arrow(arrow.value_type)
+    for name, test in _KINDS:
+        if test(arrow):
+            return Type(name)
+    msg = f"type {arrow} has no place in the plan language"
+    raise Fault(msg, hint="cast it to string, int64, double, boolean, timestamp or date")
+
+
+def _scale_zero(arrow: pa.DataType) -> bool:
+    return pa.types.is_decimal(arrow) and arrow.scale == 0
+
+
+_KINDS = (
+    ("boolean", pa.types.is_boolean),
+    ("int64", pa.types.is_integer),
+    ("int64", _scale_zero),
+    ("double", pa.types.is_decimal),
+    ("double", pa.types.is_floating),
+    ("timestamp", pa.types.is_timestamp),
+    ("date", pa.types.is_date),
+    ("string", pa.types.is_string),
+    ("string", pa.types.is_large_string),
+    ("string", pa.types.is_string_view),
+    ("string", pa.types.is_null),
+)
+
+
+def parse_type(text: str) -> Type:
+    """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is wrong."""
+    tokens = list(_tokens(text))
+    tokens.append("")
+    found = _parse(tokens, text)
+    if tokens != [""]:
+        msg = f'type "{text}": unexpected "{tokens[0]}"'
+        raise Fault(msg)
+    return found
+
+
+def _tokens(text: str) -> Iterator[str]:
+    position = 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
+        if match is None:
+            msg = f'type "{text}": unexpected "{text[position:].strip()[0]}"'
+            raise Fault(msg, hint="a type looks like list<struct<name: string, at: timestamp null>>")
+        yield match.group(1)
+        position = match.end()
+
+
+def _expect(tokens: list[str], token: str, text: str) -> None:
+    if tokens[0] != token:
+        msg = f'type "{text}": expected "{token}", found "{tokens[0] or "the end"}"'
+        raise Fault(msg)
+    tokens.pop(0)
+
+
+def _parse(tokens: list[str], text: str) -> Type:
+    name = tokens.pop(0)
+    if name == "list":
+        _expect(tokens, "<", text)
+        found = Type("list", item=_parse(tokens, text))
+        _expect(tokens, ">", text)
+    elif name == "struct":
+        found = Type("struct", fields=tuple(_members(tokens, text, typed=True)))
+    elif name == "enum":
+        found = Type("enum", values=tuple(n for n, _ in _members(tokens, text, typed=False)))
+    elif name == "vector":
+        _expect(tokens, "[", text)
+        found = Type("vector", size=int(tokens.pop(0)))
+        _expect(tokens, "]", text)
+    elif name in _ATOMS:
+        found = Type(name)
+    else:
+        known = [*_ATOMS, "list", "struct", "vector", "enum"]
+        msg = f'"{name}" is no type'
+        raise Fault(msg, there="types: " + ", ".join(known), hint=did_you_mean(name, known))
+    if tokens[0] == "null":
+        tokens.pop(0)
+        found = replace(found, nullable=True)
+    return found
+
+
+def _members(tokens: list[str], text: str, *, typed: bool) -> Iterator[tuple[str, Type]]:
+    _expect(tokens, "<", text)
+    while True:
+        name = tokens.pop(0)
+        if typed:
+            _expect(tokens, ":", text)
+            yield name, _parse(tokens, text)
+        else:
+            yield name, Type("string")
+        if tokens[0] != ",":
+            break
+        tokens.pop(0)
+    _expect(tokens, ">", text)

@@ -1,0 +1,1 @@
+"""From what people write (YAML, Python) to logical plans."""

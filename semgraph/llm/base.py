@@ -1,0 +1,182 @@
+"""What a language model is to semgraph: something that answers a `Request` with a `Reply`.
+
+Endpoints and every wrapper around them (coalescing, journal, budget, retry, limiter) are `LLM`s, so one suite of tests
+covers them all and they can be stacked in any order. See `semgraph.llm.stack` for the order that is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Origin = Literal["issued", "journal", "coalesced"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to a model.
+
+    Args:
+        role: Which configured model is asked: `default`, `small`, or another role of `semgraph.toml`.
+        messages: The chat, static text first.
+        schema: JSON Schema of the answer, as canonical JSON text. The answer must be one JSON document of it.
+        max_tokens: The longest answer allowed.
+        params: Further parameters of the endpoint (`temperature`, ...), sorted by name.
+        trial: Which independent repetition this is; part of the fingerprint, or three trials would be one.
+        partition: Whose data this is, so that the journal can forget it. Not part of the fingerprint.
+        step: The step that asks. Not part of the fingerprint.
+    """
+
+    role: str
+    messages: tuple[Message, ...]
+    schema: str
+    max_tokens: int = 2048
+    params: tuple[tuple[str, Any], ...] = (("temperature", 0),)
+    trial: int = 0
+    partition: str = field(default="", compare=False)
+    step: str = field(default="", compare=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over all that decides the answer, except which model the role is bound to (the journal adds it)."""
+        body = [
+            self.role,
+            [(m.role, m.content) for m in self.messages],
+            self.schema,
+            self.max_tokens,
+            self.params,
+            self.trial,
+        ]
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one call. `prompt` includes `cached`."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A model's answer.
+
+    Args:
+        text: The answer, unparsed.
+        usage: Tokens as the endpoint counted them.
+        origin: `issued` now, read from the `journal`, or `coalesced` with an equal request in flight.
+        seconds: How long the endpoint took when the answer was issued.
+        call_id: Names the answer for ever: the same for replays from the journal.
+        model: The model as the endpoint names it.
+        attempts: HTTP requests sent for it by this process; 0 for a replay.
+        dollars: What it cost when issued; None if no price is known.
+        finish: `stop`, `length` (cut at max_tokens), `refusal`, or what else the endpoint says.
+    """
+
+    text: str
+    usage: Usage = Usage()
+    origin: Origin = "issued"
+    seconds: float = 0.0
+    call_id: str = ""
+    model: str = ""
+    attempts: int = 1
+    dollars: float | None = None
+    finish: str = "stop"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a model takes. `context_tokens` is prompt and answer together."""
+
+    context_tokens: int = 128_000
+    max_output_tokens: int = 16_384
+    in_flight: int = 64
+
+
+@runtime_checkable
+class LLM(Protocol):
+    """Anything that answers requests. Implementations are used from one event loop and may be awaited concurrently."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in tables and journal keys, such as `openai:gpt-4.1-mini`."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """What it takes."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text: the model's own tokenizer where there is one, else an estimate from above."""
+        ...
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request.
+
+        Raises:
+            RowError: This request has no answer (refused, rejected by the endpoint, timed out for good).
+            ModelUnavailable: No request will be answered; the run must stop.
+            BudgetReached: The next request would pass a limit; it was not sent.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections and threads. Safe to call twice."""
+        ...
+
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors for some texts: shape (texts, dimensions), float32, not normalised unless the model does so."""
+
+    vectors: Vectors
+    usage: Usage = Usage()
+    calls: int = 0
+    attempts: int = 0
+    journal: int = 0
+    seconds: float = 0.0
+    dollars: float | None = 0.0
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Anything that turns texts into vectors."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in tables and journal keys, such as `local:all-MiniLM-L6-v2`."""
+        ...
+
+    async def dimensions(self) -> int:
+        """Length of the vectors; may ask the endpoint once where the configuration does not say."""
+        ...
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed distinct texts, in their order. Raises ModelUnavailable or BudgetReached."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release what it holds. Safe to call twice."""
+        ...

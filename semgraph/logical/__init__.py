@@ -1,0 +1,1 @@
+"""What a plan computes: immutable, typed nodes."""

@@ -1,0 +1,188 @@
+"""What a graph holds: labels, properties, indexes, and which properties are derived from others.
+
+A `Graph` is read from `graph.yaml` and is the same for every store. It is the only source of labels and property names
+in queries, so no value of a row ever becomes part of one, except where a label is `open`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.types import Type, parse_type
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_KEYS = {"properties", "derived", "fulltext", "index", "open", "source", "target"}
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A property that `merge` fills from another: by a text function (`key(name)`), or by embedding."""
+
+    name: str
+    by: Literal["embed"] | str  # noqa: PYI051 - the one that is not a text function
+    of: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """A node label or an edge type.
+
+    Args:
+        name: As in the store.
+        kind: `node` or `edge`.
+        properties: Types by name: key, partition and common properties first, derived text properties last, no vectors.
+        derived: Derived properties by name, vectors included.
+        fulltext: Properties by name of the full-text index.
+        index: Properties with a range index, besides key and partition.
+        open: What rows may add: `labels` (column `labels`, list<string>) and `attributes` (column `attributes`, json,
+            stored as properties of their own where the store can).
+        source: Label of an edge's source.
+        target: Label of an edge's target.
+    """
+
+    name: str
+    kind: Literal["node", "edge"]
+    properties: Mapping[str, Type]
+    derived: Mapping[str, Derived]
+    fulltext: Mapping[str, tuple[str, ...]]
+    index: tuple[str, ...] = ()
+    open: frozenset[str] = frozenset()
+    source: str = ""
+    target: str = ""
+
+    @property
+    def vectors(self) -> dict[str, str]:
+        """Vector property by the text property that it embeds."""
+        return {d.of: d.name for d in self.derived.values() if d.by == "embed"}
+
+    @property
+    def columns(self) -> dict[str, Type]:
+        """All that a hit can have: an edge's ends, open columns and properties; no vectors."""
+        found = dict(self.properties)
+        if self.kind == "edge":
+            found |= {"source": Type("string"), "target": Type("string")}
+        if "labels" in self.open:
+            found["labels"] = Type("list", item=Type("string"))
+        if "attributes" in self.open:
+            found["attributes"] = Type("json")
+        return found
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All labels of a graph, its key property and its partition property."""
+
+    name: str
+    key: str
+    partition: str
+    labels: Mapping[str, Label]
+
+    def label(self, name: str) -> Label:
+        """A label by name. Raises Fault with the nearest name."""
+        if name in self.labels:
+            return self.labels[name]
+        raise Fault(
+            f'graph "{self.name}" has no label "{name}"',
+            there="labels: " + ", ".join(self.labels),
+            hint=did_you_mean(name, self.labels),
+        )
+
+    @property
+    def nodes(self) -> tuple[Label, ...]:
+        """Node labels, as declared."""
+        return tuple(label for label in self.labels.values() if label.kind == "node")
+
+    @property
+    def edges(self) -> tuple[Label, ...]:
+        """Edge types, as declared."""
+        return tuple(label for label in self.labels.values() if label.kind == "edge")
+
+    @classmethod
+    def build(cls, data: Mapping[str, Any]) -> Graph:
+        """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
+        _known(data, {"graph", "key", "partition", "common", "nodes", "edges"})
+        key, partition = str(data.get("key", "uuid")), str(data.get("partition", "group_id"))
+        common = {key: Type("string"), partition: Type("string")}
+        common |= _types(data.get("common", {}), "common")
+        labels: dict[str, Label] = {}
+        for section, kind in (("nodes", "node"), ("edges", "edge")):
+            for name, body in (data.get(section) or {}).items():
+                labels[name] = _label(name, kind, body or {}, common, section)
+        for label in labels.values():
+            for end in (label.source, label.target) if label.kind == "edge" else ():
+                if end not in labels or labels[end].kind != "node":
+                    msg = f'"{end}" is no node label'
+                    raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
+        return cls(str(data.get("graph", "graph")), key, partition, labels)
+
+
+def _known(data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
+    for key in data:
+        if key not in keys:
+            msg = f'unknown key "{key}"'
+            raise Fault(msg, *path, key, there="keys: " + ", ".join(sorted(keys)), hint=did_you_mean(str(key), keys))
+
+
+def _name(name: object, *path: str) -> str:
+    if not isinstance(name, str) or not NAME.match(name):
+        msg = f'"{name}" is no name'
+        raise Fault(msg, *path, hint="letters, digits and _, not starting with a digit")
+    return name
+
+
+def _types(data: Mapping[str, Any], *path: str) -> dict[str, Type]:
+    found = {}
+    for name, text in data.items():
+        try:
+            found[_name(name, *path, str(name))] = parse_type(str(text))
+        except Fault as fault:
+            raise (fault if fault.path else fault.under(*path, name)) from None
+    return found
+
+
+def _derived(data: Mapping[str, Any], properties: Mapping[str, Type], *path: str) -> dict[str, Derived]:
+    found = {}
+    for name, how in data.items():
+        if isinstance(how, Mapping):
+            derived = Derived(_name(name, *path), "embed", str(how.get("embed", "")))
+        else:
+            call = re.fullmatch(r"([a-z_]+)\(([A-Za-z_][A-Za-z0-9_]*)\)", str(how))
+            if call is None:
+                msg = f'cannot read "{how}"'
+                raise Fault(msg, *path, name, hint="write key(name), or {embed: name}")
+            derived = Derived(_name(name, *path), call[1], call[2])
+        if derived.of not in properties:
+            msg = f'no property "{derived.of}"'
+            raise Fault(msg, *path, name, hint=did_you_mean(derived.of, properties))
+        found[name] = derived
+    return found
+
+
+def _label(name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, Type], section: str) -> Label:
+    path = (section, _name(name, section))
+    _known(body, _KEYS, *path)
+    own = _types(body.get("properties") or {}, *path, "properties")
+    derived = _derived(body.get("derived") or {}, own, *path, "derived")
+    texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
+    properties = {**common, **own, **texts}
+    fulltext = {str(i): tuple(p) for i, p in (body.get("fulltext") or {}).items()}
+    for index, props in [*fulltext.items(), ("index", body.get("index") or [])]:
+        for prop in props:
+            if prop not in properties:
+                msg = f'index "{index}": no property "{prop}"'
+                raise Fault(msg, *path, hint=did_you_mean(prop, properties))
+    return Label(
+        name=name,
+        kind="node" if kind == "node" else "edge",
+        properties=properties,
+        derived=derived,
+        fulltext=fulltext,
+        index=tuple(body.get("index") or ()),
+        open=frozenset(body.get("open") or ()),
+        source=str(body.get("source", "")),
+        target=str(body.get("target", "")),
+    )

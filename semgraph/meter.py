@@ -1,0 +1,65 @@
+"""Counters that every layer reports to. One `StepMetrics` per step; exact under concurrency because each call is
+counted where its step awaits it, never by subtracting totals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass
+class StepMetrics:
+    """What one step did.
+
+    `calls_issued`, `calls_journal` and `calls_coalesced` are answers received, by where they came from; `attempts` are
+    HTTP requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no known price.
+    """
+
+    operator: str = ""
+    how: str = ""
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_failed: int = 0
+    calls_issued: int = 0
+    calls_journal: int = 0
+    calls_coalesced: int = 0
+    attempts: int = 0
+    tokens_in: int = 0
+    tokens_cached: int = 0
+    tokens_out: int = 0
+    dollars: float | None = 0.0
+    seconds: float = 0.0
+    round_trips: int = 0
+    embeddings: int = 0
+
+    def add(self, other: StepMetrics) -> None:
+        """Add another step's counters to this one, in place."""
+        for f in fields(self):
+            mine, theirs = getattr(self, f.name), getattr(other, f.name)
+            if f.name == "dollars":
+                self.dollars = None if mine is None or theirs is None else mine + theirs
+            elif isinstance(mine, (int, float)):
+                setattr(self, f.name, mine + theirs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counters as plain data, for JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass
+class Meter:
+    """The counters of one run, by step name. Single-threaded: all layers report from the event loop."""
+
+    steps: dict[str, StepMetrics] = field(default_factory=dict)
+
+    def step(self, name: str) -> StepMetrics:
+        """The counters of a step, created on first use."""
+        return self.steps.setdefault(name, StepMetrics())
+
+    def total(self) -> StepMetrics:
+        """The sum over all steps."""
+        total = StepMetrics()
+        for step in self.steps.values():
+            total.add(step)
+        return total

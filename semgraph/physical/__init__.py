@@ -1,0 +1,1 @@
+"""How a plan is computed: DuckDB segments, model calls, store calls."""

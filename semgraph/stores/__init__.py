@@ -1,0 +1,1 @@
+"""Where the graph lives: one protocol, two stores."""

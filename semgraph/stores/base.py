@@ -1,0 +1,264 @@
+"""What a store is to semgraph: six questions and one way to write.
+
+All reads are set-at-a-time: rows go in with an ordinal `_q`, hits come out with the `_q` they belong to, and however many
+rows there are it is one round trip. Values are always bound parameters; labels and property names come from the `Graph`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from semgraph.expr import Scalar
+from semgraph.logical.pattern import Pattern
+from semgraph.logical.schema import Graph
+
+Via = Literal["equal", "fulltext", "nearest", "order"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way in which a search finds hits.
+
+    Args:
+        via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest` (raw cosine of the
+            property's embedding), or `order` (no ranking of its own: `SearchQuery.order` decides).
+        prop: The property of the label; for `nearest` the embedded text property (`name`, not `name_embedding`).
+        column: The column of `rows` that holds the row's value: a scalar for `equal`, a string of words for `fulltext`
+            (already reduced to plain words, never query syntax), a vector for `nearest`. Empty for `order`.
+        above: For `nearest`: the similarity that a hit must exceed, strictly.
+        k: How many hits to give per row at most, after `where`; None for all.
+    """
+
+    via: Via
+    prop: str = ""
+    column: str = ""
+    above: float = -1.0
+    k: int | None = None
+
+
+@dataclass(frozen=True)
+class SearchQuery:
+    """One search over a label, for all rows at once.
+
+    Args:
+        label: A node label or an edge type of the graph.
+        methods: How to find hits; each ranks for itself, fusing is the engine's business.
+        properties: The properties to return, besides the key (and `source`, `target` of edges).
+        alias: How `where` and `order` name the hit.
+        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`; all must hold
+            before k is counted.
+        partition: The column of `rows` with the partition value; a list column means several; None means all.
+        order: For the method `order`: (property, descending) pairs; NULLs last; ties by key ascending.
+    """
+
+    label: str
+    methods: tuple[Method, ...]
+    properties: tuple[str, ...]
+    alias: str = "hit"
+    where: tuple[Scalar, ...] = ()
+    partition: str | None = "group_id"
+    order: tuple[tuple[str, bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class MatchQuery:
+    """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`; `properties` lists what to
+    return for each variable; `where` as in `SearchQuery`, over all variables; every node and edge is confined to the
+    row's partition.
+    """
+
+    pattern: Pattern
+    properties: Mapping[str, tuple[str, ...]]
+    where: tuple[Scalar, ...] = ()
+    partition: str | None = "group_id"
+
+
+@dataclass(frozen=True)
+class NodeWrite:
+    """Merge nodes by key. `rows` has the key, the partition and every property to write, vectors included.
+
+    A property in `create` is written only when the node is new; one in `unite` is a list that is united with the stored
+    one (stored first, then new values in order); all others overwrite, except that NULL never overwrites. `labels`, if it
+    is a column, adds labels where the graph says `open: labels`. `only_existing` touches no node that is not there.
+    """
+
+    label: str
+    rows: pa.Table
+    create: frozenset[str] = frozenset()
+    unite: frozenset[str] = frozenset()
+    only_existing: bool = False
+
+
+@dataclass(frozen=True)
+class EdgeWrite:
+    """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the type's end labels. An edge
+    whose ends are not there is an error, and nothing of the batch is written.
+    """
+
+    label: str
+    rows: pa.Table
+    create: frozenset[str] = frozenset()
+    unite: frozenset[str] = frozenset()
+    only_existing: bool = False
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete nodes or edges by key; `rows` has the key. A node with edges is an error unless `detach`. Marks whose witness
+    is deleted go too.
+    """
+
+    label: str
+    rows: pa.Table
+    detach: bool = False
+
+
+Write = NodeWrite | EdgeWrite | Delete
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a window leaves behind when it commits, in the same transaction.
+
+    Args:
+        plan: Name of the plan.
+        partition: The partition value.
+        rows: Ids of the window's member rows.
+        fingerprint: Of the plan, parameters and choices.
+        now: The window's `$now`.
+        run: Id of the run.
+        before: The partition's head that this run last saw (None: the partition has none).
+        head: The new head; unique.
+        witness: Label of the node, keyed by the row id, without which the mark does not count; None: always counts.
+    """
+
+    plan: str
+    partition: str
+    rows: tuple[str, ...]
+    fingerprint: str
+    now: datetime
+    run: str
+    before: str | None
+    head: str
+    witness: str | None = None
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A member row that is committed already."""
+
+    row: str
+    fingerprint: str
+    now: datetime
+    run: str
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """Head and marks of one partition for one plan."""
+
+    head: str | None = None
+    marked: Mapping[str, Marked] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All that one transaction writes, in order: deletes first, then nodes, then edges."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows merged or deleted per label, e.g. {"Entity": 3}."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Counts per label, and dimensions of the stored vectors per (label, vector property)."""
+
+    counts: Mapping[str, int]
+    dimensions: Mapping[tuple[str, str], int]
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A property graph with full-text and vector search. One instance serves one run; not shared between event loops.
+
+    `round_trips` counts Bolt RUNs, or transactions in SQLite; callers take differences around one awaited call only when
+    they hold the store alone, so each method also returns exactly one round trip's work.
+    """
+
+    @property
+    def name(self) -> str:
+        """What to call it: `sqlite:.semgraph/graph.db`, `neo4j://127.0.0.1:7687`, `memory`."""
+        ...
+
+    @property
+    def round_trips(self) -> int:
+        """Round trips made so far."""
+        ...
+
+    def takes(self, expr: Scalar, alias: str | None) -> bool:
+        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
+        ...
+
+    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
+        """Create what is missing: tables, constraints, indexes. Idempotent.
+
+        Raises:
+            StoreUnavailable: It does not answer, rejects the password, is read-only, or holds vectors of another length;
+                the message names the label, both lengths and what to do. Nothing was written.
+        """
+        ...
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """Search; all queries over the same `rows` (column `_q`: int64 ordinal), in one round trip.
+
+        Returns one table per query: `_q` int64, `via` string, `method` int32 (index into `methods`), `rank` int64 (from 0
+        within `_q` and `method`), `score` double (1.0 for equal and order; raw cosine; the store's BM25), then the key,
+        `source` and `target` for edges, and the properties. Sorted by `_q`, `method`, `rank`; ties in score go by key.
+        """
+        ...
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys of the variables."""
+        ...
+
+    async def scan(
+        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+    ) -> pa.Table:
+        """All rows of a label in some partitions (None: all): key, partition, properties; sorted by key."""
+        ...
+
+    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
+        """Heads and valid marks of the given partitions for a plan, in one round trip."""
+        ...
+
+    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
+        """Write all of a batch, or nothing, in one transaction and one round trip.
+
+        Raises:
+            ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
+            StoreUnavailable: Connection lost or disk full; nothing was written.
+        """
+        ...
+
+    async def statistics(self) -> Statistics:
+        """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
+        ...
+
+    async def clear(self, partitions: Sequence[str] | None = None) -> None:
+        """Delete all nodes, edges and marks of the given partitions, or of all that the graph declares."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. Safe to call twice."""
+        ...
