@@ -91,7 +91,7 @@ def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scala
     """Read a scalar and substitute `$parameters`. Raises Fault.
 
     >>> parse_scalar("length(name) > $least", {"least": 3}).sql
-    'length("name") > 3'
+    'LENGTH("name") > 3'
     """
     source = _source(text)
     if not isinstance(source, str):
