@@ -1,0 +1,135 @@
+"""How a model or an embedder is written down: `openai:MODEL@URL?key=value`, `local:NAME`, `recorded:PATH`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+
+Kind = Literal["model", "embedder"]
+
+_URL = re.compile(r"@(https?://[^?]*)")
+_HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
+_KEYS: dict[Kind, dict[str, dict[str, type]]] = {
+    "model": {
+        "openai": {
+            "structured": str,
+            "in_flight": int,
+            "rpm": int,
+            "tpm": int,
+            "context": int,
+            "max_output": int,
+            "timeout": float,
+            "key_env": str,
+        },
+        "local": {"threads": int, "context": int},
+        "recorded": {},
+    },
+    "embedder": {
+        "openai": {"dimensions": int, "in_flight": int, "rpm": int, "tpm": int, "timeout": float, "key_env": str},
+        "local": {"threads": int},
+        "recorded": {},
+        "sentence-transformers": {"device": str},
+    },
+}
+_CHOICES = {"structured": ("json_schema", "tool")}
+_MODEL_REQUIRED = ("openai", "sentence-transformers")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A parsed specification.
+
+    Args:
+        kind: Whether it names a model or an embedder.
+        provider: `openai` (any endpoint of that protocol), `local`, `recorded`, or `sentence-transformers`.
+        model: The model's name, the path for `recorded`; empty for the provider's own default.
+        base_url: The endpoint, where the specification names one.
+        options: What followed `?`, typed, sorted by name.
+    """
+
+    kind: Kind
+    provider: str
+    model: str = ""
+    base_url: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def option(self, key: str) -> Any:
+        """The value given for an option, or None."""
+        return dict(self.options).get(key)
+
+    def __str__(self) -> str:
+        """The specification as text, without a user name or password in its URL."""
+        text = f"{self.provider}:{self.model}" if self.model else self.provider
+        if self.base_url:
+            text += f"@{without_password(self.base_url)}"
+        return text + "?" * bool(self.options) + "&".join(f"{key}={value}" for key, value in self.options)
+
+
+def without_password(url: str) -> str:
+    """A URL that may be printed: `http://name:secret@host/v1` becomes `http://host/v1`."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
+    """Read a specification.
+
+    Args:
+        text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`, `local`.
+        kind: Which of the two is expected.
+        where: Where it was written, for messages.
+
+    Raises:
+        PlanError: It is none, naming what was probably meant.
+    """
+    place = f"{where}: " if where else ""
+    providers = _KEYS[kind]
+    provider, _, rest = text.strip().partition(":")
+    provider, mark, tail = provider.partition("?")
+    rest = f"?{tail}" if mark and not rest else rest
+    if provider not in providers:
+        hint = did_you_mean(provider, providers) or (None if ":" in text else f"Write openai:{text} for that model")
+        raise PlanError(
+            Problem(f'{place}"{text}" names no {kind}', there=f"They begin with {', '.join(providers)}", hint=hint)
+        )
+    url = _URL.search(rest)
+    if not url and _HOST.search(rest.partition("?")[0]):
+        raise PlanError(Problem(f'{place}"{text}": the address after @ must begin with http:// or https://'))
+    model, _, query = (_URL.sub("", rest, count=1) if url else rest).partition("?")
+    if provider in _MODEL_REQUIRED and not model:
+        raise PlanError(Problem(f'{place}"{text}" lacks the name of the {kind}', hint=f"Write {provider}:NAME"))
+    if url and provider != "openai":
+        raise PlanError(Problem(f'{place}"{text}": only openai takes an address after @'))
+    base_url = url.group(1).rstrip("/") if url else None
+    return ModelSpec(kind, provider, model, base_url, _options(query, providers[provider], f'{place}"{text}"'))
+
+
+def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[str, Any], ...]:
+    options: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in known:
+            there = f"It takes {', '.join(known)}" if known else "It takes none"
+            raise PlanError(Problem(f'{what}: no option "{key}"', there=there, hint=did_you_mean(key, known)))
+        if key in options:
+            raise PlanError(Problem(f'{what}: "{key}" is given twice'))
+        options[key] = _typed(key, value, known[key], what)
+    return tuple(sorted(options.items()))
+
+
+def _typed(key: str, value: str, type_: type, what: str) -> Any:
+    if key in _CHOICES and value not in _CHOICES[key]:
+        there = f"It is one of {', '.join(_CHOICES[key])}"
+        raise PlanError(Problem(f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])))
+    try:
+        typed = type_(value)
+    except ValueError:
+        typed = None
+    if typed is None or typed == "" or (type_ is not str and typed <= 0):
+        wanted = "a word" if type_ is str else "a number above 0"
+        raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"It must be {wanted}"))
+    return typed
