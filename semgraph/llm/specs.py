@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 
 Kind = Literal["model", "embedder"]
 
 _URL = re.compile(r"@(https?://[^?]*)")
+_NAME_AND_PASSWORD = re.compile(r"//[^/?]*@")
 _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
 _KEYS: dict[Kind, dict[str, dict[str, type]]] = {
     "model": {
@@ -40,7 +41,7 @@ _CHOICES = {"structured": ("json_schema", "tool")}
 _MODEL_REQUIRED = ("openai", "sentence-transformers")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelSpec:
     """A parsed specification.
 
@@ -69,11 +70,13 @@ class ModelSpec:
             text += f"@{without_password(self.base_url)}"
         return text + "?" * bool(self.options) + "&".join(f"{key}={value}" for key, value in self.options)
 
+    def __repr__(self) -> str:
+        return f"ModelSpec({self})"
+
 
 def without_password(url: str) -> str:
     """A URL that may be printed: `http://name:secret@host/v1` becomes `http://host/v1`."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return _NAME_AND_PASSWORD.sub("//", url)
 
 
 def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
@@ -87,26 +90,24 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     Raises:
         PlanError: It is none, naming what was probably meant.
     """
-    place = f"{where}: " if where else ""
+    what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
     providers = _KEYS[kind]
     provider, _, rest = text.strip().partition(":")
     provider, mark, tail = provider.partition("?")
     rest = f"?{tail}" if mark and not rest else rest
     if provider not in providers:
         hint = did_you_mean(provider, providers) or (None if ":" in text else f"Write openai:{text} for that model")
-        raise PlanError(
-            Problem(f'{place}"{text}" names no {kind}', there=f"They begin with {', '.join(providers)}", hint=hint)
-        )
+        raise PlanError(Problem(f"{what} names no {kind}", there=f"They begin with {', '.join(providers)}", hint=hint))
     url = _URL.search(rest)
     if not url and _HOST.search(rest.partition("?")[0]):
-        raise PlanError(Problem(f'{place}"{text}": the address after @ must begin with http:// or https://'))
+        raise PlanError(Problem(f"{what}: the address after @ must begin with http:// or https://"))
     model, _, query = (_URL.sub("", rest, count=1) if url else rest).partition("?")
     if provider in _MODEL_REQUIRED and not model:
-        raise PlanError(Problem(f'{place}"{text}" lacks the name of the {kind}', hint=f"Write {provider}:NAME"))
+        raise PlanError(Problem(f"{what} lacks the name of the {kind}", hint=f"Write {provider}:NAME"))
     if url and provider != "openai":
-        raise PlanError(Problem(f'{place}"{text}": only openai takes an address after @'))
+        raise PlanError(Problem(f"{what}: only openai takes an address after @"))
     base_url = url.group(1).rstrip("/") if url else None
-    return ModelSpec(kind, provider, model, base_url, _options(query, providers[provider], f'{place}"{text}"'))
+    return ModelSpec(kind, provider, model, base_url, _options(query, providers[provider], what))
 
 
 def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[str, Any], ...]:
