@@ -1,0 +1,31 @@
+"""One text for equal values: what fingerprints are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None) -> str:
+    """Text that is equal for equal values, whatever their mappings' order. `special` gives the text of foreign objects.
+
+    >>> canonical({"b": (1, None), "a": "x"})
+    "{'a':'x','b':[1,None]}"
+    """
+    own = special(value)
+    if own is not None:
+        return own
+    if hasattr(value, "sql") and hasattr(value, "columns"):  # a scalar, however it was written
+        return f"sql:{value.sql}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
+        return type(value).__name__ + canonical(inner, special)
+    if isinstance(value, Mapping):
+        pairs = sorted((repr(k), canonical(v, special)) for k, v in value.items())
+        return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
+    if isinstance(value, (frozenset, set)):
+        return "{" + ",".join(sorted(canonical(v, special) for v in value)) + "}"
+    if isinstance(value, (tuple, list)):
+        return "[" + ",".join(canonical(v, special) for v in value) + "]"
+    return str(value) if hasattr(value, "to_string") else repr(value)

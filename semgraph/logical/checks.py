@@ -1,0 +1,101 @@
+"""What operators check of their arguments, shared by all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.binder import check_columns, type_of
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import type_of_arrow
+
+Columns = tuple[tuple[str, Scalar], ...]
+Using = tuple[tuple[str, str], ...]  # pairs (left path, right path)
+
+
+@dataclass(frozen=True)
+class Sort:
+    """One term of an order. NULLs come last, whatever the direction."""
+
+    by: Scalar
+    descending: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.by}{' desc' if self.descending else ''}"
+
+
+def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
+    """A schema with columns replaced where the name is there, else put at the end."""
+    found = {f.name: f for f in schema}
+    found |= {f.name: f for f in columns}
+    return pa.schema(list(found.values()))
+
+
+def fresh(schema: pa.Schema, name: str, what: str) -> None:
+    """Refuse a name that the relation has already."""
+    if name in schema.names:
+        msg = f'{what} "{name}" is a column already'
+        raise Fault(msg, there="columns here: " + ", ".join(schema.names), hint="choose another name")
+
+
+def struct_of(schema: pa.Schema) -> pa.DataType:
+    """The type of a row, as one struct column."""
+    return pa.struct(list(schema))
+
+
+def combined(left: pa.Schema, right: pa.Schema, alias: str) -> pa.Schema:
+    """Left columns and the right row as a struct: what a join's condition sees."""
+    return left.append(pa.field(alias, struct_of(right)))
+
+
+def check_sort(order: tuple[Sort, ...], schema: pa.Schema) -> None:
+    """Type every term of an order."""
+    for i, term in enumerate(order):
+        try:
+            type_of(term.by, schema)
+        except Fault as fault:
+            raise fault.under("order", i) from None
+
+
+def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
+    """Refuse names of columns that are not there."""
+    for i, name in enumerate(names):
+        if name not in schema.names:
+            msg = f'no column "{name}"'
+            there = "columns here: " + ", ".join(schema.names)
+            raise Fault(msg, key, i, there=there, hint=did_you_mean(name, schema.names))
+
+
+def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
+    """Both sides of every pair must be there and of one type."""
+    for i, (a, b) in enumerate(using):
+        sides = []
+        for path, schema in ((a, left), (b, right)):
+            scalar = column_scalar(path)
+            try:
+                check_columns(scalar, schema)
+                sides.append(type_of(scalar, schema))
+            except Fault as fault:
+                raise fault.under("using", i) from None
+        if sides[0] != sides[1]:
+            msg = f'"{a}" is {type_of_arrow(sides[0])}, "{b}" is {type_of_arrow(sides[1])}'
+            raise Fault(msg, "using", i, hint="cast one of them in a step before")
+
+
+def typed(columns: Columns, schema: pa.Schema, key: str) -> list[pa.Field[Any]]:
+    """The fields of computed columns."""
+    found = []
+    for name, scalar in columns:
+        try:
+            found.append(pa.field(name, type_of(scalar, schema)))
+        except Fault as fault:
+            raise fault.under(key, name) from None
+    return found
+
+
+def column_scalar(path: str) -> Scalar:
+    """A column, or a field of a struct column, as a scalar."""
+    return Scalar(path, ".".join(f'"{part}"' for part in path.split(".")), (path,))

@@ -1,0 +1,101 @@
+"""Joins of two relations. What the other side brings is one struct column, so names never clash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from semgraph.errors import Fault
+from semgraph.expr.binder import expect_type
+from semgraph.expr.scalar import Scalar
+from semgraph.logical.checks import Columns, Sort, Using, check_sort, check_using, combined, fresh, merged, typed
+from semgraph.logical.node import Node, RowsTrait, argument
+
+JoinHow = Literal["inner", "left", "semi", "anti"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Join(Node):
+    """⋈: pairs of rows for which `using` (equal paths) and `where` hold. `where` sees the left columns and `alias`.
+
+    `semi` and `anti` keep the left rows with and without a match, and bring nothing.
+    """
+
+    keyword: ClassVar[str] = "join"
+    relational: ClassVar[bool] = True
+    input: Node = argument("input")
+    other: Node = argument("relation")
+    alias: str = argument("name", default="")
+    using: Using = argument("using", default=())
+    where: Scalar | None = argument("scalar", default=None)
+    how: JoinHow = argument("choice", choices=("inner", "left", "semi", "anti"), default="inner")
+
+    def infer(self) -> pa.Schema:
+        left, right = self.input.schema, self.other.schema
+        alias = self.alias or "_right"
+        check_using(self.using, left, right)
+        if not self.using and self.where is None:
+            raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
+        if self.where is not None:
+            with self.check("where"):
+                expect_type(self.where, combined(left, right, alias), pa.bool_())
+        if self.how in {"semi", "anti"}:
+            return left
+        if not self.alias:
+            raise Fault("an inner or left join needs alias, the name of the column with the other row")
+        with self.check("alias"):
+            fresh(left, self.alias, "alias")
+        return combined(left, right, self.alias)
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset() if self.how in {"semi", "anti"} else frozenset({self.alias})
+
+    @property
+    def reads(self) -> frozenset[str]:
+        own = frozenset(a.split(".")[0] for a, _ in self.using)
+        return own | (self.where.roots - {self.alias or "_right"} if self.where else frozenset())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupJoin(Node):
+    """Each left row once, with aggregates of its matches: `order` and `limit` choose among them, `add` aggregates `alias`."""
+
+    keyword: ClassVar[str] = "group_join"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "1:1"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    other: Node = argument("relation")
+    alias: str = argument("name")
+    using: Using = argument("using", default=())
+    where: Scalar | None = argument("scalar", default=None)
+    order: tuple[Sort, ...] = argument("order", default=())
+    limit: int | None = argument("number", default=None)
+    add: Columns = argument("columns")
+
+    def infer(self) -> pa.Schema:
+        left, right = self.input.schema, self.other.schema
+        with self.check("alias"):
+            fresh(left, self.alias, "alias")
+        check_using(self.using, left, right)
+        both = combined(left, right, self.alias)
+        if not self.using and self.where is None:
+            raise Fault("a group_join needs using or where")
+        if self.where is not None:
+            with self.check("where"):
+                expect_type(self.where, both, pa.bool_())
+        check_sort(self.order, both)
+        return merged(left, typed(self.add, both, "add"))
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.add)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        scalars = [*(s for _, s in self.add), *(t.by for t in self.order), *([self.where] if self.where else [])]
+        own = frozenset(a.split(".")[0] for a, _ in self.using)
+        return (own | frozenset().union(*(s.roots for s in scalars))) - {self.alias}

@@ -1,0 +1,168 @@
+"""The logical node: one operator of a plan, immutable, with its schema, its traits and a fingerprint of its content.
+
+Rules and planners look at traits, never at class names; their defaults are conservative, so an operator that declares
+nothing is never moved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, Position
+from semgraph.expr.canonical import canonical
+
+RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
+LabelRead = tuple[str, str]  # (label, property)
+
+
+def argument(kind: str, **options: Any) -> Any:
+    """A field of a node that plans set. `kind` says how YAML and Python values become it (see `build`).
+
+    Options: `default` (a field without one is required), `choices`, and `doc` for the JSON Schema.
+    """
+    default = options.pop("default", dataclasses.MISSING)
+    return field(default=default, metadata={"kind": kind, **options})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node(ABC):
+    """One operator over its inputs.
+
+    Class attributes are traits. `sole` names the argument that may stand alone as the operator's value
+    (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
+    """
+
+    keyword: ClassVar[str] = ""
+    sole: ClassVar[str] = ""
+    relational: ClassVar[bool] = False
+    calls_llm: ClassVar[bool] = False
+    calls_store: ClassVar[bool] = False
+    rows: ClassVar[RowsTrait] = "any"
+    carries: ClassVar[bool] = False
+
+    step: str = ""
+    origin: Position | None = None
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self.infer())
+
+    @abstractmethod
+    def infer(self) -> pa.Schema:
+        """The schema of the result; checks all arguments. Raises Fault, with the path of the argument at fault."""
+
+    @property
+    def adds(self) -> frozenset[str]:
+        """Columns of the result that no input has by that name and meaning."""
+        return frozenset(self.schema.names)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Columns of the first input that the operator itself reads."""
+        return frozenset(self.inputs[0].schema.names) if self.inputs else frozenset()
+
+    @property
+    def label_reads(self) -> frozenset[LabelRead]:
+        """What it reads of the graph, as (label, property)."""
+        return frozenset()
+
+    @classmethod
+    def arguments(cls) -> tuple[dataclasses.Field[Any], ...]:
+        """The fields that plans set, inputs included."""
+        return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
+
+    @cached_property
+    def inputs(self) -> tuple[Node, ...]:
+        """The relations it reads, the pipeline's own first."""
+        found: list[Node] = []
+        for f in self.arguments():
+            value = getattr(self, f.name)
+            found += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Node)]
+        return tuple(found)
+
+    @cached_property
+    def partitioned(self) -> bool:
+        """Whether its rows derive from the rows that the plan's order cuts into windows."""
+        return any(node.partitioned for node in self.inputs)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of its content and that of all it reads; names and positions do not count."""
+        parts = [self.keyword, type(self).__name__]
+        parts += [f"{f.name}={canonical(getattr(self, f.name), _node_text)}" for f in self.arguments()]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """The same operator over other relations, given in the order of `inputs`."""
+        if len(inputs) == len(self.inputs) and all(a is b for a, b in zip(inputs, self.inputs, strict=True)):
+            return self
+        rest = iter(inputs)
+
+        def swap(value: Any) -> Any:
+            if isinstance(value, Node):
+                return next(rest)
+            return tuple(swap(v) if isinstance(v, Node) else v for v in value) if isinstance(value, tuple) else value
+
+        changed = {f.name: swap(getattr(self, f.name)) for f in self.arguments()}
+        return dataclasses.replace(self, **changed)
+
+    def check(self, *path: str | int) -> _Under:
+        """Faults raised inside `with node.check("by"):` are at that argument."""
+        return _Under(path)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{f.name}={getattr(self, f.name)!s}"
+            for f in self.arguments()
+            if not isinstance(getattr(self, f.name), Node) and getattr(self, f.name) != f.default
+        )
+        return f"{self.keyword or type(self).__name__}({shown})"
+
+
+class _Under:
+    def __init__(self, path: tuple[str | int, ...]) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Fault):
+            raise error.under(*self.path) from None
+
+
+def _node_text(value: object) -> str | None:
+    return value.fingerprint if isinstance(value, Node) else None
+
+
+def walk(*roots: Node) -> Iterator[Node]:
+    """Every node below the roots once, inputs before the nodes that read them."""
+    seen: set[int] = set()
+
+    def visit(node: Node) -> Iterator[Node]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for child in node.inputs:
+            yield from visit(child)
+        yield node
+
+    for root in roots:
+        yield from visit(root)
+
+
+def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
+    """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
+    done: dict[int, Node] = {}
+    for node in walk(*roots):
+        rebuilt = node.with_inputs(*(done[id(child)] for child in node.inputs))
+        done[id(node)] = change(rebuilt)
+    return tuple(done[id(root)] for root in roots)

@@ -1,0 +1,174 @@
+"""Prompts: what a semantic operator asks, once, for every way of asking it.
+
+A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all rows of a call), `item` (the
+row) and `other` (the other row of a pair). Placeholders name columns and nothing else; they are what the node reads, and
+no other column leaves the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from semgraph.errors import Fault
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with placeholders `{column}` or `{struct.field}`; `{{` and `}}` are braces.
+
+    >>> Template.parse("Is {name} in {{x}}?").render({"name": "Ada"})
+    'Is Ada in {x}?'
+    """
+
+    parts: tuple[tuple[str, str], ...] = ()  # (literal text, placeholder or "")
+
+    @classmethod
+    def parse(cls, text: str, params: Mapping[str, Any] | None = None) -> Template:
+        """Read a template; `{$name}` is replaced by a parameter of the plan. Raises Fault."""
+        parts: list[tuple[str, str]] = []
+        literal, position = "", 0
+        for match in _PLACEHOLDER.finditer(text):
+            literal += text[position : match.start()]
+            position = match.end()
+            token, name = match.group(0), match.group(1)
+            if token in {"{{", "}}"}:
+                literal += token[0]
+            elif name is None:
+                raise Fault(f'a single "{token}" in a prompt', hint="write {{ or }} for a brace")
+            elif name.startswith("$"):
+                literal += _parameter(name[1:], params or {})
+            elif not _PATH.match(name):
+                raise Fault(f'"{{{name}}}" names no column', hint="placeholders name columns only; {{ is a brace")
+            else:
+                parts.append((literal, name))
+                literal = ""
+        parts.append((literal + text[position:], ""))
+        return cls(tuple(parts))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The placeholders, each once, in order."""
+        return tuple(dict.fromkeys(name for _, name in self.parts if name))
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """The text with the values in place, as `show` writes them."""
+        return "".join(text + (show(values[name]) if name else "") for text, name in self.parts)
+
+    def question(self) -> str:
+        """The text with field names in place of values: how a packed call states the question once."""
+        return "".join(text + (f"<{name}>" if name else "") for text, name in self.parts)
+
+    def __bool__(self) -> bool:
+        return any(text.strip() or name for text, name in self.parts)
+
+
+def _parameter(name: str, params: Mapping[str, Any]) -> str:
+    if name not in params:
+        known = ", ".join(f"${p}" for p in params) or "none"
+        raise Fault(f'the prompt names "${name}", which is no parameter', there=f"parameters: {known}")
+    return show(params[name])
+
+
+def show(value: Any) -> str:
+    """A value as models read it: text as it is, NULL as nothing, times in ISO 8601, all else as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return canonical_json(plain(value))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: times in ISO 8601, inside lists and structs too."""
+    if isinstance(value, datetime):
+        return show(value)
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question, for every way of its operator.
+
+    Args:
+        name: File name without its ending, or the first words of an inline prompt.
+        returns: Typed answers, in order.
+        describe: What an answer means, for the JSON Schema, by name (dotted inside lists and structs).
+        role: Which configured model is asked.
+        max_tokens: The longest answer to one item; packed calls allow more.
+    """
+
+    name: str
+    returns: tuple[tuple[str, Type], ...] = ()
+    describe: tuple[tuple[str, str], ...] = ()
+    role: str = "default"
+    max_tokens: int = 1024
+    rules: str = ""
+    examples: str = ""
+    context: Template = Template()
+    item: Template = Template()
+    other: Template = Template()
+    file: str = field(default="", compare=False)
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """Columns of the row that it reads."""
+        return tuple(dict.fromkeys((*self.context.fields, *self.item.fields)))
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The prompts of an operator: one, or one by the value of a column, all with the same answers.
+
+    Args:
+        prompts: (value, prompt) pairs; with `by` empty there is one pair, with value "".
+        by: The column whose value picks.
+        otherwise: The prompt of all other values; without it such a row is that row's error.
+    """
+
+    prompts: tuple[tuple[str, Prompt], ...]
+    by: str = ""
+    otherwise: Prompt | None = None
+
+    @property
+    def all(self) -> tuple[Prompt, ...]:
+        """Every prompt."""
+        rest = (self.otherwise,) if self.otherwise else ()
+        return (*(p for _, p in self.prompts), *rest)
+
+    @property
+    def first(self) -> Prompt:
+        """The one that stands for all in names and answers."""
+        return self.all[0]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Columns of the row that any of them reads, and the column that picks."""
+        own = (self.by,) if self.by else ()
+        return tuple(dict.fromkeys((*own, *(f for p in self.all for f in p.fields))))
+
+    @property
+    def other_fields(self) -> tuple[str, ...]:
+        """Columns of the other row that any of them reads."""
+        return tuple(dict.fromkeys(f for p in self.all for f in p.other.fields))
+
+    def pick(self, value: str | None) -> Prompt | None:
+        """The prompt for a value of `by`."""
+        if not self.by:
+            return self.prompts[0][1]
+        return dict(self.prompts).get(value or "", self.otherwise)

@@ -1,0 +1,259 @@
+"""Relational operators: what DuckDB computes between calls to models and stores.
+
+A relation is a flat list of unique columns. What `join` and `unnest` bring is one struct column, named by `alias`, NULL
+where nothing matched. Rows are ordered, by an ordinal that no plan sees: a join's by left then right, an unnest's by row
+then position, an aggregate's by its first row; every other order is broken by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from semgraph.errors import Fault
+from semgraph.expr.binder import expect_type
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import type_of_arrow
+from semgraph.logical.checks import (
+    Columns,
+    Sort,
+    check_names,
+    check_sort,
+    fresh,
+    merged,
+    typed,
+)
+from semgraph.logical.node import Node, RowsTrait, argument
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Input(Node):
+    """The rows of an input of the plan. `windowed`: its rows are what the plan's order cuts into windows."""
+
+    keyword: ClassVar[str] = "input"
+    relational: ClassVar[bool] = True
+    name: str = argument("name")
+    columns: pa.Schema = argument("schema")
+    windowed: bool = argument("flag", default=False)
+
+    def infer(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def partitioned(self) -> bool:
+        return self.windowed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Filter(Node):
+    """σ: the rows for which `where` is true."""
+
+    keyword: ClassVar[str] = "filter"
+    sole: ClassVar[str] = "where"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "subset"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    where: Scalar = argument("scalar")
+
+    def infer(self) -> pa.Schema:
+        with self.check("where"):
+            expect_type(self.where, self.input.schema, pa.bool_())
+        return self.input.schema
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.where.roots
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Project(Node):
+    """π: the listed columns and no others. A column without an expression is the one of that name."""
+
+    keyword: ClassVar[str] = "project"
+    sole: ClassVar[str] = "columns"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "1:1"
+    input: Node = argument("input")
+    columns: Columns = argument("columns")
+
+    def infer(self) -> pa.Schema:
+        return pa.schema(typed(self.columns, self.input.schema, "columns"))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(s.roots for _, s in self.columns))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Add(Node):
+    """Extended π: all columns, and the listed ones computed from them; a name that is there is replaced."""
+
+    keyword: ClassVar[str] = "add"
+    sole: ClassVar[str] = "columns"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "1:1"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    columns: Columns = argument("columns")
+
+    def infer(self) -> pa.Schema:
+        return merged(self.input.schema, typed(self.columns, self.input.schema, "columns"))
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.columns)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(s.roots for _, s in self.columns))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Limit(Node):
+    """The first `n` rows by `order`, of the whole relation or of each group of equal `per`."""
+
+    keyword: ClassVar[str] = "limit"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "subset"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    n: int = argument("number")
+    per: tuple[str, ...] = argument("names", default=())
+    order: tuple[Sort, ...] = argument("order", default=())
+
+    def infer(self) -> pa.Schema:
+        check_names(self.per, self.input.schema, "per")
+        check_sort(self.order, self.input.schema)
+        return self.input.schema
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.per).union(*(t.by.roots for t in self.order))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Distinct(Node):
+    """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
+
+    keyword: ClassVar[str] = "distinct"
+    sole: ClassVar[str] = "by"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "subset"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    by: tuple[str, ...] = argument("names", default=())
+
+    def infer(self) -> pa.Schema:
+        check_names(self.by, self.input.schema, "by")
+        return self.input.schema
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.by or self.input.schema.names)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Aggregate(Node):
+    """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the groups."""
+
+    keyword: ClassVar[str] = "aggregate"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "collapse"
+    input: Node = argument("input")
+    by: Columns = argument("columns", default=())
+    add: Columns = argument("columns", default=())
+    having: Scalar | None = argument("scalar", default=None)
+
+    def infer(self) -> pa.Schema:
+        groups = typed(self.by, self.input.schema, "by")
+        clash = {n for n, _ in self.by} & {n for n, _ in self.add}
+        if clash:
+            raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
+        found = pa.schema([*groups, *typed(self.add, self.input.schema, "add")])
+        if self.having is not None:
+            with self.check("having"):
+                expect_type(self.having, found, pa.bool_())
+        return found
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Union(Node):
+    """∪ (all rows, the first relation's first): relations with the same columns, matched by name."""
+
+    keyword: ClassVar[str] = "union"
+    sole: ClassVar[str] = "relations"
+    relational: ClassVar[bool] = True
+    relations: tuple[Node, ...] = argument("relations")
+
+    def infer(self) -> pa.Schema:
+        first = self.relations[0].schema
+        for i, node in enumerate(self.relations[1:], 1):
+            mine, theirs = set(first.names), set(node.schema.names)
+            if mine != theirs:
+                missing, more = sorted(mine - theirs), sorted(theirs - mine)
+                there = "; ".join(
+                    f"{word} {', '.join(names)}" for word, names in (("without", missing), ("also with", more)) if names
+                )
+                raise Fault("the relations of a union differ", "relations", i, there=f"this one is {there}")
+            for f in first:
+                other = node.schema.field(f.name).type
+                if other != f.type:
+                    msg = f'column "{f.name}" is {type_of_arrow(f.type)} in the first relation, {type_of_arrow(other)} here'
+                    raise Fault(msg, "relations", i)
+        return first
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Unnest(Node):
+    """μ: a row for each element of the list `column`, which is replaced by the element `alias` and its `position` (from 1)."""
+
+    keyword: ClassVar[str] = "unnest"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "expand"
+    input: Node = argument("input")
+    column: str = argument("name")
+    alias: str = argument("name")
+    position: str = argument("name", default="")
+    how: Literal["inner", "left"] = argument("choice", choices=("inner", "left"), default="inner")
+
+    def infer(self) -> pa.Schema:
+        schema = self.input.schema
+        if self.column not in schema.names:
+            check_names((self.column,), schema, "column")
+        kind = schema.field(self.column).type
+        if not pa.types.is_list(kind):
+            raise Fault(f'"{self.column}" is {type_of_arrow(kind)}, not a list', "column")
+        rest = pa.schema([f for f in schema if f.name != self.column])
+        found = [pa.field(self.alias, kind.value_type)]
+        if self.position:
+            found.append(pa.field(self.position, pa.int64()))
+        for f in found:
+            fresh(rest, f.name, "alias")
+        return pa.schema([*rest, *found])
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset({self.alias, self.position} - {""})
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.column})

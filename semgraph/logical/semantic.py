@@ -1,0 +1,249 @@
+"""The five operators that a language model answers (LOTUS's names). An implementation only answers about row numbers; what a
+row is, which pairs are asked about, what becomes of errors and how results are put together is the engine's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from semgraph.errors import Fault
+from semgraph.expr.binder import check_columns, expect_type
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import Type, type_of_arrow
+from semgraph.logical.checks import (
+    Columns,
+    Sort,
+    Using,
+    check_names,
+    check_sort,
+    check_using,
+    column_scalar,
+    combined,
+    fresh,
+    merged,
+    typed,
+)
+from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.logical.prompt import PromptSet
+
+OnError = Literal["raise", "null"]
+Answers = tuple[tuple[str, Type], ...]
+_ON_ERROR = ("raise", "null")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Semantic(Node):
+    """What the five have in common. `on_error: null` keeps a row whose answer failed, with NULL answers."""
+
+    calls_llm: ClassVar[bool] = True
+    input: Node = argument("input")
+    prompt: PromptSet = argument("prompt")
+    on_error: OnError = argument("choice", choices=_ON_ERROR, default="raise")
+
+    @property
+    def answers(self) -> Answers:
+        """What the model returns for an item, typed."""
+        return self.prompt.first.returns
+
+    def answer_fields(self) -> list[pa.Field]:  # type: ignore[type-arg]
+        """The answers as Arrow fields."""
+        return [pa.field(name, kind.arrow) for name, kind in self.answers]
+
+    def check_prompt(self, left: pa.Schema, right: pa.Schema | None = None) -> None:
+        """Every placeholder must be a column; all prompts of a set must return the same."""
+        for prompt in self.prompt.all:
+            if prompt.returns != self.answers:
+                msg = f'prompts "{self.prompt.first.name}" and "{prompt.name}" return different things'
+                raise Fault(msg, "prompt")
+            if not prompt.item:
+                raise Fault(f'prompt "{prompt.name}" has no item: nothing of the row would be sent', "prompt")
+            if prompt.other and right is None:
+                raise Fault(f'prompt "{prompt.name}" has a section "other", which only sem_join has', "prompt")
+        for fields, schema in ((self.prompt.fields, left), (self.prompt.other_fields, right or left)):
+            for path in fields:
+                try:
+                    check_columns(column_scalar(path), schema)
+                except Fault as fault:
+                    msg = f'prompt "{self.prompt.first.name}": {fault.what}'
+                    raise Fault(msg, "prompt", there=fault.there, hint=fault.hint) from None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(path.split(".")[0] for path in self.prompt.fields)
+
+
+def needs_answers(node: Semantic) -> None:
+    """Refuse a prompt that returns nothing."""
+    if not node.answers:
+        msg = f'prompt "{node.prompt.first.name}" returns nothing'
+        raise Fault(msg, "prompt", hint='say what: add: {answer: string}, or "returns" in the prompt file')
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SemMap(Semantic):
+    """Each row, with typed columns that the model answers. Rows without `when` are not asked and take `otherwise`."""
+
+    keyword: ClassVar[str] = "sem_map"
+    rows: ClassVar[RowsTrait] = "1:1"
+    carries: ClassVar[bool] = True
+    when: Scalar | None = argument("scalar", default=None)
+    otherwise: Columns = argument("columns", default=())
+
+    def infer(self) -> pa.Schema:
+        schema = self.input.schema
+        self.check_prompt(schema)
+        needs_answers(self)
+        for f in self.answer_fields():
+            fresh(schema, f.name, "the answer")
+        if self.when is not None:
+            with self.check("when"):
+                expect_type(self.when, schema, pa.bool_())
+        kinds = {f.name: f.type for f in self.answer_fields()}
+        for f in typed(self.otherwise, schema, "otherwise"):
+            if kinds.get(f.name) != f.type:
+                wanted = f", not {type_of_arrow(kinds[f.name])}" if f.name in kinds else ", no answer of this prompt"
+                raise Fault(f'"{f.name}" is {type_of_arrow(f.type)}{wanted}', "otherwise", f.name)
+        return merged(schema, self.answer_fields())
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.answers)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        scalars = [*([self.when] if self.when else []), *(s for _, s in self.otherwise)]
+        return super().reads.union(*(s.roots for s in scalars))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SemFilter(Semantic):
+    """The rows for which the model says yes to the prompt."""
+
+    keyword: ClassVar[str] = "sem_filter"
+    rows: ClassVar[RowsTrait] = "subset"
+    carries: ClassVar[bool] = True
+
+    def infer(self) -> pa.Schema:
+        self.check_prompt(self.input.schema)
+        if self.answers:
+            raise Fault("a sem_filter answers yes or no; its prompt returns nothing else", "prompt")
+        return self.input.schema
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SemJoin(Semantic):
+    """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow (without either: all).
+
+    The match comes as a struct `alias`, with typed answers beside it. `keep: one` keeps the first match of a left row by
+    `order`. `how: left` keeps left rows without a match, `semi` and `anti` the left rows with and without one.
+    """
+
+    keyword: ClassVar[str] = "sem_join"
+    other: Node = argument("relation")
+    alias: str = argument("name")
+    using: Using = argument("using", default=())
+    where: Scalar | None = argument("scalar", default=None)
+    keep: Literal["all", "one"] = argument("choice", choices=("all", "one"), default="all")
+    order: tuple[Sort, ...] = argument("order", default=())
+    how: Literal["inner", "left", "semi", "anti"] = argument(
+        "choice", choices=("inner", "left", "semi", "anti"), default="inner"
+    )
+
+    def infer(self) -> pa.Schema:
+        left, right = self.input.schema, self.other.schema
+        self.check_prompt(left, right)
+        with self.check("alias"):
+            fresh(left, self.alias, "alias")
+        check_using(self.using, left, right)
+        both = combined(left, right, self.alias)
+        if self.where is not None:
+            with self.check("where"):
+                expect_type(self.where, both, pa.bool_())
+        for f in self.answer_fields():
+            fresh(both, f.name, "the answer")
+        found = merged(both, self.answer_fields())
+        check_sort(self.order, found)
+        return left if self.how in {"semi", "anti"} else found
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset(self.schema.names) - frozenset(self.input.schema.names)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
+        own = frozenset(a.split(".")[0] for a, _ in self.using)
+        found = (super().reads | own).union(*(s.roots for s in scalars))
+        return found & frozenset(self.input.schema.names)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SemAgg(Semantic):
+    """One row for each group of equal `by`, with answers made from its rows in `order`.
+
+    A group of one row takes `alone`, where given, and is not asked.
+    """
+
+    keyword: ClassVar[str] = "sem_agg"
+    rows: ClassVar[RowsTrait] = "collapse"
+    by: tuple[str, ...] = argument("names", default=())
+    order: tuple[Sort, ...] = argument("order", default=())
+    alone: Columns = argument("columns", default=())
+
+    def infer(self) -> pa.Schema:
+        schema = self.input.schema
+        self.check_prompt(schema)
+        needs_answers(self)
+        check_names(self.by, schema, "by")
+        check_sort(self.order, schema)
+        found = pa.schema([*(schema.field(name) for name in self.by)])
+        for f in self.answer_fields():
+            fresh(found, f.name, "the answer")
+        kinds = {f.name: f.type for f in self.answer_fields()}
+        for f in typed(self.alone, schema, "alone"):
+            if kinds.get(f.name) != f.type:
+                raise Fault(f'"{f.name}" is {type_of_arrow(f.type)}, which the prompt does not return', "alone", f.name)
+        return merged(found, self.answer_fields())
+
+    @property
+    def reads(self) -> frozenset[str]:
+        scalars = [*(t.by for t in self.order), *(s for _, s in self.alone)]
+        return (super().reads | frozenset(self.by)).union(*(s.roots for s in scalars))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SemTopk(Semantic):
+    """The `k` best rows of each group of equal `per`, best first, with `rank` (from 0) and `score`."""
+
+    keyword: ClassVar[str] = "sem_topk"
+    rows: ClassVar[RowsTrait] = "subset"
+    carries: ClassVar[bool] = True
+    k: int = argument("number")
+    per: tuple[str, ...] = argument("names", default=())
+
+    def infer(self) -> pa.Schema:
+        schema = self.input.schema
+        self.check_prompt(schema)
+        check_names(self.per, schema, "per")
+        if self.answers:
+            raise Fault("a sem_topk answers with a ranking; its prompt returns nothing else", "prompt")
+        if self.k < 1:
+            raise Fault("k must be at least 1", "k")
+        for name in ("rank", "score"):
+            fresh(schema, name, "the answer")
+        return merged(schema, [pa.field("rank", pa.int64()), pa.field("score", pa.float64())])
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset({"rank", "score"})
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return super().reads | frozenset(self.per)

@@ -1,0 +1,129 @@
+"""What writes: the sinks `merge` and `delete`. The sinks of a window are one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.types import type_of_arrow
+from semgraph.logical.checks import Columns, check_names, column_scalar, typed
+from semgraph.logical.node import LabelRead, Node, argument
+from semgraph.logical.schema import Graph, Label
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sink(Node):
+    """What writes. `label_writes` is what it changes, as (label, property)."""
+
+    graph: Graph = field(metadata={"kind": "graph"}, repr=False)
+    calls_store: ClassVar[bool] = True
+    input: Node = argument("input")
+    node: str = argument("label", default="")
+    edge: str = argument("label", default="")
+
+    @property
+    def label(self) -> Label:
+        """The label that it writes. Raises Fault unless exactly one of node and edge is given, of that kind."""
+        if bool(self.node) == bool(self.edge):
+            raise Fault("say node or edge, and its label")
+        kind = "node" if self.node else "edge"
+        with self.check(kind):
+            label = self.graph.label(self.node or self.edge)
+            if label.kind != kind:
+                raise Fault(f'"{label.name}" is declared as {label.kind}')
+        return label
+
+    @property
+    def label_writes(self) -> frozenset[LabelRead]:
+        """What it changes, as (label, property)."""
+        return frozenset((self.label.name, name) for name in self.label.columns)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Merge(Sink):
+    """Nodes or edges by key: the relation's columns that the label has, then `set`; `create` only for new ones.
+
+    NULL never overwrites. Lists in `unite` are united with the stored ones. `first`: written before any model is asked,
+    which only rows of an input can be. `only: existing` touches nothing that is not there.
+    """
+
+    keyword: ClassVar[str] = "merge"
+    key: str = argument("name", default="")
+    source: str = argument("name", default="source")
+    target: str = argument("name", default="target")
+    create: Columns = argument("columns", default=())
+    set: Columns = argument("columns", default=())
+    unite: tuple[str, ...] = argument("names", default=())
+    only: Literal["existing", ""] = argument("choice", choices=("existing",), default="")
+    first: bool = argument("flag", default=False)
+
+    @property
+    def written(self) -> Columns:
+        """Every column that is written, as a scalar over the input: key and ends first."""
+        label, schema = self.label, self.input.schema
+        found = {self.graph.key: column_scalar(self.key or self.graph.key)}
+        if label.kind == "edge" and not (self.only and self.source not in schema.names):
+            found |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
+        ends = {"source", "target"} if label.kind == "edge" else set[str]()
+        for name in schema.names:
+            if name in label.columns and name not in found and name not in ends:
+                found[name] = column_scalar(name)
+        return tuple((found | dict(self.set) | dict(self.create)).items())
+
+    def infer(self) -> pa.Schema:
+        label, schema = self.label, self.input.schema
+        for arg, columns in (("set", self.set), ("create", self.create)):
+            for name, _ in columns:
+                if name not in label.columns:
+                    raise Fault(
+                        f'{label.name} has no property "{name}"', arg, name, hint=did_you_mean(name, label.columns)
+                    )
+            typed(columns, schema, arg)
+        written = pa.schema(typed(self.written, schema, "set"))
+        for f in written:
+            wanted = label.columns[f.name].arrow
+            if f.type != wanted:
+                msg = f"{label.name}.{f.name} is {type_of_arrow(wanted)}, the relation has {type_of_arrow(f.type)}"
+                raise Fault(msg, "set", f.name)
+        check_names(self.unite, written, "unite")
+        for name in self.unite:
+            if not pa.types.is_list(written.field(name).type):
+                raise Fault(f'"{name}" is no list', "unite")
+        if self.graph.partition not in written.names:
+            raise Fault(f'what is written needs the column "{self.graph.partition}": whose it is')
+        return written
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(s.roots for _, s in self.written))
+
+    @property
+    def label_writes(self) -> frozenset[LabelRead]:
+        names: set[str] = set(self.schema.names)
+        if self.only:
+            names -= {self.graph.key, self.graph.partition}
+        derived = {d.name for d in self.label.derived.values() if d.of in names}
+        return frozenset((self.label.name, name) for name in names | derived)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Delete(Sink):
+    """Delete nodes or edges by key. A node with edges is an error unless `detach`."""
+
+    keyword: ClassVar[str] = "delete"
+    key: str = argument("name", default="")
+    detach: bool = argument("flag", default=False)
+
+    def infer(self) -> pa.Schema:
+        name = self.key or self.graph.key
+        check_names((name, self.graph.partition), self.input.schema, "key")
+        _ = self.label
+        kinds: dict[str, Any] = {self.graph.key: pa.string(), self.graph.partition: pa.string()}
+        return pa.schema(list(kinds.items()))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.key or self.graph.key, self.graph.partition})
