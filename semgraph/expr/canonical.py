@@ -8,7 +8,7 @@ from typing import Any
 
 
 def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None) -> str:
-    """Text that is equal for equal values, whatever their mappings' order. `special` gives the text of foreign objects.
+    """Text that is equal for equal values. `special` gives the text of foreign objects.
 
     >>> canonical({"b": (1, None), "a": "x"})
     "{'a':'x','b':[1,None]}"

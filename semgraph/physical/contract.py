@@ -31,8 +31,8 @@ class Rows(NamedTuple):
         left: One row for each left row: the columns that the prompts read (dotted paths flattened to columns named by the
             path), in row order.
         right: The same of the other side of a join, equal rows once; None for other operators.
-        items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`, `right` int64 for sem_join (the
-            candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups numbered from 0, rows in their order).
+        items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`, `right` int64 for sem_join
+            (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups numbered from 0, rows in their order).
         partition: For each left row, whose it is: rows of two values never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts never share a request.
     """
