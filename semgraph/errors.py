@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SemgraphError(Exception):
@@ -103,11 +103,16 @@ class ConcurrentWrite(SemgraphError):
 
 
 class RowError(SemgraphError):
-    """A model's answer for one row could not be had. `kind` is one word for tables and tests."""
+    """A model's answer for one row could not be had. `kind` is one word for tables and tests.
 
-    def __init__(self, kind: str, message: str, *, attempts: int = 0) -> None:
+    `attempts` are the HTTP requests sent for it; `spent` is the `semgraph.llm.base.Reply` that was paid for but is no
+    answer (cut short, refused), where there was one, so that its tokens are counted.
+    """
+
+    def __init__(self, kind: str, message: str, *, attempts: int = 0, spent: Any = None) -> None:
         self.kind = kind
         self.attempts = attempts
+        self.spent = spent
         super().__init__(message)
 
 

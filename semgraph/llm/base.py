@@ -125,8 +125,17 @@ class LLM(Protocol):
         """What it takes."""
         ...
 
+    @property
+    def exact_tokens(self) -> bool:
+        """Whether `count_tokens` uses the model's own tokenizer; if not, tables mark what rests on it with `~`."""
+        ...
+
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text: the model's own tokenizer where there is one, else an estimate from above."""
+        """Tokens of a text: the model's own tokenizer where there is one, else an estimate."""
+        ...
+
+    def dollars(self, usage: Usage) -> float | None:
+        """What these tokens cost; 0 for a model that runs here, None if no price is known (printed as a dash)."""
         ...
 
     async def complete(self, request: Request) -> Reply:
@@ -173,8 +182,22 @@ class Embedder(Protocol):
         """Length of the vectors; may ask the endpoint once where the configuration does not say."""
         ...
 
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text: the model's own tokenizer where there is one, else an estimate."""
+        ...
+
+    def dollars(self, usage: Usage) -> float | None:
+        """What these tokens cost; 0 for a model that runs here, None if no price is known."""
+        ...
+
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed distinct texts, in their order. Raises ModelUnavailable or BudgetReached."""
+        """Embed distinct texts, in their order.
+
+        Raises:
+            RowError: The endpoint does not take one of these texts; none of this call was embedded.
+            ModelUnavailable: No text will be embedded; the run must stop.
+            BudgetReached: The next request would pass a limit; it was not sent.
+        """
         ...
 
     async def aclose(self) -> None:
