@@ -27,9 +27,11 @@ class Method:
     Args:
         via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest` (raw cosine of the
             property's embedding), or `order` (no ranking of its own: `SearchQuery.order` decides).
-        prop: The property of the label; for `nearest` the embedded text property (`name`, not `name_embedding`).
+        prop: The property of the label; for `nearest` the embedded text property (`name`, not `name_embedding`). Full
+            text looks into this property alone, not into others of its index.
         column: The column of `rows` that holds the row's value: a scalar for `equal`, a string of words for `fulltext`
-            (already reduced to plain words, never query syntax), a vector for `nearest`. Empty for `order`.
+            (already reduced to plain words, never query syntax; any of them makes a hit), a vector for `nearest`. Empty
+            for `order`. A NULL, a text without words and a vector of length 0 find nothing.
         above: For `nearest`: the similarity that a hit must exceed, strictly.
         k: How many hits to give per row at most, after `where`; None for all.
     """
@@ -48,11 +50,14 @@ class SearchQuery:
     Args:
         label: A node label or an edge type of the graph.
         methods: How to find hits; each ranks for itself, fusing is the engine's business.
-        properties: The properties to return, besides the key (and `source`, `target` of edges).
+        properties: The properties to return, besides the key (and `source`, `target` of edges); a vector property only
+            if it is named (`name_embedding`). `labels` are sorted and never NULL, without the label itself; `attributes`
+            are canonical JSON, `{}` if there are none.
         alias: How `where` and `order` name the hit.
         where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`; all must hold
             before k is counted.
-        partition: The column of `rows` with the partition value; a list column means several; None means all.
+        partition: The column of `rows` with the partition value; a list column means several; None means all. A NULL or
+            an empty list finds nothing.
         order: For the method `order`: (property, descending) pairs; NULLs last; ties by key ascending.
     """
 
@@ -68,8 +73,9 @@ class SearchQuery:
 @dataclass(frozen=True)
 class MatchQuery:
     """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`; `properties` lists what to
-    return for each variable; `where` as in `SearchQuery`, over all variables; every node and edge is confined to the
-    row's partition.
+    return for each variable, neither more nor less; `where` as in `SearchQuery`, over all variables; every node and edge
+    is confined to the row's partition (of several, a path lies in one). As in openCypher there is a row for each path, and
+    no path uses an edge twice.
     """
 
     pattern: Pattern
@@ -84,7 +90,8 @@ class NodeWrite:
 
     A property in `create` is written only when the node is new; one in `unite` is a list that is united with the stored
     one (stored first, then new values in order); all others overwrite, except that NULL never overwrites. `labels`, if it
-    is a column, adds labels where the graph says `open: labels`. `only_existing` touches no node that is not there.
+    is a column, adds labels where the graph says `open: labels`; `attributes`, a JSON object, replaces all attributes (one
+    that is null is left out). `only_existing` touches no node that is not there. JSON is kept in canonical form.
     """
 
     label: str
@@ -168,14 +175,16 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Batch:
-    """All that one transaction writes, in order: deletes first, then nodes, then edges."""
+    """All that one transaction writes: deletes first (of edges, then of nodes), then nodes, then edges."""
 
     writes: tuple[Write, ...]
 
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, e.g. {"Entity": 3}."""
+    """Rows merged or deleted per label, e.g. {"Entity": 3}; rows that `only_existing` passes over, and keys to delete that
+    are not there, do not count. A label of which nothing was written may be left out.
+    """
 
     rows: Mapping[str, int] = field(default_factory=dict)
 
@@ -235,7 +244,9 @@ class Store(Protocol):
     async def scan(
         self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
     ) -> pa.Table:
-        """All rows of a label in some partitions (None: all): key, partition, properties; sorted by key."""
+        """All rows of a label in some partitions (None: all): key, partition, an edge's ends, properties; sorted by key.
+        `where` names the label's properties without an alias.
+        """
         ...
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
@@ -247,7 +258,9 @@ class Store(Protocol):
 
         Raises:
             ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
-            StoreUnavailable: Connection lost or disk full; nothing was written.
+            EngineError: An edge without its ends, a deleted node with edges, a value that cannot be stored; nothing was
+                written. The message names label and key.
+            StoreUnavailable: Connection lost, disk full, or vectors of another length than the stored; nothing was written.
         """
         ...
 
