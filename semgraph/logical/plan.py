@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +12,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from semgraph.errors import Fault
 from semgraph.expr.canonical import canonical
+from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.logical.node import Node
 from semgraph.logical.schema import Graph
@@ -66,8 +70,72 @@ class Choice:
     name: str
     params: tuple[tuple[str, Any], ...] = ()
 
+    @classmethod
+    def parse(cls, value: object) -> Choice:
+        """Read a choice as plans and options write it: `block`, `block(left=10)`, `{block: {left: 10}}`. Raises Fault.
+
+        A name may also be the path of a file, `my_ops/sem_join/sorted.py(rows=12)`. Values are JSON, or bare words.
+
+        >>> Choice.parse("block(left=10, right=null)")
+        Choice(name='block', params=(('left', 10), ('right', None)))
+        """
+        if isinstance(value, Mapping):
+            return _choice_of_mapping(value)
+        match = _CHOICE.match(value) if isinstance(value, str) else None
+        if match is None:
+            shown = value if isinstance(value, str) else canonical_json(value)
+            msg = f'"{shown}" names no way of doing a step'
+            raise Fault(msg, hint="write block, or block(left=10, right=5)")
+        pairs = [part for part in _COMMA.split(match["params"] or "") if part.strip()]
+        return cls(match["name"], _settled([_assignment(part) for part in pairs]))
+
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{k}={v}' for k, v in self.params)})" if self.params else self.name
+        inner = ", ".join(f"{name}={_shown(value)}" for name, value in self.params)
+        return f"{self.name}({inner})" if self.params else self.name
+
+
+_CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
+_COMMA = re.compile(r""",(?=(?:[^"]|"(?:[^"\\\\]|\\\\.)*")*\Z)""")  # no comma inside quotes
+
+_WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that needs no quotes
+
+
+def _assignment(part: str) -> tuple[str, Any]:
+    name, equals, text = (piece.strip() for piece in part.partition("="))
+    if not equals or not name.isidentifier() or not text:
+        msg = f'"{part.strip()}" sets no parameter'
+        raise Fault(msg, hint="parameters are named: block(left=10)")
+    try:
+        return name, json.loads(text)
+    except json.JSONDecodeError:
+        return name, text
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and _WORD.match(value) else canonical_json(value)
+
+
+def _settled(pairs: list[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    twice = [name for i, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:i]}]
+    if twice:
+        msg = f'parameter "{twice[0]}" is set twice'
+        raise Fault(msg)
+    for name, value in pairs:
+        if not isinstance(value, str | int | float | bool | None):
+            msg = f'parameter "{name}" is text, a number, true, false or null, not {type(value).__name__}'
+            raise Fault(msg)
+    return tuple(sorted(pairs))
+
+
+def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
+    if len(value) != 1:
+        msg = f"a step is done in one way, not {len(value)}"
+        raise Fault(msg, hint="write {block: {left: 10}}")
+    (name, params), *_ = value.items()
+    if not isinstance(name, str) or not isinstance(params, Mapping | None):
+        msg = f'the parameters of "{name}" are a mapping'
+        raise Fault(msg, hint="write {block: {left: 10}}")
+    return Choice(name, _settled([(str(k), v) for k, v in (params or {}).items()]))
 
 
 @dataclass(frozen=True)
