@@ -86,7 +86,7 @@ class Choice:
             shown = value if isinstance(value, str) else canonical_json(value)
             msg = f'"{shown}" names no way of doing a step'
             raise Fault(msg, hint="write block, or block(left=10, right=5)")
-        pairs = [part for part in _COMMA.split(match["params"] or "") if part.strip()]
+        pairs = [part for part in _PART.findall(match["params"] or "") if part.strip()]
         return cls(match["name"], _settled([_assignment(part) for part in pairs]))
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Choice:
 
 
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
-_COMMA = re.compile(r""",(?=(?:[^"]|"(?:[^"\\\\]|\\\\.)*")*\Z)""")  # no comma inside quotes
+_PART = re.compile(r"""(?:[^",]|"(?:[^"\\]|\\.)*"|")+""")  # up to a comma outside quotes
 
 _WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that needs no quotes
 
