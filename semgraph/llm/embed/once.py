@@ -1,0 +1,241 @@
+"""An embedder around an embedder that embeds each text once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from semgraph.errors import RowError
+from semgraph.llm.base import Embedder, Embeddings, Usage, Vectors
+from semgraph.llm.budget import Budget, Cost, require_price
+from semgraph.llm.journal import Journal
+
+
+@dataclass
+class _Tally:
+    """What one caller's embeddings took."""
+
+    prompt: int = 0
+    calls: int = 0
+    attempts: int = 0
+    journal: int = 0
+    seconds: float = 0.0
+    dollars: float | None = 0.0
+
+    def charge(self, done: Embeddings, before: float, after: float) -> None:
+        """Add a share of a request: from `before` to `after` of 1. Shares of one request add up to it exactly."""
+        self.prompt += round(done.usage.prompt * after) - round(done.usage.prompt * before)
+        if before == 0:
+            self.calls, self.attempts = self.calls + done.calls, self.attempts + done.attempts
+            self.seconds += done.seconds
+        known = self.dollars is not None and done.dollars is not None
+        self.dollars = (self.dollars or 0.0) + (done.dollars or 0.0) * (after - before) if known else None
+
+
+@dataclass(eq=False)
+class _Wanted:
+    """A text that is on its way: who asked first, and how many wait for it."""
+
+    text: str
+    partition: str
+    tally: _Tally
+    vector: asyncio.Future[Vectors]
+    waiting: int = 0
+    request: _Request | None = None
+
+
+@dataclass(eq=False)
+class _Request:
+    """Texts that travel together."""
+
+    wanted: list[_Wanted] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class EmbedOnce:
+    """Embeds a text once per run, whoever asks: what is asked in one turn of the event loop travels together.
+
+    Args:
+        inner: The embedder.
+        journal: Where vectors are kept; None for nowhere.
+        budget: The run's; None for no limit. Embeddings count as tokens and dollars, not as calls.
+        fresh: Embed anew even what the journal knows; the new vectors are kept.
+        batch: Texts in one request to `inner`.
+        remember: Bytes of vectors kept in memory, so that memory stays bounded over any number of texts; what falls out
+            is asked of the journal again, or of `inner` where there is none.
+
+    Raises:
+        PlanError: The budget limits dollars, and the price is not known.
+    """
+
+    def __init__(
+        self,
+        inner: Embedder,
+        journal: Journal | None = None,
+        budget: Budget | None = None,
+        fresh: bool = False,
+        batch: int = 256,
+        remember: int = 256 << 20,
+    ) -> None:
+        self.inner, self.journal, self.budget = inner, journal, budget
+        self._fresh, self._batch, self._remember = fresh, batch, remember
+        self._known: OrderedDict[str, Vectors] = OrderedDict()
+        self._bytes = 0
+        self._flying: dict[str, _Wanted] = {}
+        self._pending = _Request()
+        if budget is not None and budget.max_usd is not None:
+            require_price(inner.name, inner.dollars(Usage(1)), budget.max_usd)
+
+    @property
+    def name(self) -> str:
+        """The inner embedder's name."""
+        return self.inner.name
+
+    async def dimensions(self) -> int:
+        """Length of the vectors."""
+        return await self.inner.dimensions()
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, as the inner embedder counts them."""
+        return self.inner.count_tokens(text)
+
+    def dollars(self, usage: Usage) -> float | None:
+        """What tokens of the inner embedder cost."""
+        return self.inner.dollars(usage)
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed texts, in their order. What others asked for before, or ask for at the same time, costs nothing here.
+
+        Raises:
+            RowError: A text cannot be embedded. Others' texts in the same request are not affected.
+            ModelUnavailable: No text will be embedded.
+            BudgetReached: The next request would pass a limit; it was not sent.
+        """
+        if not texts:
+            return Embeddings(np.empty((0, await self.dimensions()), np.float32))
+        tally = _Tally()
+        vectors: dict[str, Vectors] = {}
+        wanted: list[_Wanted] = []
+        for text in dict.fromkeys(texts):
+            vector = self._known.get(text)
+            if vector is not None:
+                self._known.move_to_end(text)
+                vectors[text] = vector
+            else:
+                wanted.append(self._want(text, partition, tally))
+        vectors.update(await self._wait(wanted))
+        return Embeddings(
+            vectors=np.stack([vectors[text] for text in texts]),
+            usage=Usage(tally.prompt),
+            calls=tally.calls,
+            attempts=tally.attempts,
+            journal=tally.journal,
+            seconds=tally.seconds,
+            dollars=tally.dollars,
+        )
+
+    async def aclose(self) -> None:
+        """Close the inner embedder."""
+        await self.inner.aclose()
+
+    def _want(self, text: str, partition: str, tally: _Tally) -> _Wanted:
+        if wanted := self._flying.get(text):
+            return wanted
+        loop = asyncio.get_running_loop()
+        wanted = self._flying[text] = _Wanted(text, partition, tally, loop.create_future())
+        # A future whose waiters have all gone may fail unheard.
+        wanted.vector.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if not self._pending.wanted:
+            loop.call_soon(self._depart)
+        wanted.request = self._pending
+        self._pending.wanted.append(wanted)
+        return wanted
+
+    async def _wait(self, wanted: list[_Wanted]) -> dict[str, Vectors]:
+        for want in wanted:
+            want.waiting += 1
+        try:
+            return {want.text: await asyncio.shield(want.vector) for want in wanted}
+        finally:
+            for want in wanted:
+                want.waiting -= 1
+            for request in {want.request for want in wanted if want.request}:
+                if request.task and not request.task.done() and not any(want.waiting for want in request.wanted):
+                    request.task.cancel()
+
+    def _depart(self) -> None:
+        request, self._pending = self._pending, _Request()
+        request.task = asyncio.create_task(self._serve(request))
+
+    async def _serve(self, request: _Request) -> None:
+        try:
+            missing = request.wanted
+            if self.journal and not self._fresh:
+                found = await self.journal.find_vectors([want.text for want in missing], self.name)
+                for want in missing:
+                    if want.text in found:
+                        want.tally.journal += 1
+                        self._arrive(want, found[want.text])
+                missing = [want for want in missing if want.text not in found]
+            parts = [missing[i : i + self._batch] for i in range(0, len(missing), self._batch)]
+            await asyncio.gather(*(self._fetch(part) for part in parts))
+        except BaseException as error:
+            for want in request.wanted:
+                self._fail(want, error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _fetch(self, part: list[_Wanted]) -> None:
+        try:
+            done = await self._ask([want.text for want in part])
+        except RowError as error:
+            if len(part) == 1:
+                self._fail(part[0], error)
+                return
+            # One text that the endpoint does not take must not cost the others theirs.
+            half = len(part) // 2
+            await asyncio.gather(self._fetch(part[:half]), self._fetch(part[half:]))
+            return
+        if self.journal:
+            vectors = {want.text: vector for want, vector in zip(part, done.vectors, strict=True)}
+            await self.journal.record_vectors(vectors, self.name, {want.text: want.partition for want in part})
+        sizes = np.cumsum([0] + [len(want.text) + 1 for want in part]) / sum(len(want.text) + 1 for want in part)
+        for i, want in enumerate(part):
+            want.tally.charge(done, float(sizes[i]), float(sizes[i + 1]))
+            self._arrive(want, done.vectors[i].copy())
+
+    async def _ask(self, texts: list[str]) -> Embeddings:
+        if self.budget is None:
+            return await self.inner.embed(texts)
+        tokens = sum(map(self.count_tokens, texts)) if self.budget.counts_tokens else 0
+        most, actual = Cost(0, tokens, self.dollars(Usage(tokens)) or 0.0), Cost()
+        await self.budget.reserve(most, "the next embeddings")
+        try:
+            done = await self.inner.embed(texts)
+            actual = Cost(0, done.usage.prompt, done.dollars or 0.0)
+            return done
+        finally:
+            self.budget.settle(most, actual)
+
+    def _arrive(self, want: _Wanted, vector: Vectors) -> None:
+        self._flying.pop(want.text, None)
+        if want.text not in self._known:
+            self._known[want.text] = vector
+            self._bytes += vector.nbytes
+        while self._bytes > self._remember and len(self._known) > 1:
+            self._bytes -= self._known.popitem(last=False)[1].nbytes
+        if not want.vector.done():
+            want.vector.set_result(vector)
+
+    def _fail(self, want: _Wanted, error: BaseException) -> None:
+        if want.vector.done():
+            return
+        self._flying.pop(want.text, None)
+        if isinstance(error, Exception):
+            want.vector.set_exception(error)
+        else:
+            want.vector.cancel()

@@ -1,0 +1,139 @@
+"""What the failures of an OpenAI-compatible endpoint mean: this row, this attempt, or the whole run."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.retry import Transient
+
+if TYPE_CHECKING:
+    import openai
+
+_LONGEST_QUOTE = 300
+_OUT_OF_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+_FILTERED = ("content_filter", "content_policy_violation")
+_PASSING = {408: "timeout", 409: "server", 429: "throttled"}
+# These are said by what stands before the model as well, whatever is asked.
+_WHOLE_ENDPOINT = (429, 502, 503, 504, 529)
+_REMEDY = {
+    401: "It does not accept the key: set OPENAI_API_KEY, or name the variable that holds the key with ?key_env=NAME",
+    402: "The account has no credit left",
+    403: "The key may not use this model, or not from here",
+    404: "Check the model's name, and that the address ends as the endpoint wants it (mostly /v1)",
+    405: "Check the address: mostly it ends in /v1",
+}
+
+
+def explain(error: openai.OpenAIError, name: str, url: str, seconds: float) -> Exception:
+    """The error to raise for one of the openai package's.
+
+    Args:
+        error: What its client raised.
+        name: The model, such as `openai:gpt-4.1-mini`.
+        url: The endpoint's base URL.
+        seconds: How long the attempt took.
+    """
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        code = error.code or error.type or ""
+        return _status(error.status_code, code, _words(error.body or error.message), name, url, error.response.headers)
+    if isinstance(error, openai.APIConnectionError):
+        return _connection(error, name, url, seconds)
+    return ModelUnavailable(f"{name} at {url}: {error}")
+
+
+def reported(error: Any, name: str, url: str) -> Exception:
+    """The error to raise for one that came with status 200: gateways report the provider's that way."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    status = code if isinstance(code, int) else 500
+    return _status(status, str(code or ""), _words(error), name, url, {})
+
+
+def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
+    """The error to raise for an answer that is no document of this protocol."""
+    return ModelUnavailable(
+        f"{name}: {url} answers, but not as an OpenAI-compatible endpoint does: “{_short(text)}”. "
+        "Check the address: mostly it ends in /v1"
+    )
+
+
+def _status(status: int, code: str, words: str, name: str, url: str, headers: Mapping[str, str]) -> Exception:
+    said = f"{name} at {url} ({status}): {words}"
+    if code in _OUT_OF_CREDIT:
+        return ModelUnavailable(f"{said}. {_REMEDY[402]}")
+    if status in _REMEDY:
+        return ModelUnavailable(f"{said}. {_REMEDY[status]}")
+    if code in _FILTERED:
+        return RowError("refused", f"refused by the provider's content filter: {words}", attempts=1)
+    if status in _PASSING or status >= 500:
+        kind = _PASSING.get(status, "server")
+        return Transient(kind, said, retry_after=retry_after(headers), endpoint=status in _WHOLE_ENDPOINT)
+    return RowError("rejected", f"{name} rejected the request ({status}): {words}", attempts=1)
+
+
+def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
+    import aiohttp
+
+    # The aiohttp transport calls nearly all of these a timeout; what happened stands at the end of the chain of causes.
+    causes = list(_causes(error))
+    where = urlsplit(url)
+    host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
+    if isinstance(causes[-1], aiohttp.InvalidURL):
+        return ModelUnavailable(f"{name}: {url} is no address: {causes[-1]}")
+    for cause in causes:
+        if isinstance(cause, aiohttp.ClientConnectorDNSError):
+            return ModelUnavailable(f"{name}: no host is called {where.hostname}. Check the address {url}")
+        if isinstance(cause, aiohttp.ClientSSLError):
+            return ModelUnavailable(f"{name}: no secure connection to {host} ({cause}). Check the address {url}")
+        if isinstance(cause, aiohttp.ClientConnectorError):
+            reason = cause.os_error.strerror or str(cause.os_error)
+            return ModelUnavailable(f"{name}: no answer from {host} ({reason}). Is it running? Asked: {url}")
+        if isinstance(cause, aiohttp.ConnectionTimeoutError):
+            return Transient("timeout", f"{name}: no connection to {host}", seconds=seconds, endpoint=True)
+    return Transient("connection", f"{name}: {host} broke off: {_short(str(causes[-1]))}", seconds=seconds)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How many seconds the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+
+    >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "250"}), retry_after({})
+    (2.0, 0.25, None)
+    """
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        text = headers.get(name)
+        if text is None:
+            continue
+        try:
+            seconds = float(text) / unit
+        except ValueError:
+            date = email.utils.parsedate_tz(text)
+            seconds = email.utils.mktime_tz(date) - time.time() if date else math.nan
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def _words(body: Any) -> str:
+    """What the endpoint says, as one short line."""
+    if isinstance(body, Mapping):
+        body = body.get("message") or body.get("detail") or body.get("error") or dict(body)
+    return _short(str(body))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

@@ -1,0 +1,61 @@
+"""Counting tokens: the tokenizer of OpenAI's models where it applies, else an estimate."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from semgraph.llm.base import LLM, Request
+
+_ENCODINGS = (
+    (re.compile(r"(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|gpt-oss|o\d)(?![a-z0-9])"), "o200k_base"),
+    (re.compile(r"(gpt-4|gpt-3\.5|text-embedding-(3|ada))(?![a-z0-9])"), "cl100k_base"),
+)
+# What the chat format adds: three tokens before the answer, and about four around each message.
+_PER_CHAT, _PER_MESSAGE = 3, 4
+
+
+def encoding_of(model: str) -> str | None:
+    """The vocabulary of one of OpenAI's models (with or without a date or a vendor before it), or None.
+
+    >>> encoding_of("gpt-4.1-mini"), encoding_of("openai/gpt-4-turbo"), encoding_of("Qwen3-32B")
+    ('o200k_base', 'cl100k_base', None)
+    """
+    last = model.lower().rpartition("/")[2]
+    return next((encoding for pattern, encoding in _ENCODINGS if pattern.match(last)), None)
+
+
+class TokenCounter:
+    """Counts the tokens of texts for one model.
+
+    Without a vocabulary it estimates: one token per four UTF-8 bytes, rounded up. For ASCII that is a quarter of the
+    characters; scripts whose characters take several bytes also take more tokens.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._encoding = encoding_of(model)
+        self.exact = self._encoding is not None
+        # Static rules and schemas come again with every request; the memory is bounded.
+        self.count = lru_cache(maxsize=512)(self._count if self.exact else _estimate)
+
+    def _count(self, text: str) -> int:
+        assert self._encoding is not None
+        return int(_tokenizer(self._encoding).count(text))
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+
+@lru_cache
+def _tokenizer(encoding: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  # the library's types are its own
+    # The count of its Rust part: the Python class around it would make a list of all tokens first.
+    from bpe_openai._bindings import tokenizer_for_encoding
+
+    return tokenizer_for_encoding(encoding)
+
+
+def prompt_tokens(llm: LLM, request: Request) -> int:
+    """How many tokens a request will be charged as its prompt: messages, what surrounds them, and the schema."""
+    messages = sum(_PER_MESSAGE + llm.count_tokens(message.content) for message in request.messages)
+    return _PER_CHAT + messages + llm.count_tokens(request.schema)
