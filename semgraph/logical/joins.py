@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -48,6 +49,11 @@ class Join(Node):
         with self.check("alias"):
             fresh(left, self.alias, "alias")
         return combined(left, right, self.alias)
+
+    @cached_property
+    def partitioned(self) -> bool:
+        """A semi or anti join only keeps left rows."""
+        return self.input.partitioned or (self.how not in {"semi", "anti"} and self.other.partitioned)
 
     @property
     def adds(self) -> frozenset[str]:

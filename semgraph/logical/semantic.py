@@ -5,6 +5,7 @@ row is, which pairs are asked about, what becomes of errors and how results are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -171,6 +172,11 @@ class SemJoin(Semantic):
         found = merged(both, self.answer_fields())
         check_sort(self.order, found)
         return left if self.how in {"semi", "anti"} else found
+
+    @cached_property
+    def partitioned(self) -> bool:
+        """A semi or anti join only keeps left rows."""
+        return self.input.partitioned or (self.how not in {"semi", "anti"} and self.other.partitioned)
 
     @property
     def adds(self) -> frozenset[str]:

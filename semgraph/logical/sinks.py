@@ -51,9 +51,9 @@ class Merge(Sink):
     """
 
     keyword: ClassVar[str] = "merge"
-    key: str = argument("name", default="")
-    source: str = argument("name", default="source")
-    target: str = argument("name", default="target")
+    key: str = argument("path", default="")
+    source: str = argument("path", default="source")
+    target: str = argument("path", default="target")
     create: Columns = argument("columns", default=())
     set: Columns = argument("columns", default=())
     unite: tuple[str, ...] = argument("names", default=())

@@ -1,0 +1,87 @@
+"""What a run gives back, and what it says while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.logical.prompt import plain
+from semgraph.meter import Meter
+from semgraph.physical.semantic import Failure
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One thing that happened: a step answered some rows, or a window was committed.
+
+    Args:
+        step: The step; "" for a commit.
+        done: Rows of the step answered so far, or member rows committed so far.
+        total: Of how many that are known so far.
+        meter: The run's counters, live.
+    """
+
+    step: str
+    done: int
+    total: int
+    meter: Meter
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass
+class Result:
+    """The outcome of a run.
+
+    Args:
+        plan: Name of the plan.
+        run: Id of the run: four or more hexadecimal digits, the name of its folder.
+        tables: The plan's results, without hidden columns.
+        meter: Counters by step.
+        failed: Rows that were set aside or kept without an answer.
+        written: Rows merged or deleted, by label.
+        members: Member rows of the order's input that were given; 0 without an order.
+        skipped: Those of them that were there already.
+        committed: Those that this run committed.
+        notes: What the user should know: a partition stopped by another writer, marks of another version of the plan, ...
+        stopped: Why the run ended early (a budget, an interruption), or None.
+        record: Folder of the run record; None where records are off.
+        exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a partition stopped.
+    """
+
+    plan: str
+    run: str
+    tables: Mapping[str, pa.Table]
+    meter: Meter
+    failed: tuple[Failure, ...] = ()
+    written: Mapping[str, int] = field(default_factory=dict)
+    members: int = 0
+    skipped: int = 0
+    committed: int = 0
+    notes: tuple[str, ...] = ()
+    stopped: str | None = None
+    record: Path | None = None
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--format json` prints: plan, run, tables, metrics, failed."""
+        return {
+            "schema": 1,
+            "plan": self.plan,
+            "run": self.run,
+            "tables": {name: [plain(row) for row in table.to_pylist()] for name, table in self.tables.items()},
+            "metrics": {
+                "total": self.meter.total().as_dict(),
+                "steps": {name: step.as_dict() for name, step in self.meter.steps.items()},
+            },
+            "written": dict(self.written),
+            "members": {"given": self.members, "skipped": self.skipped, "committed": self.committed},
+            "failed": [{"step": f.step, "error": f.error, "row": f.row} for f in self.failed],
+            "notes": list(self.notes),
+            "stopped": self.stopped,
+        }

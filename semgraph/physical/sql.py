@@ -1,0 +1,235 @@
+"""Scalars and relational operators as DuckDB SQL.
+
+Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning, and, where it derives from
+the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row). They see to it that a wave of many
+partitions computes what each partition would alone: joins, groups, limits and windows are confined by `_p`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, singledispatch
+
+from sqlglot import exp
+
+from semgraph.errors import EngineError
+from semgraph.expr.binder import ORDINAL
+from semgraph.expr.scalar import Scalar, to_sql
+from semgraph.expr.types import sql_type
+from semgraph.logical.checks import Columns, Sort, Using
+from semgraph.logical.joins import GroupJoin, Join
+from semgraph.logical.node import Node
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Union, Unnest
+
+PARTITION, MEMBER = "_p", "_m"
+_ORDERED_AGGREGATES = (exp.ArrayAgg, exp.GroupConcat, exp.First, exp.Last, exp.AnyValue)
+_ORDERED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Ntile)
+Source = Callable[[Node], str]
+
+
+def hidden(node: Node) -> tuple[str, ...]:
+    """The hidden columns of a relation."""
+    return (ORDINAL, PARTITION, MEMBER) if node.partitioned else (ORDINAL,)
+
+
+def quote(name: str) -> str:
+    """An identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@lru_cache(maxsize=8192)
+def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL) -> str:
+    """SQL of a scalar: order-sensitive aggregates go by the ordinal, window functions stay within the partition."""
+    tree = scalar.ast
+    for window in list(tree.find_all(exp.Window)):
+        if partitioned:
+            window.set("partition_by", [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])])
+        if isinstance(window.this, _ORDERED_WINDOWS):
+            order = window.args.get("order") or exp.Order(expressions=[])
+            order.append("expressions", exp.Ordered(this=exp.column(ordinal, quoted=True)))
+            window.set("order", order)
+    for aggregate in list(tree.find_all(*_ORDERED_AGGREGATES)):
+        inner = aggregate.this
+        if not isinstance(inner, exp.Order) and not isinstance(aggregate.parent, exp.Window):
+            by = exp.Ordered(this=exp.column(ordinal, quoted=True))
+            aggregate.set("this", exp.Order(this=inner, expressions=[by]))
+    return to_sql(tree)
+
+
+def cast_columns(columns: Columns, node: Node, source: Node, ordinal: str = ORDINAL) -> list[str]:
+    """Computed columns, each cast to the one canonical type that the schema says."""
+    found = []
+    for name, scalar in columns:
+        sql = scalar_sql(scalar, source.partitioned, ordinal)
+        plain = len(scalar.columns) == 1 and scalar.sql == quote(scalar.columns[0])
+        if not plain:
+            sql = f"CAST({sql} AS {sql_type(node.schema.field(name).type)})"
+        found.append(f"{sql} AS {quote(name)}")
+    return found
+
+
+def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
+    """ORDER BY terms; NULLs last, ties by `last`."""
+    terms = [f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST" for t in order]
+    return ", ".join([*terms, *last])
+
+
+def _select(columns: list[str], source: str, rest: str = "") -> str:
+    return f"SELECT {', '.join(columns)} FROM {source} AS _t{' ' + rest if rest else ''}"
+
+
+def _names(node: Node, prefix: str = "") -> list[str]:
+    return [f"{prefix}{quote(name)}" for name in node.schema.names]
+
+
+@singledispatch
+def operator_sql(node: Node, source: Source) -> str:  # noqa: ARG001
+    """SQL of one operator over the named relations of its inputs."""
+    msg = f"{node.keyword} is not relational"
+    raise EngineError(msg)
+
+
+@operator_sql.register
+def _(node: Filter, source: Source) -> str:
+    where = f"WHERE {scalar_sql(node.where, node.partitioned)}"
+    if node.where.ast.find(exp.Window):
+        where = where.replace("WHERE", "QUALIFY", 1)
+    return _select([*_names(node), *hidden(node)], source(node.input), where)
+
+
+@operator_sql.register
+def _(node: Project, source: Source) -> str:
+    return _select([*cast_columns(node.columns, node, node.input), *hidden(node)], source(node.input))
+
+
+@operator_sql.register
+def _(node: Add, source: Source) -> str:
+    computed = dict(zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True))
+    columns = [computed.get(name, quote(name)) for name in node.schema.names]
+    return _select([*columns, *hidden(node)], source(node.input))
+
+
+@operator_sql.register
+def _(node: Limit, source: Source) -> str:
+    per = [quote(name) for name in node.per] + ([PARTITION] if node.partitioned else [])
+    over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
+    return _select(
+        [*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) <= {node.n}"
+    )
+
+
+@operator_sql.register
+def _(node: Distinct, source: Source) -> str:
+    by = [quote(name) for name in node.by or node.schema.names] + ([PARTITION] if node.partitioned else [])
+    over = f"PARTITION BY {', '.join(by)} ORDER BY {ORDINAL}"
+    return _select([*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) = 1")
+
+
+@operator_sql.register
+def _(node: Aggregate, source: Source) -> str:
+    partition = [PARTITION] if node.partitioned else []
+    groups = [str(i + 1) for i in range(len(node.by))] + partition
+    columns = [*cast_columns(node.by, node, node.input), *cast_columns(node.add, node, node.input)]
+    columns.append(f"coalesce(min({ORDINAL}), 0) AS {ORDINAL}")
+    if node.partitioned:
+        columns += [PARTITION, f"min({MEMBER}) AS {MEMBER}"]
+    sql = _select(columns, source(node.input), f"GROUP BY {', '.join(groups)}" if groups else "")
+    if node.having is None:
+        return sql
+    return f"SELECT * FROM ({sql}) AS _g WHERE {scalar_sql(node.having, partitioned=False)}"
+
+
+@operator_sql.register
+def _(node: Union, source: Source) -> str:
+    branches = []
+    for i, branch in enumerate(node.relations):
+        missing = [f"NULL AS {name}" for name in hidden(node) if name not in hidden(branch)]
+        columns = [*_names(node), *hidden(branch), *missing, f"{i} AS _b"]
+        branches.append(_select(columns, source(branch)))
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    columns = [*_names(node), f"row_number() OVER (ORDER BY _b, {ORDINAL}) AS {ORDINAL}", *rest]
+    return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS _u"
+
+
+@operator_sql.register
+def _(node: Unnest, source: Source) -> str:
+    column, position = quote(node.column), quote(node.position or "_i")
+    kind = sql_type(node.input.schema.field(node.column).type)
+    listed = (
+        column if node.how == "inner" else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
+    )
+    kept = [quote(name) for name in node.input.schema.names if name != node.column]
+    inner = _select(
+        [
+            *kept,
+            *hidden(node),
+            f"unnest({listed}) AS {quote(node.alias)}",
+            f"CAST(generate_subscripts({listed}, 1) AS BIGINT) AS {position}",
+        ],
+        source(node.input),
+    )
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    ordinal = f"row_number() OVER (ORDER BY {ORDINAL}, {position}) AS {ORDINAL}"
+    return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS _t"
+
+
+def struct_sql(node: Node) -> str:
+    """A row of a relation as one struct."""
+    return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in node.schema.names) + ")"
+
+
+def right_side(other: Node, source: Source, alias: str) -> str:
+    """The other relation of a join: its row as a struct named `alias`, and its hidden columns under other names."""
+    columns = [f"{struct_sql(other)} AS {quote(alias)}", f"{ORDINAL} AS _ro"]
+    if other.partitioned:
+        columns += [f"{PARTITION} AS _rp", f"{MEMBER} AS _rm"]
+    return f"({_select(columns, source(other))})"
+
+
+def join_condition(node: Node, other: Node, alias: str, using: Using, where: Scalar | None) -> str:
+    """What pairs must satisfy: equal paths, `where`, and one partition."""
+    terms = [f"_l.{_path(a)} = {quote(alias)}.{_path(b)}" for a, b in using]
+    if where is not None:
+        terms.append(f"({scalar_sql(where, partitioned=False)})")
+    if node.partitioned and other.partitioned:
+        terms.append(f"_l.{PARTITION} = _r._rp")
+    return " AND ".join(terms) or "TRUE"
+
+
+def _path(path: str) -> str:
+    return ".".join(quote(part) for part in path.split("."))
+
+
+@operator_sql.register
+def _(node: Join, source: Source) -> str:
+    left, right, alias = node.input, node.other, node.alias or "_right"
+    on = join_condition(left, right, alias, node.using, node.where)
+    side = right_side(right, source, alias)
+    if node.how in {"semi", "anti"}:
+        no = "NOT " if node.how == "anti" else ""
+        columns = [*_names(left, "_l."), *(f"_l.{name}" for name in hidden(left))]
+        exists = f"WHERE {no}EXISTS (SELECT 1 FROM {side} AS _r WHERE {on})"
+        return f"SELECT {', '.join(columns)} FROM {source(left)} AS _l {exists}"
+    columns = [*_names(left, "_l."), f"_r.{quote(alias)}"]
+    columns.append(f"row_number() OVER (ORDER BY _l.{ORDINAL}, _r._ro) AS {ORDINAL}")
+    if left.partitioned:
+        columns += [f"_l.{PARTITION}", f"_l.{MEMBER}"]
+    elif right.partitioned:
+        columns += [f"_r._rp AS {PARTITION}", f"_r._rm AS {MEMBER}"]
+    kind = "LEFT JOIN" if node.how == "left" else "JOIN"
+    return f"SELECT {', '.join(columns)} FROM {source(left)} AS _l {kind} {side} AS _r ON {on}"
+
+
+@operator_sql.register
+def _(node: GroupJoin, source: Source) -> str:
+    left, alias = node.input, quote(node.alias)
+    on = join_condition(left, node.other, node.alias, node.using, node.where)
+    own = [*_names(left, "_l."), *(f"_l.{name}" for name in hidden(left))]
+    rank = f"row_number() OVER (PARTITION BY _l.{ORDINAL} ORDER BY {order_sql(node.order, left, '_r._ro')}) AS _rn"
+    right = right_side(node.other, source, node.alias)
+    pairs = f"SELECT {', '.join([*own, f'_r.{alias}', rank])} FROM {source(left)} AS _l LEFT JOIN {right} AS _r ON {on}"
+    computed = dict(zip((n for n, _ in node.add), cast_columns(node.add, node, left, "_rn"), strict=True))
+    columns = [computed.get(name, f"any_value({quote(name)}) AS {quote(name)}") for name in node.schema.names]
+    rest = [f"any_value({name}) AS {name}" for name in hidden(left) if name != ORDINAL]
+    within = f"WHERE _rn <= {node.limit}" if node.limit is not None else ""
+    return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS _j {within} GROUP BY {ORDINAL}"
