@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.types import Type, parse_type
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_DRAWN = {"node": "node", "edge": "edge", "text": "text", "from": "start", "to": "end", "sources": "sources"}
 _KEYS = {"properties", "derived", "fulltext", "index", "open", "source", "target"}
 
 
@@ -73,13 +74,35 @@ class Label:
 
 
 @dataclass(frozen=True)
+class Draw:
+    """Which properties a picture of the graph shows, where a label has them. "" shows nothing of that kind.
+
+    Args:
+        node: What a node is called.
+        edge: What an edge is called, instead of its label.
+        text: What an edge says, in words.
+        start: From when an edge holds (`from` in `graph.yaml`).
+        end: Until when it holds (`to` in `graph.yaml`).
+        sources: A list of keys of the nodes that an edge was learnt from.
+    """
+
+    node: str = ""
+    edge: str = ""
+    text: str = ""
+    start: str = ""
+    end: str = ""
+    sources: str = ""
+
+
+@dataclass(frozen=True)
 class Graph:
-    """All labels of a graph, its key property and its partition property."""
+    """All labels of a graph, its key property and its partition property; `draw` says what a picture of it shows."""
 
     name: str
     key: str
     partition: str
     labels: Mapping[str, Label]
+    draw: Draw = field(default=Draw(), compare=False)
 
     def label(self, name: str) -> Label:
         """A label by name. Raises Fault with the nearest name."""
@@ -104,7 +127,7 @@ class Graph:
     @classmethod
     def build(cls, data: Mapping[str, Any]) -> Graph:
         """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
-        _known(data, {"graph", "key", "partition", "common", "nodes", "edges"})
+        _known(data, {"graph", "key", "partition", "common", "nodes", "edges", "draw"})
         key, partition = str(data.get("key", "uuid")), str(data.get("partition", "group_id"))
         common = {key: Type("string"), partition: Type("string")}
         common |= _types(data.get("common", {}), "common")
@@ -117,7 +140,8 @@ class Graph:
                 if end not in labels or labels[end].kind != "node":
                     msg = f'"{end}" is no node label'
                     raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
-        return cls(str(data.get("graph", "graph")), key, partition, labels)
+        draw = _draw(data.get("draw") or {}, labels)
+        return cls(str(data.get("graph", "graph")), key, partition, labels, draw)
 
 
 def _known(data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
@@ -132,6 +156,17 @@ def _name(name: object, *path: str) -> str:
         msg = f'"{name}" is no name'
         raise Fault(msg, *path, hint="letters, digits and _, not starting with a digit")
     return name
+
+
+def _draw(data: Mapping[str, Any], labels: Mapping[str, Label]) -> Draw:
+    _known(data, _DRAWN, "draw")
+    for name, prop in data.items():
+        kind = "node" if name == "node" else "edge"
+        known = {p for label in labels.values() if label.kind == kind for p in label.properties}
+        if prop not in known:
+            msg = f'no {kind} has a property "{prop}"'
+            raise Fault(msg, "draw", name, hint=did_you_mean(str(prop), known))
+    return Draw(**{_DRAWN[name]: str(prop) for name, prop in data.items()})
 
 
 def _types(data: Mapping[str, Any], *path: str) -> dict[str, Type]:
