@@ -1,0 +1,167 @@
+"""The jars of Neo4j Community, resolved and fetched from Maven Central by jgo into the user's cache, once for all folders.
+
+Neo4j is GPLv3: whoever asks for it downloads it; semgraph ships none of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from semgraph.errors import StoreUnavailable
+
+ARTIFACTS = ("org.neo4j:neo4j", "org.neo4j:neo4j-bolt")
+AT_ONCE = 8
+_FALSE = ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a start has come.
+
+    Args:
+        phase: `resolve` (reading which jars belong together), `download`, `start`.
+        done: Files read or jars here.
+        total: Jars there are to be; 0 while that is not known.
+        size: Bytes fetched so far.
+    """
+
+    phase: Literal["resolve", "download", "start"]
+    done: int = 0
+    total: int = 0
+    size: int = 0
+
+
+def cache_dir(env: Mapping[str, str] | None = None) -> Path:
+    """Where jars are kept: `neo4j` in `SEMGRAPH_HOME`, else in the user's cache."""
+    import platformdirs
+
+    home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
+    return (Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")) / "neo4j"
+
+
+def jars(version: str, progress: Callable[[Progress], None], cache: Path | None = None) -> tuple[Path, ...]:
+    """The jars of a version, fetched if they are not here; `progress` is called in the caller's thread.
+
+    Raises:
+        StoreUnavailable: They are not here and `SEMGRAPH_OFFLINE` is set, or they cannot be had.
+    """
+    from filelock import FileLock
+
+    folder = cache or cache_dir()
+    if found := _listed(folder, version):
+        return found
+    if os.environ.get("SEMGRAPH_OFFLINE", "").lower() not in _FALSE:
+        raise StoreUnavailable(
+            f"Neo4j {version} is not in {folder}, and SEMGRAPH_OFFLINE forbids fetching it (140 MB from Maven Central): "
+            "unset it for one start, or name a server that runs already (NEO4J_URI)"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):
+        return _listed(folder, version) or _fetch(folder, version, progress)
+
+
+def _listed(folder: Path, version: str) -> tuple[Path, ...]:
+    """The jars that a finished download listed, if all are there in full length."""
+    try:
+        listed = json.loads((folder / f"{version}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    found = {folder / path: size for path, size in listed.items()}
+    whole = all(path.is_file() and path.stat().st_size == size for path, size in found.items())
+    return tuple(found) if whole else ()
+
+
+def _fetch(folder: Path, version: str, progress: Callable[[Progress], None]) -> tuple[Path, ...]:
+    import requests
+
+    repository = folder / "maven"
+    _drop_broken(repository)
+    count = _Count()
+    try:
+        found = _download(_artifacts(repository, version, count, progress), count, progress)
+    except (RuntimeError, ValueError, OSError, requests.RequestException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StoreUnavailable(
+            f"Neo4j {version} cannot be fetched from Maven Central: {reason}. What came is kept in {repository}: start "
+            "again to go on, or name a server that runs already (NEO4J_URI)"
+        ) from error
+    listed = {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
+    draft = folder / f"{version}.json.part"
+    draft.write_text(json.dumps(listed, indent=0), encoding="utf-8")
+    draft.replace(folder / f"{version}.json")
+    return found
+
+
+@dataclass
+class _Count:
+    """What came over the wire; jgo reports to it from several threads."""
+
+    files: int = 0
+    size: int = 0
+    changed: Callable[[], None] = field(default=lambda: None)
+
+    @contextmanager
+    def file(self, _name: str, total: int) -> Iterator[Callable[[int], None]]:
+        """What jgo calls around each file."""
+        got = 0
+
+        def more(size: int) -> None:
+            nonlocal got
+            got += size
+            self.size += size
+
+        yield more
+        if got != total:
+            raise ConnectionError(f"{_name}: the connection ended after {got:,} of {total:,} bytes")
+        self.files += 1
+        self.changed()
+
+
+def _artifacts(repository: Path, version: str, count: _Count, progress: Callable[[Progress], None]) -> list[Any]:
+    from jgo.maven import MavenContext, PythonResolver
+
+    count.changed = lambda: progress(Progress("resolve", count.files, size=count.size))
+    progress(Progress("resolve"))
+    context = MavenContext(PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30)
+    asked, needed = context.resolver.resolve([context.create_dependency(f"{a}:{version}") for a in ARTIFACTS])
+    count.changed = lambda: None
+    dependencies = [*asked, *(d for d in needed if d.scope in ("compile", "runtime"))]
+    return [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
+
+
+def _download(artifacts: list[Any], count: _Count, progress: Callable[[Progress], None]) -> tuple[Path, ...]:
+    count.size = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked: list[Future[Path]] = [pool.submit(artifact.resolve) for artifact in artifacts]
+        try:
+            waiting = set(asked)
+            while waiting:
+                here, waiting = wait(waiting, timeout=0.2)
+                for future in here:
+                    future.result()
+                progress(Progress("download", len(asked) - len(waiting), len(asked), count.size))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return tuple(future.result() for future in asked)
+
+
+def _drop_broken(repository: Path) -> None:
+    """Delete what an interrupted download left behind: jgo takes every file that is there for whole."""
+    for path in repository.rglob("*.*"):
+        if path.suffix == ".jar":
+            whole = zipfile.is_zipfile(path)
+        elif path.suffix == ".pom":
+            whole = path.read_bytes().rstrip().endswith(b"</project>")
+        else:
+            continue
+        if not whole:
+            path.unlink()
