@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import RowError
@@ -32,7 +31,7 @@ class Rows(NamedTuple):
             path), in row order.
         right: The same of the other side of a join, equal rows once; None for other operators.
         items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`, `right` int64 for sem_join
-            (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups numbered from 0, rows in their order).
+            (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups from 0, rows in their order).
         partition: For each left row, whose it is: rows of two values never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts never share a request.
     """
@@ -43,11 +42,27 @@ class Rows(NamedTuple):
     partition: Sequence[str]
     prompt: Sequence[int]
 
-    def blocks(self, *, left: int | None = None, right: int | None = None, order: str | None = None) -> list[list[int]]:
-        """Items cut into blocks of at most `left` left rows and `right` distinct right rows; see `physical.framing.blocks`."""
-        from semgraph.physical.framing import blocks
+    def blocks(
+        self,
+        node: Semantic,
+        *,
+        left: int | None = None,
+        right: int | None = None,
+        pairs: int | None = None,
+        order: str | None = None,
+    ) -> list[list[int]]:
+        """Items cut into blocks that may share a request; see `semgraph.physical.blocks.blocks`."""
+        from semgraph.physical.blocks import blocks
 
-        return blocks(self, left=left, right=right, order=order)
+        return blocks(node, self, left=left, right=right, pairs=pairs, order=order)
+
+    def groups(self) -> list[list[int]]:
+        """The items of each group, in their order, for sem_agg and sem_topk."""
+        numbers: list[int] = self.items.column("group").to_pylist()  # type: ignore[assignment]
+        found: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
+        for item, group in enumerate(numbers):
+            found[group].append(item)
+        return found
 
 
 class RowEstimate(NamedTuple):
@@ -76,6 +91,32 @@ class Cost(NamedTuple):
     tokens_out: float | None = None
 
 
+class Outcome(NamedTuple):
+    """What became of a question: the answers by name (and `keep`, `match` or `score`), or `error`, why there are none.
+
+    `error` is a kind in one word, a colon and what happened. `calls` are the ids of the calls this rests on.
+    """
+
+    values: Mapping[str, Any] | None
+    error: str | None = None
+    calls: tuple[str, ...] = ()
+
+
+class Part(NamedTuple):
+    """Some rows of a group that are aggregated in one call: items, or the outcomes of earlier parts."""
+
+    group: int
+    members: Sequence[int | Outcome]
+
+
+class Ranking(NamedTuple):
+    """The items of one window, best first; None with an `error`."""
+
+    order: tuple[int, ...] | None
+    error: str | None = None
+    calls: tuple[str, ...] = ()
+
+
 class Context(Protocol):
     """All that an implementation may touch. Everything asked through it is journalled, limited, budgeted and metered."""
 
@@ -89,21 +130,43 @@ class Context(Protocol):
         ...
 
     def request(
-        self, prompt: Prompt, system: str, user: str, schema: dict[str, Any], partition: str, max_tokens: int
+        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any], partition: str, max_tokens: int
     ) -> Request:
-        """A request in this node's name, for implementations with a framing of their own."""
+        """A request in this node's name, for implementations with a framing of their own.
+
+        `schema` keeps the order of its properties: models answer in that order.
+        """
         ...
 
     def ask(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | RowError]]:
-        """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive."""
+        """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive.
+
+        Close it (`contextlib.aclosing`) if you leave it early, so that what is under way is cancelled.
+
+        Raises:
+            ModelUnavailable: No request will be answered; the others are cancelled.
+            BudgetReached: The next request would pass a limit; the others are cancelled.
+        """
         ...
 
     async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
-        """Ask about the items of each block in one call (in several, where the token limit demands it).
+        """Ask about the items of each block in one call; of sem_map, sem_filter, sem_join and sem_topk (a score for each).
 
-        Frames and numbers the records, checks ids and types, asks again singly what came back missing or wrong, and returns
-        what `answer` must return.
+        A block of one item is asked as the prompt stands; of more, as numbered records. A block that mixes partitions,
+        prompts or contexts, or does not fit the model, becomes several calls. Checks ids and types, asks again what came
+        back missing or wrong, and returns what `answer` must return. An item in no block is an EngineError.
         """
+        ...
+
+    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
+        """Aggregate each part in one call (sem_agg); an outcome for each part, in order.
+
+        A part that does not fit the model is not sent; its error is of kind `too_long`.
+        """
+        ...
+
+    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
+        """Rank the items of each window in one call (sem_topk); a ranking for each window, in order."""
         ...
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
@@ -144,14 +207,22 @@ class Implementation(ABC, Generic[N]):
         """
 
 
+_VERDICTS: dict[str, pa.Field[Any]] = {
+    "sem_filter": pa.field("keep", pa.bool_()),
+    "sem_join": pa.field("match", pa.bool_()),
+    "sem_topk": pa.field("score", pa.float64()),
+}
+
+
+def verdict_field(node: Semantic) -> pa.Field[Any] | None:
+    """What the operator itself asks, beside the prompt's answers: `keep`, `match`, `score`, or nothing."""
+    return _VERDICTS.get(node.keyword)
+
+
 def answer_schema(node: Semantic) -> pa.Schema:
     """The schema of the table that `answer` returns for a node."""
-    verdict = {
-        "sem_filter": ("keep", pa.bool_()),
-        "sem_join": ("match", pa.bool_()),
-        "sem_topk": ("score", pa.float64()),
-    }
-    own = [pa.field(*verdict[node.keyword])] if node.keyword in verdict else []
+    verdict = verdict_field(node)
+    own = [] if verdict is None else [verdict]
     return pa.schema(
         [
             pa.field("item", pa.int64()),
@@ -161,9 +232,3 @@ def answer_schema(node: Semantic) -> pa.Schema:
             pa.field("calls", pa.list_(pa.string())),
         ]
     )
-
-
-__all__ = [
-    "Block", "Context", "Cost", "Implementation", "Limits", "Observed", "Reply", "Request", "RowError", "RowEstimate",
-    "Rows", "answer_schema", "np",
-]  # fmt: skip
