@@ -1,10 +1,13 @@
-"""The jars of Neo4j Community, resolved and fetched from Maven Central by jgo into the user's cache, once for all folders.
+"""The jars of Neo4j Community, fetched from Maven Central by jgo into the user's cache, once for all folders.
 
-Neo4j is GPLv3: whoever asks for it downloads it; semgraph ships none of it.
+Neo4j is GPLv3: whoever asks for it downloads it; semgraph ships none of it. Beside this module stands the list of jars of the
+default version (`neo4j-5.26.0.txt`: path in the repository, bytes, SHA-256), so that it need not be resolved, which takes
+four times as long as the download, and is the same everywhere. Other versions are resolved.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
@@ -87,6 +90,7 @@ def _fetch(folder: Path, version: str, progress: Callable[[Progress], None]) -> 
     count = _Count()
     try:
         found = _download(_artifacts(repository, version, count, progress), count, progress)
+        _check(found, repository, version)
     except (RuntimeError, ValueError, OSError, requests.RequestException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreUnavailable(
@@ -125,16 +129,34 @@ class _Count:
         self.changed()
 
 
+def _pinned(version: str) -> dict[str, str]:
+    """SHA-256 by path in the repository; empty where the version has no list."""
+    file = Path(__file__).with_name(f"neo4j-{version}.txt")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {path: digest for path, _, digest in (line.split() for line in lines)}
+
+
 def _artifacts(repository: Path, version: str, count: _Count, progress: Callable[[Progress], None]) -> list[Any]:
     from jgo.maven import MavenContext, PythonResolver
 
     count.changed = lambda: progress(Progress("resolve", count.files, size=count.size))
     progress(Progress("resolve"))
     context = MavenContext(PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30)
-    asked, needed = context.resolver.resolve([context.create_dependency(f"{a}:{version}") for a in ARTIFACTS])
+    if pinned := _pinned(version):
+        found = [_artifact(context, path) for path in pinned]
+    else:
+        asked, needed = context.resolver.resolve([context.create_dependency(f"{a}:{version}") for a in ARTIFACTS])
+        dependencies = [*asked, *(d for d in needed if d.scope in ("compile", "runtime"))]
+        found = [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
     count.changed = lambda: None
-    dependencies = [*asked, *(d for d in needed if d.scope in ("compile", "runtime"))]
-    return [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
+    return found
+
+
+def _artifact(context: Any, path: str) -> Any:
+    """`group/with/dots/name/version/name-version-classifier.jar` as an artifact."""
+    *group, name, version, file = path.split("/")
+    classifier = file.removeprefix(f"{name}-{version}").removesuffix(".jar").removeprefix("-")
+    return context.project(".".join(group), name).at_version(version).artifact(classifier)
 
 
 def _download(artifacts: list[Any], count: _Count, progress: Callable[[Progress], None]) -> tuple[Path, ...]:
@@ -152,6 +174,21 @@ def _download(artifacts: list[Any], count: _Count, progress: Callable[[Progress]
             pool.shutdown(cancel_futures=True)
             raise
     return tuple(future.result() for future in asked)
+
+
+def _check(found: tuple[Path, ...], repository: Path, version: str) -> None:
+    """Delete and refuse jars that are not those of the list."""
+    pinned = _pinned(version)
+    other = [path for path in found if pinned and _digest(path) != pinned[path.relative_to(repository).as_posix()]]
+    for path in other:
+        path.unlink()
+    if other:
+        raise ValueError(f"{', '.join(path.name for path in other)}: not the bytes that were to come (SHA-256)")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _drop_broken(repository: Path) -> None:
