@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -80,20 +81,24 @@ def _status(status: int, code: str, words: str, name: str, url: str, headers: Ma
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
     import aiohttp
+    import httpx2
 
     # The aiohttp transport calls nearly all of these a timeout; what happened stands at the end of the chain of causes.
     causes = list(_causes(error))
     where = urlsplit(url)
     host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
-    if isinstance(causes[-1], aiohttp.InvalidURL):
-        return ModelUnavailable(f"{name}: {url} is no address: {causes[-1]}")
     for cause in causes:
+        if isinstance(cause, httpx2.UnsupportedProtocol | aiohttp.InvalidURL):
+            return ModelUnavailable(
+                f"{name}: {url} is no address of an endpoint. It must begin with http:// or https://"
+            )
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             return ModelUnavailable(f"{name}: no host is called {where.hostname}. Check the address {url}")
         if isinstance(cause, aiohttp.ClientSSLError):
             return ModelUnavailable(f"{name}: no secure connection to {host} ({cause}). Check the address {url}")
         if isinstance(cause, aiohttp.ClientConnectorError):
-            reason = cause.os_error.strerror or str(cause.os_error)
+            number = cause.os_error.errno
+            reason = os.strerror(number).lower() if number else str(cause.os_error)
             return ModelUnavailable(f"{name}: no answer from {host} ({reason}). Is it running? Asked: {url}")
         if isinstance(cause, aiohttp.ConnectionTimeoutError):
             return Transient("timeout", f"{name}: no connection to {host}", seconds=seconds, endpoint=True)

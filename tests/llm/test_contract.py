@@ -1,0 +1,180 @@
+"""What every model does, endpoint or wrapper, alone or stacked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.base import LLM, Request, Usage
+from semgraph.llm.budget import Budget, Budgeted
+from semgraph.llm.coalesce import Coalesced
+from semgraph.llm.journal import Journal, Journalled
+from semgraph.llm.limits import Limited, Limiter
+from semgraph.llm.openai import OpenAI
+from semgraph.llm.prices import FlatPrice
+from semgraph.llm.retry import Retried
+from semgraph.llm.roles import Roles
+from semgraph.llm.stack import stack
+from tests.llm.server import Answer, Fault, ModelServer, error
+
+Make = Callable[[LLM, Path], LLM]
+MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
+    "endpoint": lambda endpoint, _: endpoint,
+    "limited": lambda endpoint, _: Limited(endpoint, Limiter(8, rpm=60_000, tpm=60_000_000)),
+    "retried": lambda endpoint, _: Retried(endpoint),
+    "budgeted": lambda endpoint, _: Budgeted(endpoint, Budget(1000, 1_000_000, 100, 1000)),
+    "journalled": Journalled,
+    "coalesced": lambda endpoint, _: Coalesced(endpoint),
+    "roles": lambda endpoint, _: Roles(endpoint),
+    "stack": lambda endpoint, journal: stack(endpoint, Limiter(8), budget=Budget(1000), journal=journal),
+}
+
+
+@asynccontextmanager
+async def made(kind: str, server: ModelServer, folder: Path) -> AsyncIterator[LLM]:
+    endpoint = OpenAI("m", server.base_url, price=FlatPrice(1.0, 10.0, 0.5), timeout=5)
+    journal = Journal(folder / "contract.db")
+    model = MODELS[kind](endpoint, journal)
+    yield model
+    await model.aclose()
+    journal.close()
+
+
+@pytest.fixture(params=MODELS)
+async def model(request: pytest.FixtureRequest, server: ModelServer, tmp_path: Path) -> AsyncIterator[LLM]:
+    async with made(request.param, server, tmp_path) as model:
+        yield model
+
+
+def test_it_is_a_model(model: LLM, server: ModelServer):
+    assert isinstance(model, LLM)
+    assert model.name == f"openai:m@{server.base_url}"
+    assert model.limits.in_flight == 64
+    assert model.exact_tokens is False
+    assert model.count_tokens("12345") == 2
+    assert model.dollars(Usage(prompt=1_000_000, cached=500_000, completion=100_000)) == 1.75
+
+
+async def test_an_answer_comes_with_what_it_took(model: LLM, server: ModelServer, ask):
+    async def answer(body: dict) -> Answer:
+        details = {"cached_tokens": 40}
+        return Answer(
+            '{"keep": true}', usage={"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": details}
+        )
+
+    server.answer = answer
+    reply = await model.complete(ask())
+    assert reply.text == '{"keep": true}'
+    assert reply.usage == Usage(prompt=100, cached=40, completion=7)
+    assert (reply.origin, reply.attempts, reply.finish) == ("issued", 1, "stop")
+    assert reply.model == "m-2025-04-14"
+    assert reply.dollars == pytest.approx((60 + 40 * 0.5 + 70) / 1e6)
+    assert reply.seconds > 0
+    assert reply.call_id
+
+
+async def test_every_request_gets_its_own_answer(model: LLM, server: ModelServer, ask):
+    async def answer(body: dict) -> str:
+        text = body["messages"][-1]["content"]
+        await asyncio.sleep(0.02 if text.endswith("0") else 0)  # some overtake others
+        return json.dumps(text)
+
+    server.answer = answer
+    replies = await asyncio.gather(*(model.complete(ask(f"row {i}")) for i in range(50)))
+    assert [json.loads(reply.text) for reply in replies] == [f"row {i}" for i in range(50)]
+    assert len({reply.call_id for reply in replies}) == 50
+
+
+async def test_any_text_passes_unchanged(model: LLM, ask):
+    text = 'quotes " \\ newline \n tab \t NUL \0 „Grüße“ 日本語 🎉'
+    assert json.loads((await model.complete(ask(text))).text) == text
+
+
+async def test_half_a_surrogate_pair_does_not_stop_a_run(model: LLM, ask):
+    assert json.loads((await model.complete(ask("broken \ud83d emoji"))).text) == "broken \ud83d emoji"
+
+
+async def test_the_error_of_a_row_is_the_rows(model: LLM, server: ModelServer, ask):
+    async def answer(body: dict) -> str | Fault:
+        return error(400, "no verbs allowed") if body["messages"][-1]["content"] == "bad" else "{}"
+
+    server.answer = answer
+    outcomes = await asyncio.gather(*(model.complete(ask(t)) for t in ("a", "bad", "b")), return_exceptions=True)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Reply", "RowError", "Reply"]
+    failed = outcomes[1]
+    assert isinstance(failed, RowError)
+    assert failed.kind == "rejected"
+    assert "no verbs allowed" in str(failed)
+    assert failed.attempts == 1
+
+
+async def test_an_endpoint_that_is_not_there_stops_the_run(model: LLM, server: ModelServer, ask):
+    await server.__aexit__()
+    with pytest.raises(ModelUnavailable, match=r"no answer from 127\.0\.0\.1:\d+ \(.*refused"):
+        await model.complete(ask())
+
+
+async def test_a_cancelled_request_is_given_up_and_disturbs_no_other(model: LLM, server: ModelServer, ask):
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def answer(body: dict) -> str:
+        if body["messages"][-1]["content"] == "slow":
+            asked.set()
+            await release.wait()
+        return "{}"
+
+    server.answer = answer
+    slow = asyncio.create_task(model.complete(ask("slow")))
+    await asked.wait()
+    slow.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await slow
+    assert (await model.complete(ask("quick"))).text == "{}"
+    await server.until(lambda server: server.abandoned)
+    release.set()
+    assert (await model.complete(ask("slow"))).text == "{}"
+
+
+async def test_cancelling_many_leaves_room_for_as_many(model: LLM, server: ModelServer, ask):
+    gate = asyncio.Event()
+
+    async def answer(body: dict) -> str:
+        await gate.wait()
+        return "{}"
+
+    server.answer = answer
+    tasks = [asyncio.create_task(model.complete(ask(str(i)))) for i in range(20)]
+    await server.until(lambda server: server.in_flight >= 8)
+    for task in tasks:
+        task.cancel()
+    assert all(isinstance(e, asyncio.CancelledError) for e in await asyncio.gather(*tasks, return_exceptions=True))
+    gate.set()
+    replies = await asyncio.gather(*(model.complete(ask(f"again {i}")) for i in range(20)))
+    assert [reply.text for reply in replies] == ["{}"] * 20
+
+
+async def test_partition_and_step_are_not_part_of_the_question(model: LLM, server: ModelServer, ask):
+    await model.complete(ask("x", partition="p", step="s"))
+    assert "p" not in server.requests[0].values()
+    assert ask("x", partition="p", step="s").fingerprint == ask("x").fingerprint
+
+
+async def test_closing_twice_is_safe(model: LLM, ask):
+    await model.complete(ask())
+    await model.aclose()
+    await model.aclose()
+
+
+async def test_closing_unused_opens_nothing(model: LLM, server: ModelServer):
+    await model.aclose()
+    assert server.requests == []
+
+
+def test_an_unequal_trial_is_an_unequal_request(ask: Callable[..., Request]):
+    assert ask("x", trial=1).fingerprint != ask("x", trial=2).fingerprint
