@@ -57,7 +57,7 @@ class Reading(Node):
 class Scan(Reading):
     """The stored rows of a label: of the partitions of the run's input, or with `partition: all` of all."""
 
-    keyword: ClassVar[str] = "from"
+    keyword: ClassVar[str] = "scan"
     sole: ClassVar[str] = "label"
     label: str = argument("label")
     partition: str = argument("name", default="")

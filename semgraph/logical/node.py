@@ -52,6 +52,10 @@ class Node(ABC):
     origin: Position | None = None
     schema: pa.Schema = field(init=False)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # else dataclass writes one that prints all inputs
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", self.infer())
 
@@ -122,7 +126,7 @@ class Node(ABC):
         shown = ", ".join(
             f"{f.name}={getattr(self, f.name)!s}"
             for f in self.arguments()
-            if not isinstance(getattr(self, f.name), Node) and getattr(self, f.name) != f.default
+            if f.repr and not isinstance(getattr(self, f.name), Node) and getattr(self, f.name) != f.default
         )
         return f"{self.keyword or type(self).__name__}({shown})"
 

@@ -1,0 +1,319 @@
+"""What each kind of argument may look like in a plan, and what it becomes: one reader for each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.scalar import Scalar, parse_scalar
+from semgraph.logical.checks import Columns, Sort, Using
+from semgraph.logical.graph import By
+from semgraph.logical.node import Node
+from semgraph.logical.pattern import Pattern, parse_pattern
+from semgraph.logical.prompt import PromptSet
+from semgraph.logical.schema import NAME, Graph
+
+PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
+_DESC = re.compile(r"(?P<by>.*\S)\s+(?P<way>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
+_METHODS = {"equal": (), "fulltext": ("rank",), "nearest": ("above",)}  # method of a search -> its own options
+_RANKS = ("store", "overlap")
+
+
+class Scope(Protocol):
+    """What the names in a plan mean."""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters' values."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that labels belong to."""
+
+    def relation(self, value: Any) -> Node:
+        """A relation by name, or a nested step. Raises Fault."""
+
+    def is_relation(self, name: str) -> bool:
+        """Whether a name is that of an input, a step or a result."""
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names; `answers` are the types of an inline prompt. Raises Fault."""
+
+
+Options = Mapping[str, Any]
+Reader = Callable[[Any, Scope, Options], Any]
+
+
+def kind_of(value: object) -> str:
+    """What a plain value is, in the words of messages.
+
+    >>> kind_of({"a": 1})
+    'a mapping'
+    """
+    if isinstance(value, str):
+        return f'"{value if len(value) <= 60 else value[:57] + "..."}"'
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if value is None:
+        return "nothing"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def wrong(expected: str, value: object, hint: str | None = None) -> Fault:
+    """The fault of a value of another kind."""
+    return Fault(f"expected {expected}, found {kind_of(value)}", hint=hint)
+
+
+def read_name(value: Any, scope: Scope, options: Options) -> str:
+    """A column's name."""
+    del scope, options
+    if not isinstance(value, str):
+        raise wrong("a name", value)
+    if not NAME.match(value):
+        hint = "letters, digits and _, not starting with a digit"
+        raise Fault(f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint)
+    return value
+
+
+def read_path(value: Any, scope: Scope, options: Options) -> str:
+    """A column, or a field of a struct column."""
+    del scope, options
+    if not isinstance(value, str):
+        raise wrong("a column", value)
+    if not PATH.match(value):
+        raise Fault(f'"{value}" is no column', hint="a column or a struct's field, such as c.uuid; add computes others")
+    return value
+
+
+def read_names(value: Any, scope: Scope, options: Options) -> tuple[str, ...]:
+    """A name, or a list of names."""
+    listed = value if isinstance(value, (list, tuple)) else [value]
+    found: list[str] = []
+    for i, item in enumerate(listed):
+        try:
+            found.append(read_name(item, scope, options))
+        except Fault as fault:
+            raise fault.under(i) if listed is value else fault from None
+    if len(set(found)) < len(found):
+        raise Fault("a name stands here twice")
+    return tuple(found)
+
+
+def read_number(value: Any, scope: Scope, options: Options) -> int:
+    """A count."""
+    del scope, options
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong("a whole number", value)
+    if value < 0:
+        raise Fault(f"{value} is negative")
+    return value
+
+
+def read_flag(value: Any, scope: Scope, options: Options) -> bool:
+    """True or false."""
+    del scope, options
+    if not isinstance(value, bool):
+        raise wrong("true or false", value)
+    return value
+
+
+def read_choice(value: Any, scope: Scope, options: Options) -> str:
+    """One of a few words."""
+    del scope
+    word = "null" if value is None else value
+    choices = options["choices"]
+    if word not in choices:
+        hint = did_you_mean(word, choices) if isinstance(word, str) else None
+        raise Fault(f"{kind_of(value)} is none of: {', '.join(choices)}", hint=hint)
+    return str(word)
+
+
+def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
+    """An SQL expression."""
+    del options
+    if isinstance(value, (Mapping, list)):
+        raise wrong("an SQL expression", value)
+    try:
+        return parse_scalar(value, scope.params)
+    except Fault as fault:
+        if isinstance(value, str) and value.count("(") != value.count(")"):
+            raise Fault(fault.what, there=fault.there, hint="a text with a comma needs quotes inside { }") from None
+        raise
+
+
+def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
+    """`{name: expression}`; without expression, the column of that name; or a list of names, or one."""
+    if not isinstance(value, Mapping):
+        return tuple((name, parse_scalar(_quoted(name))) for name in read_names(value, scope, options))
+    found = []
+    for name, text in value.items():
+        try:
+            read_name(name, scope, options)
+            found.append((name, parse_scalar(_quoted(name)) if text is None else read_scalar(text, scope, options)))
+        except Fault as fault:
+            raise fault.under(name) from None
+    return tuple(found)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def read_order(value: Any, scope: Scope, options: Options) -> tuple[Sort, ...]:
+    """Terms `expression` or `expression desc`; one, or a list."""
+    listed = value if isinstance(value, list) else [value]
+    found = []
+    for i, item in enumerate(listed):
+        try:
+            found.append(_term(item, scope, options))
+        except Fault as fault:
+            raise fault.under(i) if listed is value else fault from None
+    return tuple(found)
+
+
+def _term(value: Any, scope: Scope, options: Options) -> Sort:
+    turned = _DESC.match(value) if isinstance(value, str) else None
+    if turned is None:
+        return Sort(read_scalar(value, scope, options))
+    if turned["way"].lower() == "asc":
+        raise Fault(f'"{value}": ascending goes without saying', hint=f'write "{turned["by"]}"')
+    return Sort(read_scalar(turned["by"], scope, options), descending=True)
+
+
+def read_using(value: Any, scope: Scope, options: Options) -> Using:
+    """Columns that must be equal: a name, a list of names, or {left: right}."""
+    if isinstance(value, Mapping):
+        return tuple(
+            (read_path(left, scope, options), left if right is None else read_path(right, scope, options))
+            for left, right in value.items()
+        )
+    listed = value if isinstance(value, list) else [value]
+    return tuple((path, path) for path in (read_path(item, scope, options) for item in listed))
+
+
+def read_relation(value: Any, scope: Scope, options: Options) -> Node:
+    """The name of a relation, or a nested step."""
+    del options
+    return scope.relation(value)
+
+
+def read_relations(value: Any, scope: Scope, options: Options) -> tuple[Node, ...]:
+    """A list of relations."""
+    if not isinstance(value, list) or not value:
+        raise wrong("a list of relations", value)
+    found = []
+    for i, item in enumerate(value):
+        try:
+            found.append(read_relation(item, scope, options))
+        except Fault as fault:
+            raise fault.under(i) from None
+    return tuple(found)
+
+
+def read_label(value: Any, scope: Scope, options: Options) -> str:
+    """A label of the graph."""
+    del options
+    if not isinstance(value, str):
+        raise wrong("a label", value)
+    if not scope.graph.labels:
+        raise Fault(f'"{value}": this plan names no graph', hint="add graph: graph.yaml to the plan")
+    return scope.graph.label(value).name
+
+
+def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
+    """What is searched: a label, a step, or [label, step]."""
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
+        label = read_label(value[0], scope, options)
+        try:
+            return {"label": label, "within": scope.relation(value[1])}
+        except Fault as fault:
+            raise fault.under(1) from None
+    if isinstance(value, str) and not scope.is_relation(value):
+        return {"label": read_label(value, scope, options), "within": None}
+    return {"label": "", "within": scope.relation(value)}
+
+
+def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
+    """Methods of a search: one, or a list."""
+    listed = value if isinstance(value, list) else [value]
+    found = []
+    for i, item in enumerate(listed):
+        try:
+            found.append(_method(item, scope, options))
+        except Fault as fault:
+            raise fault.under(i) if listed is value else fault from None
+    return tuple(found)
+
+
+def _method(value: Any, scope: Scope, options: Options) -> By:
+    if not isinstance(value, Mapping):
+        raise wrong("a method such as {equal: name}", value)
+    named = [key for key in value if key in _METHODS]
+    if len(named) != 1:
+        raise Fault("a method is one of: " + ", ".join(_METHODS), hint="{fulltext: fact, to: query}")
+    via = named[0]
+    known = (via, "to", *_METHODS[via])
+    for key in value:
+        if key not in known:
+            there = f"keys of {via}: " + ", ".join(known)
+            raise Fault(f'{via} has no "{key}"', key, there=there, hint=did_you_mean(key, known))
+    prop = _under(via, read_name, value[via], scope, options)
+    to = _under("to", read_scalar, value.get("to") or _quoted(prop), scope, options)
+    rank = _under("rank", read_choice, value.get("rank", "store"), scope, {"choices": _RANKS})
+    return By(via, prop, to, _under("above", _decimal, value.get("above", -1.0), scope, options), rank)
+
+
+def _under(key: str, reader: Reader, value: Any, scope: Scope, options: Options) -> Any:
+    try:
+        return reader(value, scope, options)
+    except Fault as fault:
+        raise fault.under(key) from None
+
+
+def _decimal(value: Any, scope: Scope, options: Options) -> float:
+    del scope, options
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise wrong("a number", value)
+    return float(value)
+
+
+def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
+    """A path in openCypher's notation."""
+    del options
+    if not isinstance(value, str):
+        raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
+    if not scope.graph.labels:
+        raise Fault("a pattern reads a graph, and this plan names none", hint="add graph: graph.yaml to the plan")
+    return parse_pattern(value)
+
+
+def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet:
+    """A prompt file, an inline question, or one of several by a column."""
+    return scope.prompt(value, options.get("beside"))
+
+
+READERS: dict[str, Reader] = {
+    "relation": read_relation,
+    "relations": read_relations,
+    "scalar": read_scalar,
+    "columns": read_columns,
+    "names": read_names,
+    "name": read_name,
+    "path": read_path,
+    "number": read_number,
+    "flag": read_flag,
+    "choice": read_choice,
+    "order": read_order,
+    "using": read_using,
+    "prompt": read_prompt,
+    "over": read_over,
+    "by": read_by,
+    "pattern": read_pattern,
+    "label": read_label,
+}

@@ -1,0 +1,185 @@
+"""Plain data to nodes: one builder for every operator, steered by what the node class declares of its arguments.
+
+An operator is found by its keyword and its arguments by the fields of its class, so a new operator is one class and its
+place in a tuple here. What a kind of argument may look like stands in `arguments`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from semgraph.errors import Fault, Position, did_you_mean
+from semgraph.expr.binder import ORDINAL
+from semgraph.frontend.arguments import READERS, Scope, kind_of
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.joins import GroupJoin, Join
+from semgraph.logical.node import Node
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Union, Unnest
+from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.sinks import Delete, Merge, Sink
+
+OPERATORS: tuple[type[Node], ...] = (
+    Filter, Project, Add, Join, GroupJoin, Limit, Distinct, Aggregate, Unnest, Cluster, Search, Match,
+    SemMap, SemFilter, SemJoin, SemAgg, SemTopk,
+)  # fmt: skip
+SOURCES: tuple[type[Node], ...] = (Union, Scan)
+SINKS: tuple[type[Sink], ...] = (Merge, Delete)
+_BESIDE = {"prompt": "add"}  # a second key that belongs to an argument: the answers of an inline prompt
+
+
+class Faults(Fault):
+    """Several faults of one operator."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(part for fault in faults for part in each(fault))
+        super().__init__("; ".join(fault.what for fault in self.faults))
+
+    def under(self, *prefix: str | int) -> Faults:
+        """The same faults, seen from further out."""
+        return Faults(fault.under(*prefix) for fault in self.faults)
+
+
+def each(fault: Fault) -> tuple[Fault, ...]:
+    """The single faults of a fault."""
+    return fault.faults if isinstance(fault, Faults) else (fault,)
+
+
+def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
+    """Node classes by the word that plans use."""
+    return {cls.keyword: cls for cls in classes}
+
+
+def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
+    """The keys that a plan may write for an operator, with the field that each belongs to. The pipeline's input is none."""
+    found: dict[str, dataclasses.Field[Any]] = {}
+    for f in cls.arguments():
+        kind = f.metadata["kind"]
+        if kind in {"input", "within", "graph"}:
+            continue
+        found["over" if kind == "over" else f.name] = f
+        if kind in _BESIDE:
+            found[_BESIDE[kind]] = f
+    return found
+
+
+def stands_bare(cls: type[Node], value: object) -> bool:
+    """Whether a value is the operator's sole argument, not a mapping of arguments."""
+    keys = plan_keys(cls)
+    return bool(cls.sole) and (len(keys) == 1 or not isinstance(value, Mapping))
+
+
+def build(
+    cls: type[Node],
+    value: Any,
+    scope: Scope,
+    *,
+    source: Node | None = None,
+    step: str = "",
+    origin: Position | None = None,
+) -> Node:
+    """A node from what a plan says of it.
+
+    Args:
+        cls: The operator.
+        value: Its arguments as plain data, parameters substituted where they are whole values.
+        scope: What names mean: relations, prompts, parameters, the graph.
+        source: The relation that the pipeline brings.
+        step: Name of the step.
+        origin: Where it stands.
+
+    Raises:
+        Faults: Everything that is wrong with the arguments, each with its path below `value`.
+    """
+    bare = stands_bare(cls, value)
+    given = {cls.sole: value} if bare else value
+    if not isinstance(given, Mapping):
+        there = "arguments: " + ", ".join(plan_keys(cls))
+        raise Faults([Fault(f"{cls.keyword} needs a mapping of arguments, found {kind_of(given)}", there=there)])
+    try:
+        arguments = _arguments(cls, given, scope)
+        if source is not None:
+            arguments |= {f.name: source for f in cls.arguments() if f.metadata["kind"] == "input"}
+        try:
+            node = cls(step=step, origin=origin, **arguments)
+            check_result(node)
+        except Fault as fault:
+            raise Faults(_as_written(cls, part) for part in each(fault)) from None
+    except Faults as faults:
+        raise Faults(_without(part, cls.sole) if bare else part for part in faults.faults) from None
+    return node
+
+
+def _without(fault: Fault, first: str) -> Fault:
+    path = fault.path[1:] if fault.path[:1] == (first,) else fault.path
+    return Fault(fault.what, *path, there=fault.there, hint=fault.hint)
+
+
+def _as_written(cls: type[Node], fault: Fault) -> Fault:
+    """A fault that names a field by a key that plans do not write (`label` for `over`)."""
+    if fault.path and fault.path[0] == "label" and "over" in plan_keys(cls):
+        return Fault(fault.what, "over", *fault.path[1:], there=fault.there, hint=fault.hint)
+    return fault
+
+
+def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    keys = plan_keys(cls)
+    faults = [
+        Fault(
+            f'{cls.keyword} has no argument "{name}"',
+            name,
+            there="arguments: " + ", ".join(keys),
+            hint=did_you_mean(str(name), keys),
+        )
+        for name in given
+        if name not in keys
+    ]
+    found: dict[str, Any] = {}
+    for key, f in keys.items():
+        if key in _BESIDE.values() and f.name != key:
+            continue
+        try:
+            found |= _argument(cls, key, f, given, scope)
+        except Fault as fault:
+            beside = _BESIDE.get(f.metadata["kind"], "")
+            faults += [part if part.path[:1] == (beside,) else part.under(key) for part in each(fault)]
+    if faults:
+        raise Faults(faults)
+    if any(f.name == "graph" for f in dataclasses.fields(cls)):
+        found["graph"] = scope.graph
+    return found
+
+
+def _argument(
+    cls: type[Node], key: str, f: dataclasses.Field[Any], given: Mapping[str, Any], scope: Scope
+) -> dict[str, Any]:
+    kind = f.metadata["kind"]
+    value = given.get(key)
+    absent = key not in given or (value is None and "null" not in f.metadata.get("choices", ()))
+    if absent:
+        if f.default is dataclasses.MISSING:
+            raise _Missing(f'{cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
+        return {}
+    found = READERS[kind](value, scope, {**f.metadata, "beside": given.get(_BESIDE.get(kind, ""))})
+    return dict(found) if kind == "over" else {f.name: found}
+
+
+class _Missing(Fault):
+    """A required argument is not there: the fault is the operator's, not the argument's."""
+
+    def under(self, *prefix: str | int) -> Fault:
+        del prefix
+        return Fault(self.what, there=self.there, hint=self.hint)
+
+
+def check_result(node: Node) -> None:
+    """Refuse columns that DuckDB would take for one, or for the engine's own. Raises Fault."""
+    seen: dict[str, str] = {}
+    for name in node.schema.names:
+        if name == ORDINAL:
+            raise Fault(f'"{name}" is the engine\'s own column', hint="choose another name")
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise Fault(f'the columns "{other}" and "{name}" differ in case alone', hint="rename one of them")

@@ -1,0 +1,226 @@
+"""YAML 1.2 as plain data with positions. Nothing but mappings, lists, text, numbers, true, false and null comes out.
+
+The text is composed to a tree and read from there, so no tag ever constructs anything and every value keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import Fault, PlanError, Position, Problem
+
+MAX_BYTES = 1_000_000
+Trail = tuple[str | int, ...]
+Place = tuple[int, int]
+_TAG = "tag:yaml.org,2002:"
+_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain data of a YAML text, and where each key and value stands.
+
+    Args:
+        file: The file as the user named it.
+        data: Mappings with text keys, lists, text, numbers, true, false, null. Shared between loads: never changed.
+        values: Line and column (from 1) of the value at a path.
+        keys: Line and column of the key at a path.
+    """
+
+    file: str
+    data: Any
+    values: dict[Trail, Place] = field(default_factory=dict)
+    keys: dict[Trail, Place] = field(default_factory=dict)
+
+    def position(self, *path: str | int, key: bool = False) -> Position:
+        """Where a path stands; of a path that is not in the text (a parameter's inside), its nearest parent."""
+        if key and path in self.keys:
+            return Position(self.file, *self.keys[path])
+        while path and path not in self.values:
+            path = path[:-1]
+        return Position(self.file, *self.values.get(path, (1, 1)))
+
+    def problem(self, fault: Fault, *base: str | int, step: str | None = None) -> Problem:
+        """A fault below `base`, with its position."""
+        path = (*base, *fault.path)
+        return Problem(fault.what, step, self.position(*path, key=path in self.keys), fault.there, fault.hint)
+
+
+def shown(path: Path) -> str:
+    """A path as messages show it: relative to the working directory where it is below it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def read_text(path: Path, what: str = "plan") -> str:
+    """The text of a file that must be UTF-8 text of at most 1 MB. Raises PlanError."""
+    file = shown(path)
+    if path.is_dir():
+        raise PlanError(Problem(f"this is a folder, no {what}", position=Position(file, 1, 1)))
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            there = f"{size / 1e6:.1f} MB; a {what} has at most {MAX_BYTES / 1e6:.0f} MB"
+            hint = "rows belong into an input file: -i NAME=FILE"
+            raise PlanError(Problem(f"this file is too large for a {what}", None, Position(file, 1, 1), there, hint))
+        raw = path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read the {what}: {error.strerror or error}"
+        raise PlanError(Problem(msg, position=Position(file, 1, 1))) from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
+        msg = f"this is no {what}: byte {error.start} is not UTF-8"
+        raise PlanError(Problem(msg, position=Position(file, line, column), hint=f"a {what} is a text file")) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        msg = f"this is no {what}: it holds binary data"
+        raise PlanError(Problem(msg, position=Position(file, line, 1), hint=f"a {what} is a text file"))
+    return text
+
+
+def read_file(path: Path, what: str = "plan") -> Document:
+    """A YAML file as plain data. Raises PlanError."""
+    return parse(read_text(path, what), shown(path), what)
+
+
+@lru_cache(maxsize=64)
+def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Document:
+    """A YAML text as plain data. Raises PlanError with all problems of its form, or the first that stops the reader.
+
+    >>> parse("on: [1, yes, 2025-01-15]", "x.yaml").data
+    {'on': [1, 'yes', '2025-01-15']}
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        tree = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + first_line, mark.column + 1) if mark else (first_line, 1)
+        raise PlanError(_syntax(str(error.problem or error.context), Position(file, *place))) from None
+    except (YAMLError, RecursionError, ValueError) as error:
+        what_happened = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        raise PlanError(_syntax(what_happened, Position(file, first_line, 1))) from None
+    if tree is None:
+        msg = f"this {what} is empty"
+        raise PlanError(Problem(msg, position=Position(file, first_line, 1)))
+    reader = _Reader(file, first_line)
+    try:
+        data = reader.read(tree, ())
+    except RecursionError:
+        raise PlanError(_syntax("nested too deeply", Position(file, first_line, 1))) from None
+    if reader.problems:
+        raise PlanError(*reader.problems)
+    return Document(file, data, reader.values, reader.keys)
+
+
+def _syntax(problem: str, position: Position) -> Problem:
+    if "'\\t'" in problem:
+        return Problem("a tab cannot indent YAML", position=position, hint="indent with blanks")
+    hint = None
+    if "mapping values are not allowed" in problem:
+        hint = 'a text with ": " in it needs quotes'
+    if "cannot start any token" in problem:
+        hint = "quote the text"
+    return Problem(f"this is no YAML: {problem}", position=position, hint=hint)
+
+
+class _Reader:
+    """Reads a composed tree; keeps places and all problems."""
+
+    def __init__(self, file: str, first_line: int) -> None:
+        self.file, self.first_line = file, first_line
+        self.values: dict[Trail, Place] = {}
+        self.keys: dict[Trail, Place] = {}
+        self.problems: list[Problem] = []
+
+    def place(self, node: Any) -> Place:
+        return node.start_mark.line + self.first_line, node.start_mark.column + 1
+
+    def refuse(self, node: Any, what: str, hint: str | None = None) -> None:
+        self.problems.append(Problem(what, position=Position(self.file, *self.place(node)), hint=hint))
+
+    def read(self, node: Any, path: Trail) -> Any:
+        if node.anchor is not None:
+            self.refuse(node, f'"&{node.anchor}": anchors and aliases have no place here', "name a step or a parameter")
+            return None
+        self.values[path] = self.place(node)
+        kind = str(node.tag).removeprefix(_TAG)
+        readers = {"map": self.mapping, "seq": self.sequence}
+        if kind in readers and isinstance(node.value, list):
+            return readers[kind](node, path)
+        if kind not in _SCALARS or not isinstance(node.value, str):
+            self.refuse(node, f'the tag "{node.tag}" has no place here', "plain values only")
+            return None
+        return self.scalar(node, kind)
+
+    def mapping(self, node: Any, path: Trail) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key.value, str):
+                self.refuse(key, "a key must be a name", 'quote a text that starts with [ or {: "{name}"')
+                continue
+            name = key.value
+            if key.anchor is not None or str(key.tag) == _TAG + "merge":
+                self.refuse(key, f'"{name}": anchors and merge keys have no place here')
+                continue
+            if name in found:
+                self.refuse(key, f'the key "{name}" stands here twice')
+                continue
+            self.keys[(*path, name)] = self.place(key)
+            found[name] = self.read(value, (*path, name))
+        return found
+
+    def sequence(self, node: Any, path: Trail) -> list[Any]:
+        return [self.read(value, (*path, i)) for i, value in enumerate(node.value)]
+
+    def scalar(self, node: Any, kind: str) -> Any:
+        try:
+            found = _SCALARS[kind](node.value)
+        except (ValueError, KeyError):
+            self.refuse(node, f'"{node.value}" is no {kind}')
+            return None
+        if isinstance(found, str):
+            bad = next((c for c in found if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+            if bad is not None:
+                self.refuse(node, f"the text holds the character U+{ord(bad):04X}, which no store keeps")
+        return found
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "").lower()
+    body = digits.lstrip("+-")
+    base = {"0x": 16, "0o": 8, "0b": 2}.get(body[:2], 10)
+    return int(digits, base)
+
+
+def _float(text: str) -> float:
+    return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_SCALARS: dict[str, Any] = {
+    "str": str,
+    "timestamp": str,
+    "int": _integer,
+    "float": _float,
+    "bool": lambda text: _WORDS[text.lower()],
+    "null": lambda _: None,
+}
+
+
+def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
+    """Every value of plain data with its path, parents first."""
+    yield path, data
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from walk_paths(value, (*path, key))

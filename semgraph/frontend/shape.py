@@ -1,0 +1,193 @@
+"""The shape of a plan file: its keys, its inputs, and how an input is cut into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.types import Type, parse_type
+from semgraph.frontend.arguments import READERS, wrong
+from semgraph.frontend.build import Faults, each
+from semgraph.frontend.settings import known_keys, mapping
+from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
+from semgraph.logical.schema import NAME
+
+KEYS = (
+    "plan", "doc", "graph", "inputs", "params", "presets", "order", "steps", "writes", "returns", "use", "allow", "example",
+)  # fmt: skip
+ORDER_KEYS = ("input", "partition", "by", "key", "key_of", "window", "ahead", "on_error")
+_ON_ERROR = ("set_aside", "stop")
+_UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
+
+
+def check_keys(data: Any) -> dict[str, Any]:
+    """The plan as a mapping of known keys. Raises Faults."""
+    found = mapping(data, "a mapping with plan, inputs, steps and so on")
+    faults = known_keys(found, KEYS, "a plan")
+    name = found.get("plan")
+    if name is None:
+        faults.append(Fault("a plan needs its name", hint="plan: NAME as the first line"))
+    elif not isinstance(name, str) or not NAME.match(name):
+        faults.append(Fault(f'"{name}" cannot name a plan', "plan", hint="letters, digits and _"))
+    if not isinstance(found.get("doc", ""), str):
+        faults.append(wrong("a text", found["doc"]).under("doc"))
+    if faults:
+        raise Faults(faults)
+    return found
+
+
+def read_inputs(value: Any) -> dict[str, InputSpec]:
+    """The declared inputs. Raises Faults."""
+    found: dict[str, InputSpec] = {}
+    faults: list[Fault] = []
+    for name, columns in mapping(value, "a mapping of inputs").items():
+        if not NAME.match(name):
+            faults.append(Fault(f'"{name}" cannot name an input', name, hint="letters, digits and _"))
+            continue
+        try:
+            found[name] = InputSpec(name, _columns(columns))
+        except Fault as fault:
+            faults += each(fault.under(name))
+    if faults:
+        raise Faults(faults)
+    return found
+
+
+def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
+    found: dict[str, Type] = {}
+    faults = []
+    for name, text in mapping(value, "a mapping of columns").items():
+        try:
+            found[name] = _column(name, text, found)
+        except Fault as fault:
+            faults.append(fault.under(name))
+    if not found and not faults:
+        faults.append(Fault("an input needs columns", hint="{id: string, text: string null}"))
+    if faults:
+        raise Faults(faults)
+    return tuple(found.items())
+
+
+def _column(name: str, text: Any, others: Iterable[str]) -> Type:
+    if not NAME.match(name):
+        raise Fault(f'"{name}" cannot name a column', hint="letters, digits and _, not starting with a digit")
+    if any(name.lower() == other.lower() for other in others):
+        raise Fault(f'the column "{name}" is there already, but for case')
+    if not isinstance(text, str):
+        raise wrong("a type such as string", text)
+    kind = parse_type(text)
+    if "enum" in text and _has_enum(kind):
+        raise Fault("an enum is a model's answer; an input's column is a string", hint="string")
+    return kind
+
+
+def _has_enum(kind: Type) -> bool:
+    inner = (kind.item,) if kind.item is not None else tuple(t for _, t in kind.fields)
+    return kind.name == "enum" or any(_has_enum(t) for t in inner)
+
+
+def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Order | None:
+    """How an input is cut into windows. `partition` is the graph's, where the plan names none. Raises Faults."""
+    if value is None:
+        return None
+    given = mapping(value, "a mapping with input, partition, by, window")
+    faults = known_keys(given, ORDER_KEYS, "order")
+    name = given.get("input")
+    if not isinstance(name, str) or name not in inputs:
+        there = "inputs: " + (", ".join(inputs) or "none")
+        hint = did_you_mean(str(name), inputs)
+        what = f'no input "{name}"' if name is not None else "order needs input: which input is cut into windows"
+        faults.append(Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint))
+        raise Faults(faults)
+    reader = _OrderReader(given, inputs[name], faults)
+    order = reader.read(partition)
+    if faults:
+        raise Faults(faults)
+    return order
+
+
+class _OrderReader:
+    """Reads the keys of `order`, each with its own faults."""
+
+    def __init__(self, given: Mapping[str, Any], spec: InputSpec, faults: list[Fault]) -> None:
+        self.given, self.spec, self.faults = given, spec, faults
+        self.types = dict(spec.columns)
+
+    def read(self, partition: str) -> Order:
+        for name in (POSITION, TURN):
+            if name in self.types:
+                hint = "rename the input's column"
+                self.faults.append(Fault(f'order adds the column "{name}", which the input has', "input", hint=hint))
+        (own,) = self.columns("partition", partition, (pa.string(),)) or ("",)
+        by = self.columns("by", (), None)
+        (key,) = self.columns("key", (), (pa.string(),)) or ("",)
+        key_of = self.columns("key_of", (), None)
+        if not key and not key_of:
+            self.faults.append(Fault("order needs key, or key_of: what names a row", hint="key: id, or key_of: [text]"))
+        elif key and self.types[key].nullable and not key_of:
+            hint = f'key_of: columns that a name is made from, or make "{key}" a column that is never NULL'
+            self.faults.append(Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint))
+        return Order(
+            input=self.spec.name,
+            partition=own,
+            by=by,
+            key=key,
+            key_of=key_of,
+            window=None if self.given.get("window") == "all" else self.number("window", 1),
+            ahead=self.number("ahead", 64),
+            on_error=self.choice(),
+        )
+
+    def columns(self, key: str, default: Any, types: tuple[pa.DataType, ...] | None) -> tuple[str, ...]:
+        given = self.given.get(key)
+        try:
+            names: tuple[str, ...] = READERS["names"](default if given is None else given, _NO_SCOPE, {})
+            if types is not None and len(names) > 1:
+                raise Fault("expected one column")
+            for name in names:
+                self.column(name, key, types)
+        except Fault as fault:
+            self.faults.append(fault.under(key) if given is not None else fault)
+            return ()
+        return tuple(name for name in names if name != POSITION)
+
+    def column(self, name: str, key: str, types: tuple[pa.DataType, ...] | None) -> None:
+        if name == POSITION and key == "by":
+            return
+        if name not in self.types:
+            there = f"columns of {self.spec.name}: " + ", ".join(self.types)
+            raise Fault(f'{key}: no column "{name}"', there=there, hint=did_you_mean(name, self.types))
+        kind = self.types[name]
+        if types is not None and kind.arrow not in types:
+            raise Fault(f'{key}: "{name}" is {kind}, not string')
+        if key == "by" and any(test(kind.arrow) for test in _UNORDERED):
+            raise Fault(f'by: "{name}" is {kind}, which has no order')
+
+    def number(self, key: str, default: int) -> int:
+        value = self.given.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            expected = 'a number of rows from 1, or "all"' if key == "window" else "a number from 1"
+            self.faults.append(wrong(expected, value).under(key))
+            return default
+        return value
+
+    def choice(self) -> Any:
+        value = self.given.get("on_error", _ON_ERROR[0])
+        try:
+            return READERS["choice"](value, _NO_SCOPE, {"choices": _ON_ERROR})
+        except Fault as fault:
+            self.faults.append(fault.under("on_error"))
+            return _ON_ERROR[0]
+
+
+_NO_SCOPE: Any = None
+
+
+def input_schema(spec: InputSpec, order: Order | None) -> pa.Schema:
+    """The columns of an input as steps see it: of the ordered one, with the two that the engine adds."""
+    if order is None or order.input != spec.name:
+        return spec.schema
+    return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))

@@ -1,0 +1,326 @@
+"""The steps of a plan: names to relations, lists of operators to nodes, calls of other plans in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.frontend.arguments import kind_of, wrong
+from semgraph.frontend.build import OPERATORS, SOURCES, Faults, build, by_keyword, each
+from semgraph.frontend.document import Document, Trail
+from semgraph.frontend.prompts import Prompts
+from semgraph.frontend.settings import holds, known_keys, unknown_parameter, whole_parameter
+from semgraph.logical.graph import Scan
+from semgraph.logical.node import Node
+from semgraph.logical.prompt import PromptSet
+from semgraph.logical.schema import Graph
+
+_OPERATORS = by_keyword(OPERATORS)
+_UNION = by_keyword(SOURCES)["union"]
+SOURCE_WORDS = ("from", "union", "call", "switch")
+
+
+class Poisoned(Exception):
+    """What is read has errors of its own; they are reported, this is not."""
+
+
+class Pruned(Exception):
+    """What is read was pruned by its `when`."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a called plan returns."""
+
+    name: str
+    tables: Mapping[str, Node]
+
+    def table(self, name: str) -> Node:
+        """A result by name. Raises Fault."""
+        if name in self.tables:
+            return self.tables[name]
+        there = f"results of {self.name}: " + (", ".join(self.tables) or "none")
+        raise Fault(f'{self.name} returns no "{name}"', there=there, hint=did_you_mean(name, self.tables))
+
+
+Found = Node | Results
+Call = Callable[["Steps", Mapping[str, Any], str, Position], Results]
+
+
+@dataclass
+class Steps:
+    """What names mean inside one plan, and the steps built so far. A `Scope` for `build`.
+
+    Args:
+        document: The plan file.
+        params: The parameters' values.
+        graph: The graph that labels belong to.
+        inputs: Relations of the inputs by name.
+        raw: The steps as plain data, in order.
+        prompts: Where prompts are found.
+        call: Builds a called plan.
+        problems: Where problems are put.
+        prefix: Put before the names of steps: the calling step's name and "/".
+    """
+
+    document: Document
+    params: Mapping[str, Any]
+    graph: Graph
+    inputs: Mapping[str, Node]
+    raw: Mapping[str, Any]
+    prompts: Prompts
+    call: Call
+    problems: list[Problem]
+    prefix: str = ""
+    built: dict[str, Found | Poisoned | Pruned] = field(default_factory=dict)
+    inner: dict[str, Node] = field(default_factory=dict)
+    _open: list[str] = field(default_factory=list)
+    _step: str = ""
+    _places: dict[int, Trail] = field(default_factory=dict)
+    _kept: list[Any] = field(default_factory=list)
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def is_relation(self, name: str) -> bool:
+        """Whether a name is that of an input, a step or a result."""
+        root = name.split(".", maxsplit=1)[0]
+        return name in self.inputs or root in self.raw
+
+    def relation(self, value: Any) -> Node:
+        """A relation by name, or a nested step. Raises Fault."""
+        found = self.find(value)
+        if isinstance(found, Node):
+            return found
+        if len(found.tables) == 1:
+            return next(iter(found.tables.values()))
+        names = ", ".join(f"{found.name}.{t}" for t in found.tables)
+        raise Fault(f"{found.name} has several results", there=names or "none", hint="name one of them")
+
+    def find(self, value: Any) -> Found:
+        """A relation, or the results of a call. Raises Fault, Poisoned or Pruned."""
+        if isinstance(value, list):
+            return self.pipeline(value, self._places.get(id(value), ()))
+        if not isinstance(value, str):
+            raise wrong("the name of a relation, or a list of operators", value)
+        if value in self.inputs:
+            return self.inputs[value]
+        root, _, table = value.partition(".")
+        if root in self.raw:
+            found = self.step(root)
+            if not table:
+                return found
+            if isinstance(found, Results):
+                return found.table(table)
+            raise Fault(f'step {root} is no call, so it has no result "{table}"', hint=f"{root}")
+        if value in self.graph.labels:
+            return self.scan(value)
+        known = [*self.inputs, *self.raw, *self.graph.labels]
+        there = "relations here: " + (", ".join(known) or "none")
+        raise Fault(f'no relation "{value}"', there=there, hint=did_you_mean(value, known))
+
+    def scan(self, value: Any, origin: Position | None = None) -> Node:
+        """The stored rows of a label."""
+        return build(Scan, value, self, step=self._step, origin=origin)
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names. Raises Fault or PlanError."""
+        return self.prompts.read(value, answers)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def build_all(self) -> None:
+        """Every step, each once; problems are collected."""
+        for name in self.raw:
+            try:
+                self.step(name)
+            except (Fault, Poisoned, Pruned):
+                continue
+
+    def step(self, name: str) -> Found:
+        """A step's relation, built when first asked for. Raises Fault for a cycle, Poisoned or Pruned."""
+        if name in self._open:
+            ring = " → ".join([*self._open[self._open.index(name) :], name])
+            raise Fault(f"steps read each other: {ring}")
+        if name not in self.built:
+            self._open.append(name)
+            with self.naming(name):
+                self.built[name] = self._build(name)
+            self._open.pop()
+        found = self.built[name]
+        if isinstance(found, (Poisoned, Pruned)):
+            raise found
+        return found
+
+    def _build(self, name: str) -> Found | Poisoned | Pruned:
+        path: Trail = ("steps", name)
+        done: list[Found | Pruned] = []
+        self.attempt(lambda: done.append(self._form(self.raw[name], path)), *path, step=self.prefix + name)
+        return done[0] if done else Poisoned()
+
+    def _form(self, value: Any, path: Trail) -> Found | Pruned:
+        if isinstance(value, Mapping):
+            for fault in known_keys(value, ("when", "do"), "a step as a mapping"):
+                raise fault
+            if "do" not in value:
+                raise Fault('a step with when needs "do"', hint="{when: $flag, do: [...]}")
+            if "when" in value and not self.holds(value["when"]):
+                return Pruned(path[-1])
+            value, path = value["do"], (*path, "do")
+        if not isinstance(value, list):
+            hint = f"[{{from: {value}}}]" if isinstance(value, str) else "a dash and an operator on each line"
+            raise wrong("a list of operators", value, hint)
+        return self.pipeline(self.expand(value, path), path)
+
+    @contextmanager
+    def naming(self, step: str) -> Iterator[None]:
+        """Nodes built inside belong to this step."""
+        outer, self._step = self._step, self.prefix + step
+        try:
+            yield
+        finally:
+            self._step = outer
+
+    def holds(self, condition: Any) -> bool:
+        """Whether a `when` holds. Raises Fault, at `when`."""
+        try:
+            return holds(condition, self.params)
+        except Fault as fault:
+            raise fault.under("when") from None
+
+    def attempt(self, action: Callable[[], None], *path: str | int, step: str | None = None) -> bool:
+        """Do something; put what is wrong with it among the problems. True if nothing was."""
+        try:
+            action()
+        except Fault as fault:
+            self.problems += [self.document.problem(part, *path, step=step) for part in each(fault)]
+        except PlanError as error:
+            self.problems += [problem for problem in error.problems if problem not in self.problems]
+        except Poisoned:
+            pass
+        except Pruned as pruned:
+            what = f'reads "{pruned}", which its "when" has pruned'
+            hint = "give this one the same when, or use switch"
+            self.problems.append(self.document.problem(Fault(what, hint=hint), *path, step=step))
+        else:
+            return True
+        return False
+
+    def expand(self, value: Any, path: Trail) -> Any:
+        """Plain data with parameters in place of texts that are one as a whole. Raises Faults."""
+        faults: list[Fault] = []
+        found = self._expanded(value, path, path, faults)
+        if faults:
+            raise Faults(faults)
+        self._kept.append(found)
+        return found
+
+    def _expanded(self, value: Any, path: Trail, base: Trail, faults: list[Fault]) -> Any:
+        name = whole_parameter(value)
+        if name and name not in self.params:
+            fault = unknown_parameter(name, self.params)
+            faults.append(fault.under(*path[len(base) :]))
+            return None
+        if name:
+            value = self.params[name]
+            found: Any = _copy(value)
+        elif isinstance(value, Mapping):
+            found = {k: self._expanded(v, (*path, k), base, faults) for k, v in value.items()}
+        elif isinstance(value, list):
+            found = [self._expanded(v, (*path, i), base, faults) for i, v in enumerate(value)]
+        else:
+            return value
+        self._places[id(found)] = path
+        return found
+
+    # -- a list of operators ----------------------------------------------------------------------------------------
+
+    def pipeline(self, items: list[Any], path: Trail) -> Found:
+        """A source and the operators on it. Raises Fault, with the path below the list."""
+        if not items:
+            raise Fault("a step needs a source", there="sources: " + ", ".join(SOURCE_WORDS))
+        found: Found | None = None
+        for i, item in enumerate(items):
+            try:
+                keyword, value = _operator(item, first=i == 0)
+                try:
+                    origin = self.document.position(*path, i, keyword)
+                    found = self.operator(keyword, value, found, origin)
+                except Fault as fault:
+                    raise fault.under(keyword) from None
+            except Fault as fault:
+                raise fault.under(i) from None
+        assert found is not None
+        return found
+
+    def operator(self, keyword: str, value: Any, found: Found | None, origin: Position) -> Found:
+        """One operator on what stands above it."""
+        if keyword == "from":
+            return self.scan(value, origin) if isinstance(value, Mapping) else self.find(value)
+        if keyword == "call":
+            return self.call(self, value, self._step, origin)
+        if keyword == "switch":
+            return self.switch(value)
+        if keyword == "union":
+            return build(_UNION, value, self, step=self._step, origin=origin)
+        if isinstance(found, Results):
+            if len(found.tables) != 1:
+                names = ", ".join(f"{found.name}.{t}" for t in found.tables) or "none"
+                raise Fault(f"{found.name} has several results", there=names, hint="go on in a step of its own")
+            found = next(iter(found.tables.values()))
+        return build(_OPERATORS[keyword], value, self, source=found, step=self._step, origin=origin)
+
+    def switch(self, value: Any) -> Found:
+        """The form of a step that a parameter picks."""
+        if not isinstance(value, Mapping) or "on" not in value:
+            raise Fault("switch needs on and a form for each value", hint="{on: $param, VALUE: [...], VALUE: [...]}")
+        picked = word(value["on"])
+        forms = {key: form for key, form in value.items() if key != "on"}
+        if picked not in forms:
+            there = "forms: " + (", ".join(forms) or "none")
+            raise Fault(f'switch has no form for "{picked}"', "on", there=there, hint=did_you_mean(picked, forms))
+        try:
+            return self.find(forms[picked])
+        except Fault as fault:
+            raise fault.under(picked) from None
+
+
+def word(value: Any) -> str:
+    """A parameter's value as the key of a `switch`.
+
+    >>> [word(v) for v in (True, None, 3, "rrf")]
+    ['true', 'null', '3', 'rrf']
+    """
+    if isinstance(value, (Mapping, list)):
+        raise wrong("a text, a number, true, false or null", value).under("on")
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return str(value)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _copy(v) for k, v in value.items()}
+    return [_copy(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _operator(item: Any, *, first: bool) -> tuple[str, Any]:
+    if not isinstance(item, Mapping):
+        hint = f"{{from: {item}}}" if first and isinstance(item, str) else None
+        raise Fault(f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint)
+    if len(item) != 1:
+        keys = ", ".join(str(key) for key in item) or "none"
+        raise Fault("one operator on a line", there=f"here: {keys}", hint="each operator has its own dash")
+    ((keyword, value),) = item.items()
+    if keyword in SOURCE_WORDS:
+        if not first:
+            raise Fault(f'"{keyword}" is a source and starts a step', keyword, hint="begin another step with it")
+    elif keyword not in _OPERATORS:
+        hint = did_you_mean(keyword, [*_OPERATORS, *SOURCE_WORDS])
+        raise Fault(f'"{keyword}" is no operator', keyword, there="operators: " + ", ".join(_OPERATORS), hint=hint)
+    elif first:
+        hint = "the line before it: {from: NAME}"
+        raise Fault(f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint)
+    return keyword, value
