@@ -28,10 +28,10 @@ class Method:
         via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest` (raw cosine of the
             property's embedding), or `order` (no ranking of its own: `SearchQuery.order` decides).
         prop: The property of the label; for `nearest` the embedded text property (`name`, not `name_embedding`). Full
-            text looks into this property alone, not into others of its index.
+            text looks into all properties of the first full-text index that has this one.
         column: The column of `rows` that holds the row's value: a scalar for `equal`, a string of words for `fulltext`
             (already reduced to plain words, never query syntax; any of them makes a hit), a vector for `nearest`. Empty
-            for `order`. A NULL, a text without words and a vector of length 0 find nothing.
+            for `order`. A NULL, a text without words and a vector of zeros find nothing.
         above: For `nearest`: the similarity that a hit must exceed, strictly.
         k: How many hits to give per row at most, after `where`; None for all.
     """
