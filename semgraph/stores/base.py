@@ -73,9 +73,9 @@ class SearchQuery:
 @dataclass(frozen=True)
 class MatchQuery:
     """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`; `properties` lists what to
-    return for each variable, neither more nor less; `where` as in `SearchQuery`, over all variables; every node and edge
-    is confined to the row's partition (of several, a path lies in one). As in openCypher there is a row for each path, and
-    no path uses an edge twice.
+    return for each variable, besides the key (and `source`, `target` of edges); `where` as in `SearchQuery`, over all
+    variables; every node and edge is confined to the row's partition (of several, a path lies in one). As in openCypher
+    there is a row for each path, and no path uses an edge twice.
     """
 
     pattern: Pattern

@@ -231,9 +231,9 @@ class World:
     def pattern(
         self, text: str, where: str = "", partition: str | None = "group_id", **properties: Sequence[str]
     ) -> MatchQuery:
-        """A match; the key of each variable is returned unless `properties` says what else."""
+        """A match; `properties` says what is returned of each variable besides its key and ends."""
         pattern = parse_pattern(text)
-        wanted = {element.var: tuple(properties.get(element.var, (self.graph.key,))) for element in pattern.variables}
+        wanted = {element.var: tuple(properties.get(element.var, ())) for element in pattern.variables}
         return MatchQuery(pattern, wanted, parse_scalar(where).conjuncts() if where else (), partition)
 
 
