@@ -6,7 +6,7 @@ not depend on what else is in the relation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from semgraph.logical.semantic import Semantic
@@ -32,8 +32,12 @@ def blocks(
         pairs: For pairs: no further left row once a block would hold more pairs than this; one left row's own list may.
         order: A column of `rows.left` by which items are sorted before they are cut (NULL last); default: their order.
     """
+    keys = Keys(node, rows)
+    values = None if order is None else rows.left.column(order).to_pylist()
     found: list[list[int]] = []
-    for together in apart(node, rows, range(rows.items.num_rows), order):
+    for together in apart(keys, range(rows.items.num_rows)):
+        if values is not None:
+            together.sort(key=lambda item: _sortable(values[keys.left[item]]))
         if rows.right is None:
             size = left or len(together)
             found += [together[i : i + size] for i in range(0, len(together), size)]
@@ -42,16 +46,11 @@ def blocks(
     return found
 
 
-def apart(node: Semantic, rows: Rows, items: Sequence[int], order: str | None = None) -> list[list[int]]:
+def apart(keys: Keys, items: Iterable[int]) -> list[list[int]]:
     """Items split by partition, prompt, context and group, in order of first appearance."""
-    keys = Keys(node, rows)
     found: dict[Hashable, list[int]] = {}
     for item in items:
         found.setdefault(keys.of(item), []).append(item)
-    if order is not None:
-        values = rows.left.column(order).to_pylist()
-        for together in found.values():
-            together.sort(key=lambda item: _sortable(values[keys.left[item]]))
     return list(found.values())
 
 

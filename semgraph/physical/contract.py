@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -138,7 +138,7 @@ class Context(Protocol):
         """
         ...
 
-    def ask(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | RowError]]:
+    def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
         """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive.
 
         Close it (`contextlib.aclosing`) if you leave it early, so that what is under way is cancelled.

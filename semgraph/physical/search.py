@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +23,19 @@ from semgraph.expr.types import sql_type
 from semgraph.llm.base import Vectors
 from semgraph.logical.graph import By, Search
 from semgraph.logical.node import Node
+from semgraph.physical.columns import values
 from semgraph.physical.relational import execute, runtime_schema
 from semgraph.physical.sql import PARTITION, hidden, quote, scalar_sql
 from semgraph.stores.base import Method, SearchQuery, Store
+
+
+class Searching(Protocol):
+    """The part of a store that searches."""
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        ...
+
 
 Embed = Callable[[Sequence[str], str], Awaitable[Vectors]]
 _OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
@@ -278,7 +289,7 @@ async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetim
     for by in node.by:
         column = await _evaluate(by.to, node.input, left, now)
         if by.via == "fulltext":
-            column = pa.array([None if v is None else words(v) for v in column.to_pylist()], pa.string())
+            column = pa.array([None if v is None else words(v) for v in values(column)], pa.string())
         elif by.via == "nearest":
             column = await vectors_of(column, embed)
         found.append(column)
@@ -302,7 +313,7 @@ async def vectors_of(texts: pa.Array, embed: Embed) -> pa.Array:  # type: ignore
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
     vectors = await embed(distinct, "")
     place = {text: i for i, text in enumerate(distinct)}
-    index = pa.array([None if t is None else place[t] for t in texts.to_pylist()], pa.int64())
+    index = pa.array([None if t is None else place[t] for t in values(texts)], pa.int64())
     flat = pa.array(vectors.reshape(-1), pa.float32())
     return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]).take(index)
 
@@ -311,7 +322,7 @@ async def run_searches(
     specs: Sequence[SearchSpec],
     left: pa.Table,
     withins: Sequence[pa.Table | None],
-    store: Store,
+    store: Searching,
     embed: Embed,
     now: datetime | None,
 ) -> list[pa.Table]:
@@ -355,7 +366,7 @@ def _hidden_hits(spec: SearchSpec, hits: pa.Table, within: pa.Table, k: int) -> 
         return False
     groups = hits.append_column("_taken", taken).group_by(["_q", "method"])
     counted = groups.aggregate([("_taken", "sum"), ("rank", "count")])
-    pairs = zip(counted.column("rank_count").to_pylist(), counted.column("_taken_sum").to_pylist(), strict=True)
+    pairs = zip(values(counted.column("rank_count")), values(counted.column("_taken_sum")), strict=True)
     return any(count >= k and gone for count, gone in pairs)
 
 

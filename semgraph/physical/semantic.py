@@ -22,7 +22,8 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
-from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, Semantic, SemTopk
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.physical.columns import values
 from semgraph.physical.contract import Context, Implementation, Rows
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.sql import MEMBER, PARTITION, hidden, join_condition, order_sql, quote, right_side, scalar_sql
@@ -92,10 +93,10 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
 
 def _whose(table: pa.Table, asking: Asking) -> list[str]:
     if PARTITION in table.column_names:
-        return [asking.partitions[i] for i in table.column(PARTITION).to_pylist()]
+        return [asking.partitions[i] for i in values(table.column(PARTITION))]
     name = asking.partition_column
     if name in table.column_names and table.schema.field(name).type == pa.string():
-        return [value or "" for value in table.column(name).to_pylist()]
+        return [value or "" for value in values(table.column(name))]
     return [""] * table.num_rows
 
 
@@ -104,7 +105,7 @@ def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
         return [0] * table.num_rows
     everything = prompts.all
     found: list[int | None] = []
-    for value in pick(table, prompts.by).to_pylist():
+    for value in values(pick(table, prompts.by)):
         prompt = prompts.pick(value)
         found.append(None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt))
     return found
@@ -140,11 +141,11 @@ def _record(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list
 def _evidence(
     node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
 ) -> pa.Table:
-    members = left.column(MEMBER).to_pylist() if MEMBER in left.column_names else [None] * left.num_rows
+    members: list[int | None] = values(left.column(MEMBER)) if MEMBER in left.column_names else [None] * left.num_rows
     columns: dict[str, Any] = {
         MEMBER: pa.array([members[i] for i in lefts], pa.int64()),
         "left": pa.array(_record(left, node.prompt.fields, lefts), pa.string()),
-        "right": pa.array(list(rights) or [None] * len(lefts), pa.string()),
+        "right": pa.array(list(rights), pa.string()) if rights else pa.nulls(len(lefts), pa.string()),
     }
     return pa.table(columns | {name: answers.column(name) for name in answers.column_names if name != "item"})
 
@@ -179,17 +180,17 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     asked = np.ones(table.num_rows, bool)
     if node.when is not None:
         when = await _column(scalar_sql(node.when, node.partitioned), "asked", pa.bool_(), table, asking.now)
-        asked = np.asarray(pc.fill_null(when, fill_value=False))
+        asked = np.asarray([bool(x) for x in values(when)])
     index = np.flatnonzero(asked)
     left = table.take(index)
     items = pa.table({"left": pa.array(np.arange(len(index)))})
     answers = await _ask(node, left, None, items, asking)
-    errors = answers.column("error").to_pylist()
+    errors = values(answers.column("error"))
     place = np.full(table.num_rows, -1)
     place[index] = np.arange(len(index))
     taken = pa.array([None if p < 0 else int(p) for p in place], pa.int64())
     otherwise = dict(node.otherwise)
-    columns = {name: table.column(name) for name in table.column_names}
+    columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(taken)
         if f.name in otherwise and len(index) < table.num_rows:
@@ -216,11 +217,11 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answ
     (table,) = inputs
     items = pa.table({"left": pa.array(np.arange(table.num_rows))})
     answers = await _ask(node, table, None, items, asking)
-    errors = answers.column("error").to_pylist()
+    errors = values(answers.column("error"))
     kept = node.on_error == "null"
-    keep = pc.fill_null(answers.column("keep").combine_chunks(), kept)
+    keep = [kept if answer is None else bool(answer) for answer in values(answers.column("keep"))]
     return Answered(
-        conform(table.filter(keep), runtime_schema(node)),
+        conform(table.filter(pa.array(keep)), runtime_schema(node)),
         _failures(node, table, range(len(errors)), errors),
         kept,
         _evidence(node, table, range(len(errors)), answers, ()),
@@ -239,7 +240,7 @@ async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime |
     sql = f"SELECT _l.{ORDINAL} AS l, _r._ro AS r FROM l0 AS _l JOIN {side} AS _r ON {on} ORDER BY 1, 2"
     schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
     found = await execute(sql, {"l0": left, "r0": right}, schema, now)
-    return found.column("l").to_pylist(), found.column("r").to_pylist()
+    return values(found.column("l")), values(found.column("r"))
 
 
 def _dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:
@@ -272,7 +273,7 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answer
         }
     )
     answers = await _ask(node, left_asked, right_asked, pairs, asking)
-    errors, match = answers.column("error").to_pylist(), answers.column("match").to_pylist()
+    errors, match = values(answers.column("error")), values(answers.column("match"))
     failed_lefts = {lefts[i] for i, item in enumerate(items) if errors[item] is not None}
     kept = node.on_error == "null"
     dropped = set() if kept else failed_lefts
@@ -315,7 +316,7 @@ def _matched(
 
 async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> pa.Table:
     if not node.order:
-        _, first = _dense(found.column("_l").to_pylist())
+        _, first = _dense(values(found.column("_l")))
         return found.take(pa.array(first, pa.int64()))
     over = f"PARTITION BY _l ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM t QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
@@ -325,7 +326,7 @@ async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> 
 
 def _assemble(node: SemJoin, left: pa.Table, found: pa.Table, dropped: set[int]) -> pa.Table:
     """What `how` makes of the matching pairs."""
-    matched = set(found.column("_l").to_pylist())
+    matched = set(values(found.column("_l")))
     everyone = [i for i in range(left.num_rows) if i not in dropped]
     if node.how in {"semi", "anti"}:
         return left.take(pa.array([i for i in everyone if (i in matched) == (node.how == "semi")], pa.int64()))
@@ -343,7 +344,7 @@ async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, no
     order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
     sql = f"SELECT {ORDINAL} AS o, {first} AS g FROM t ORDER BY g, {order}"
     found = await execute(sql, {"t": table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), now)
-    numbers, _ = _dense(found.column("g").to_pylist())
+    numbers, _ = _dense(values(found.column("g")))
     return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("o").combine_chunks()})
 
 
@@ -351,7 +352,7 @@ async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, no
 async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     (table,) = inputs
     items = await _groups(node, node.by, table, asking.now)
-    groups, lefts = items.column("group").to_pylist(), items.column("left").to_pylist()
+    groups, lefts = values(items.column("group")), values(items.column("left"))
     _, first = _dense(groups)
     sizes = np.bincount(np.asarray(groups))
     single = sizes == 1 if node.alone else np.zeros(len(sizes), bool)
@@ -361,7 +362,7 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
         {"group": pa.array([g for g, _ in rows], pa.int64()), "left": pa.array([i for _, i in rows], pa.int64())}
     )
     answers = await _ask(node, table, None, part, asking)
-    errors = answers.column("error").to_pylist()
+    errors = values(answers.column("error"))
     heads = [min(left for g2, left in zip(groups, lefts, strict=True) if g2 == g) for g in range(len(sizes))]
     taken = table.take(pa.array(heads, pa.int64()))
     columns: dict[str, Any] = {name: taken.column(name) for name in (*node.by, *hidden(node)[1:])}
@@ -393,8 +394,8 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     (table,) = inputs
     items = await _groups(node, node.per, table, asking.now)
     answers = await _ask(node, table, None, items, asking)
-    errors, scores = answers.column("error").to_pylist(), answers.column("score").to_pylist()
-    groups, lefts = items.column("group").to_pylist(), items.column("left").to_pylist()
+    errors, scores = values(answers.column("error")), values(answers.column("score"))
+    groups, lefts = values(items.column("group")), values(items.column("left"))
     ranked = sorted((g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None)
     best: list[tuple[int, int, float]] = []
     ranks: dict[int, int] = {}

@@ -1,0 +1,238 @@
+"""Evaluating nodes over some rows: each node once, independent ones side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError
+from semgraph.expr.scalar import Scalar
+from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.node import Node
+from semgraph.logical.relational import Aggregate
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import Meter, StepMetrics
+from semgraph.physical.cluster import clusters
+from semgraph.physical.context import NodeContext
+from semgraph.physical.framing import check_answer
+from semgraph.physical.match import run_match
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.relational import Segment, execute, runtime_schema
+from semgraph.physical.search import run_searches
+from semgraph.physical.semantic import Answered, Asking, Failure, answer
+from semgraph.stores.base import MatchQuery, SearchQuery, Store
+
+T = TypeVar("T")
+Observer = Callable[[Node, pa.Table], None]
+
+
+@dataclass
+class Runtime:
+    """What a run works with, shared by all its evaluations.
+
+    Args:
+        plan: The physical plan.
+        llm: The model stack; answers by role.
+        embedder: The embedder stack.
+        store: The store.
+        meter: Counters by step.
+        partitions: Partition values by `_p`.
+        whole: Tables of the searched steps that derive from inputs alone, by `id`.
+        observe: Told of each node's rows and of each semantic node's evidence, for the run record and progress.
+    """
+
+    plan: PhysicalPlan
+    llm: LLM
+    embedder: Embedder
+    store: Store
+    meter: Meter
+    partitions: list[str] = field(default_factory=list)
+    whole: dict[int, pa.Table] = field(default_factory=dict)
+    observe: Observer = lambda _node, _table: None
+    answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
+
+    async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
+        """Embed distinct texts, metered to a step."""
+        found: Embeddings = await self.embedder.embed(texts, partition)
+        metrics = self.meter.step(step)
+        metrics.embeddings += found.calls
+        metrics.attempts += found.attempts
+        metrics.tokens_in += found.usage.prompt
+        if metrics.dollars is not None:
+            metrics.dollars = None if found.dollars is None else metrics.dollars + found.dollars
+        return found.vectors
+
+
+class Evaluation:
+    """The nodes of a plan over given rows. Use as an async context manager: leaving it cancels what still runs."""
+
+    def __init__(self, runtime: Runtime, given: Mapping[int, pa.Table], now: datetime) -> None:
+        self.runtime = runtime
+        self.now = now
+        self.failures: list[Failure] = []
+        self._given = given
+        self._tasks: dict[int, asyncio.Task[pa.Table]] = {}
+        self._trips: dict[int, asyncio.Task[list[pa.Table]]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        rest = [task for task in (*self._tasks.values(), *self._trips.values()) if not task.done()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        for done in (*self._tasks.values(), *self._trips.values()):
+            if done.done() and not done.cancelled():
+                done.exception()  # seen: only the first is raised
+
+    async def table(self, node: Node) -> pa.Table:
+        """The rows of a node, hidden columns included."""
+        if id(node) in self._given:
+            return self._given[id(node)]
+        task = self._tasks.get(id(node))
+        if task is None:
+            task = self._tasks[id(node)] = asyncio.ensure_future(self._compute(node))
+        return await asyncio.shield(task)
+
+    async def tables(self, nodes: Sequence[Node]) -> list[pa.Table]:
+        """The rows of several nodes, computed side by side."""
+        return list(await asyncio.gather(*(self.table(node) for node in nodes)))
+
+    async def _compute(self, node: Node) -> pa.Table:
+        compute = self._way(node)
+        found = await compute
+        self.runtime.observe(node, found)
+        return found
+
+    def _way(self, node: Node) -> Coroutine[Any, Any, pa.Table]:
+        segment = self.runtime.plan.segments.get(id(node))
+        if segment is not None:
+            return self._segment(segment)
+        if isinstance(node, Search):
+            return self._search(node)
+        if isinstance(node, Match):
+            return self._match(node)
+        if isinstance(node, Scan):
+            return self._scan(node)
+        if isinstance(node, Cluster):
+            return self._cluster(node)
+        if isinstance(node, Semantic):
+            return self._semantic(node)
+        raise EngineError(f"nothing computes {node!r} of step {node.step}: no rows were given for it")
+
+    async def _segment(self, segment: Segment) -> pa.Table:
+        tables = await self.tables([node for _, node in segment.inputs])
+        schema = runtime_schema(segment.root)
+        if not any(table.num_rows for table in tables) and not _makes_rows(segment):
+            return schema.empty_table()
+        started = time.perf_counter()
+        names = [name for name, _ in segment.inputs]
+        found = await execute(segment.sql, dict(zip(names, tables, strict=True)), schema, self.now)
+        self.runtime.meter.step(segment.root.step).seconds += time.perf_counter() - started
+        return found
+
+    async def _search(self, node: Search) -> pa.Table:
+        group = self.runtime.plan.trips[id(node)]
+        first = id(group[0].node)
+        if first not in self._trips:
+            self._trips[first] = asyncio.ensure_future(self._run_trip(first))
+        found = await asyncio.shield(self._trips[first])
+        return found[[id(spec.node) for spec in group].index(id(node))]
+
+    async def _run_trip(self, first: int) -> list[pa.Table]:
+        group = self.runtime.plan.trips[first]
+        left = await self.table(group[0].node.input)
+        withins = [await self._within(spec.node.within) for spec in group]
+        step = group[0].node.step
+
+        async def embed(texts: Sequence[str], partition: str) -> Vectors:
+            return await self.runtime.embed(texts, partition, step)
+
+        return await run_searches(group, left, withins, self._store(step), embed, self.now)
+
+    async def _within(self, node: Node | None) -> pa.Table | None:
+        if node is None:
+            return None
+        return self.runtime.whole.get(id(node)) if id(node) in self.runtime.whole else await self.table(node)
+
+    def _store(self, step: str) -> _Counted:
+        return _Counted(self.runtime.store, self.runtime.meter.step(step))
+
+    async def _match(self, node: Match) -> pa.Table:
+        left = await self.table(node.input)
+        return await run_match(node, left, self._store(node.step), self.now)
+
+    async def _scan(self, node: Scan) -> pa.Table:
+        partitions = None if node.partition == "all" or not self.runtime.partitions else self.runtime.partitions
+        found = await self._store(node.step).scan(node.label, node.schema.names, partitions, node.where)
+        return found.select(node.schema.names).cast(node.schema)
+
+    async def _cluster(self, node: Cluster) -> pa.Table:
+        edges, nodes = await self.tables(node.inputs)
+        return clusters(node, edges, nodes)
+
+    async def _semantic(self, node: Semantic) -> pa.Table:
+        tables = await self.tables(node.inputs)
+        way, choice = self.runtime.plan.ways[id(node)]
+        metrics = self.runtime.meter.step(node.step)
+        metrics.operator, metrics.how = node.keyword, str(choice)
+        graph = getattr(self.runtime.plan.logical, "graph", None)
+        ctx = NodeContext(self.runtime.llm, self.runtime.embedder, node, metrics)
+        asking = Asking(way, ctx, self.runtime.partitions, graph.partition if graph else "", self.now, check_answer)
+        started = time.perf_counter()
+        found = await answer(node, tables, asking)
+        metrics.seconds += time.perf_counter() - started
+        metrics.rows_in += found.rows_in
+        metrics.rows_failed += len(found.failures)
+        if not found.kept:
+            self.failures += found.failures
+        self.runtime.answered(node, found)
+        return found.table
+
+
+class _Counted:
+    """The reads of a store, counted and timed towards one step: each call is one round trip."""
+
+    def __init__(self, store: Store, metrics: StepMetrics) -> None:
+        self.store, self.metrics = store, metrics
+        self.takes = store.takes
+
+    async def _count(self, call: Coroutine[Any, Any, T]) -> T:
+        started = time.perf_counter()
+        try:
+            return await call
+        finally:
+            self.metrics.round_trips += 1
+            self.metrics.seconds += time.perf_counter() - started
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        return await self._count(self.store.search(queries, rows))
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        return await self._count(self.store.match(query, rows))
+
+    async def scan(
+        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+    ) -> pa.Table:
+        return await self._count(self.store.scan(label, properties, partitions, where))
+
+
+def _makes_rows(segment: Segment) -> bool:
+    """Whether a segment gives rows for no rows: an aggregate over everything."""
+    stack = [segment.root]
+    bound = {id(node) for _, node in segment.inputs}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Aggregate) and not node.by and not node.partitioned:
+            return True
+        stack += [child for child in node.inputs if id(child) not in bound]
+    return False

@@ -1,0 +1,320 @@
+"""Running a plan: at once, or window by window with what can running ahead.
+
+The *ordered part* is what depends on the run's own writes; it runs wave by wave, a wave being the next window of every
+partition, and each window commits in one transaction with its marks. All else runs *ahead* in slices, bounded by
+`order.ahead`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from semgraph.errors import BudgetReached, ConcurrentWrite, EngineError, SemgraphError
+from semgraph.execution.commit import batch_of, of_partition
+from semgraph.execution.evaluation import Evaluation, Runtime
+from semgraph.execution.windows import Members, Wave, Window, cut, prepare, rows_of, slices
+from semgraph.llm.base import Vectors
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import Order
+from semgraph.logical.relational import Input
+from semgraph.logical.sinks import Merge
+from semgraph.physical.planner import SinkSpec
+from semgraph.physical.relational import runtime_schema
+from semgraph.physical.semantic import Failure
+from semgraph.physical.sql import MEMBER
+from semgraph.stores.base import Batch, Mark, PartitionState, Written
+
+COMMIT = "commit"
+_COMMITS = 8  # transactions of different partitions at a time
+
+
+@dataclass
+class Options:
+    """How a run differs from the plain one.
+
+    Args:
+        run: Id of the run.
+        now: The time of a slice or wave, by its name; recorded runs replay it.
+        again: Process members that are marked already.
+        write: Whether to commit.
+        fingerprint: Of the plan, its parameters and choices, for marks.
+        committed: Told after each commit: members committed so far, of how many.
+    """
+
+    run: str
+    now: Callable[[str], datetime]
+    again: bool = False
+    write: bool = True
+    fingerprint: str = ""
+    committed: Callable[[int, int], None] = lambda _done, _total: None
+
+
+@dataclass
+class Outcome:
+    """What came of a run; grows while it runs, so that an interrupted one says what it did."""
+
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    written: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    members: Members | None = None
+    skipped: int = 0
+    committed: int = 0
+    failed_members: set[int] = field(default_factory=set)
+    stopped: str | None = None
+    halted: int = 0
+
+
+class Executor:
+    """Runs one physical plan once."""
+
+    def __init__(self, runtime: Runtime, options: Options) -> None:
+        self.runtime, self.options = runtime, options
+        self.plan = runtime.plan
+        self.outcome = Outcome()
+        self._heads: dict[int, str | None] = {}
+        self._halted: set[int] = set()
+        self._commits = asyncio.Semaphore(_COMMITS)
+
+    async def run(self, inputs: Mapping[str, pa.Table]) -> Outcome:
+        """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other errors propagate."""
+        order = self.plan.logical.order
+        try:
+            if order is None:
+                await self._at_once(inputs)
+            else:
+                await self._by_windows(order, inputs)
+        except BudgetReached as error:
+            self.outcome.stopped = str(error)
+        return self.outcome
+
+    # -- plans without an order ------------------------------------------------------------------------------
+
+    async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
+        given = self._inputs(inputs)
+        async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
+            sinks = [spec.rows for spec in self.plan.sinks]
+            returns = self.plan.logical.returns
+            tables = await evaluation.tables([*sinks, *returns.values()])
+            self._keep(dict(zip(returns, tables[len(sinks) :], strict=True)))
+            self.outcome.failures += evaluation.failures
+            if self.options.write and sinks:
+                batch = await batch_of(list(zip(self.plan.sinks, tables, strict=False)), self._embed)
+                if batch.writes:
+                    self._count(await self._commit(batch, None))
+
+    def _inputs(self, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
+        return {id(n): inputs[n.name] for n in walk(*self.plan.roots) if isinstance(n, Input)}
+
+    def _keep(self, tables: Mapping[str, pa.Table]) -> None:
+        for name, table in tables.items():
+            self.outcome.tables.setdefault(name, []).append(table)
+
+    async def _embed(self, texts: Sequence[str], partition: str) -> Vectors:
+        return await self.runtime.embed(texts, partition, COMMIT)
+
+    async def _commit(self, batch: Batch, mark: Mark | None) -> Written:
+        async with self._commits:
+            self.runtime.meter.step(COMMIT).round_trips += 1
+            return await self.runtime.store.commit(batch, mark)
+
+    def _count(self, written: Written) -> None:
+        for label, rows in written.rows.items():
+            self.outcome.written[label] = self.outcome.written.get(label, 0) + rows
+
+    # -- plans with an order ---------------------------------------------------------------------------------
+
+    async def _by_windows(self, order: Order, inputs: Mapping[str, pa.Table]) -> None:
+        members = self.outcome.members = await prepare(order, inputs[order.input])
+        self.runtime.partitions[:] = members.partitions
+        pending = await self._pending(members)
+        given = self._inputs({**inputs, order.input: members.table})
+        await self._search_whole(given)
+        waves = cut(order, pending)
+        queue: asyncio.Queue[_Slice | BaseException | None] = asyncio.Queue(maxsize=1)
+        ahead = asyncio.create_task(self._run_ahead(order, waves, given, queue))
+        try:
+            while (item := await queue.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                for wave in item.waves:
+                    await self._wave(order, wave, item.tables, given)
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+    async def _pending(self, members: Members) -> dict[int, list[int]]:
+        """Members that are not marked yet, by partition."""
+        plan = self.plan.logical
+        states: Mapping[str, PartitionState] = {}
+        if members.partitions and plan.writes:
+            self.runtime.meter.step(COMMIT).round_trips += 1
+            states = await self.runtime.store.states(plan.name, members.partitions)
+        pending: dict[int, list[int]] = {}
+        changed = 0
+        for number, own in enumerate(members.of):
+            state = states.get(members.partitions[number], PartitionState())
+            self._heads[number] = state.head
+            marked = {} if self.options.again else state.marked
+            pending[number] = [m for m in own if members.keys[m] not in marked]
+            self.outcome.skipped += len(own) - len(pending[number])
+            seen = [marked[members.keys[m]] for m in own if members.keys[m] in marked]
+            changed += sum(mark.fingerprint != self.options.fingerprint for mark in seen)
+        if changed:
+            self.outcome.notes.append(
+                f"the plan changed since {changed} of these rows were written: they stay as written; --again reads them anew"
+            )
+        return pending
+
+    async def _search_whole(self, given: Mapping[int, pa.Table]) -> None:
+        """Steps that are searched and derive from inputs alone: their rows of the whole run, members done included."""
+        nodes = [node for node in walk(*self.plan.roots) if id(node) in self.plan.whole]
+        if nodes:
+            async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
+                for node, table in zip(nodes, await evaluation.tables(nodes), strict=True):
+                    self.runtime.whole[id(node)] = table
+
+    async def _run_ahead(
+        self, order: Order, waves: Sequence[Wave], given: Mapping[int, pa.Table], queue: asyncio.Queue[Any]
+    ) -> None:
+        """Compute slices and hand them over; an error goes over the queue, behind the slices that were finished."""
+        try:
+            for number, part in enumerate(slices(waves, order.ahead)):
+                await queue.put(await self._slice(part, given, f"slice {number}"))
+            await queue.put(None)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - handed to the consumer, which raises it
+            await queue.put(error)
+
+    async def _slice(self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str) -> _Slice:
+        members = [m for wave in waves for window in wave for m in window.members]
+        rows = {key: rows_of(table, members) for key, table in given.items()}
+        async with Evaluation(self.runtime, rows, self.options.now(name)) as evaluation:
+            firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
+            if firsts and self.options.write:
+                tables = await evaluation.tables([spec.rows for spec in firsts])
+                batch = await batch_of(list(zip(firsts, tables, strict=True)), self._embed)
+                if batch.writes:
+                    self._count(await self._commit(batch, None))
+            boundary = self.plan.boundary
+            tables = await evaluation.tables(boundary)
+            self._fail(evaluation.failures)
+            return _Slice(waves, {id(node): table for node, table in zip(boundary, tables, strict=True)})
+
+    def _fail(self, failures: Iterable[Failure]) -> set[int]:
+        """Note failed rows; the members they belong to."""
+        failures = list(failures)
+        lost = {f.member for f in failures if f.member is not None}
+        if any(f.member is None for f in failures):
+            first = next(f for f in failures if f.member is None)
+            raise SemgraphError(
+                f"step {first.step}: {first.error}; the row belongs to no member, so the run cannot go on without it"
+            )
+        self.outcome.failures += failures
+        self.outcome.failed_members |= lost
+        return lost
+
+    async def _wave(
+        self, order: Order, wave: Wave, tables: Mapping[int, pa.Table], given: Mapping[int, pa.Table]
+    ) -> None:
+        """Run the windows of a wave together; windows that lose a member are run again without it."""
+        windows = self._without_failed(order, wave)
+        while windows:
+            members = [m for window in windows for m in window.members]
+            rows = {key: rows_of(table, members) for key, table in (*given.items(), *tables.items())}
+            now = self.options.now(f"wave {windows[0].members[0]}")
+            async with Evaluation(self.runtime, rows, now) as evaluation:
+                sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
+                returns = self.plan.logical.returns
+                found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
+                lost = self._fail(evaluation.failures)
+            good = [window for window in windows if not lost & set(window.members)]
+            batches = list(zip(sinks, found, strict=False))
+            done = await asyncio.gather(*(self._commit_window(order, window, batches, now) for window in good))
+            kept = [m for window, ok in zip(good, done, strict=True) if ok for m in window.members]
+            self._keep({name: rows_of(table, kept) for name, table in zip(returns, found[len(sinks) :], strict=True)})
+            windows = self._without_failed(order, tuple(window for window in windows if window not in good))
+
+    def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
+        """Windows without their failed members and without stopped partitions."""
+        found = []
+        for window in windows:
+            rest = tuple(m for m in window.members if m not in self.outcome.failed_members)
+            if len(rest) < len(window.members) and order.on_error == "stop" and window.partition not in self._halted:
+                self._halt(window.partition, "a row of it failed")
+            if rest and window.partition not in self._halted:
+                found.append(Window(window.partition, rest))
+        return found
+
+    def _halt(self, partition: int, why: str) -> None:
+        self._halted.add(partition)
+        self.outcome.halted += 1
+        self.outcome.notes.append(f'group "{self.runtime.partitions[partition]}" stopped: {why}')
+
+    async def _commit_window(
+        self, order: Order, window: Window, sinks: Sequence[tuple[SinkSpec, pa.Table]], now: datetime
+    ) -> bool:
+        """Commit a window with its marks, in one transaction. False if another run wrote the partition first."""
+        if not self.options.write:
+            return True
+        members = self.outcome.members
+        if members is None:
+            raise EngineError("a window without members")
+        batch = await batch_of([(s, of_partition(t, window.partition)) for s, t in sinks], self._embed)
+        head = uuid4().hex
+        mark = Mark(
+            plan=self.plan.logical.name,
+            partition=members.partitions[window.partition],
+            rows=tuple(members.keys[m] for m in window.members),
+            fingerprint=self.options.fingerprint,
+            now=now,
+            run=self.options.run,
+            before=self._heads[window.partition],
+            head=head,
+            witness=self._witness(order),
+        )
+        try:
+            self._count(await self._commit(batch, mark))
+        except ConcurrentWrite as error:
+            self._halted.add(window.partition)
+            self.outcome.halted += 1
+            self.outcome.notes.append(str(error))
+            return False
+        self._heads[window.partition] = head
+        self.outcome.committed += len(window.members)
+        self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
+        return True
+
+    def _witness(self, order: Order) -> str | None:
+        """The label of the node that a `first` sink writes for a member row, keyed by the row's id."""
+        for spec in self.plan.sinks:
+            sink = spec.sink
+            if isinstance(sink, Merge) and sink.first and sink.node and order.key == (sink.key or sink.graph.key):
+                return sink.node
+        return None
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Waves whose part ahead is computed: the rows of the boundary, by node."""
+
+    waves: tuple[Wave, ...]
+    tables: Mapping[int, pa.Table]
+
+
+def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:
+    """A result without hidden columns, in the order of the member rows."""
+    table = pa.concat_tables(parts) if parts else runtime_schema(node).empty_table()
+    if MEMBER in table.column_names and len(parts) > 1:
+        table = table.append_column("_row", pa.array(range(table.num_rows))).sort_by(
+            [(MEMBER, "ascending"), ("_row", "ascending")]
+        )
+    return table.select(node.schema.names)

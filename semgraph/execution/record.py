@@ -1,0 +1,102 @@
+"""The run record: a folder that says what a run did, row by row (`docs/run-record.md`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import SemgraphError
+from semgraph.logical.prompt import plain
+
+_ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
+
+
+class RunRecord:
+    """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and windows stay fast."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._buffers: dict[Path, list[pa.Table]] = {}
+        self._parts: dict[Path, int] = {}
+        self._facts: dict[str, Any] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SemgraphError(f"cannot write the run record {folder}: {error.strerror}") from error
+
+    def describe(self, **facts: Any) -> None:
+        """Add to `run.json` and write it."""
+        self._facts |= facts
+        self._write("run.json", json.dumps(self._facts, indent=1, default=str, ensure_ascii=False))
+
+    def text(self, name: str, text: str) -> None:
+        """Write a file of the record."""
+        self._write(name, text)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        draft = path.with_name(path.name + ".part")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+
+    def rows(self, kind: str, step: str, table: pa.Table) -> None:
+        """Append rows of a step: `kind` is `steps` or `answers`."""
+        if not table.num_rows or not step:
+            return
+        path = self.folder / kind / step
+        buffer = self._buffers.setdefault(path, [])
+        buffer.append(table)
+        if len(buffer) >= _PARTS or sum(t.num_rows for t in buffer) >= _ROWS:
+            self._flush(path)
+
+    def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append to `failed.jsonl`."""
+        lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
+        if lines:
+            with (self.folder / "failed.jsonl").open("a", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        for path in list(self._buffers):
+            self._flush(path)
+
+    def _flush(self, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        tables = self._buffers.pop(path, [])
+        if not tables:
+            return
+        path.mkdir(parents=True, exist_ok=True)
+        number = self._parts[path] = self._parts.get(path, 0) + 1
+        pq.write_table(pa.concat_tables(tables), path / f"{number:05}.parquet")
+
+
+def read_rows(folder: Path, kind: str, step: str) -> pa.Table | None:
+    """The recorded rows of a step, or None."""
+    import pyarrow.parquet as pq
+
+    parts = sorted((folder / kind / step).glob("*.parquet"))
+    return pa.concat_tables([pq.read_table(part) for part in parts]) if parts else None
+
+
+def new_run(runs: Path) -> str:
+    """An id that no run in the folder has: at least four hexadecimal digits."""
+    import secrets
+
+    digits = 4
+    while True:
+        name = secrets.token_hex(8)[:digits]
+        if not (runs / name).exists():
+            return name
+        digits = min(digits + 1, 16)
+
+
+def timestamp() -> datetime:
+    """The time, to the microsecond, UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,134 @@
+"""Cutting an input into windows: whose a row is, what it is called, and when its turn comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.errors import InputError, Problem
+from semgraph.expr.binder import ORDINAL
+from semgraph.logical.plan import POSITION, TURN, Order
+from semgraph.physical.columns import values
+from semgraph.physical.relational import execute
+from semgraph.physical.sql import MEMBER, PARTITION, quote
+
+
+@dataclass(frozen=True)
+class Members:
+    """The rows of the order's input, ready to be cut.
+
+    Args:
+        table: The input's columns (key and partition filled), `position`, `turn`, `_p`, `_m`; row i has `_m` = i.
+        partitions: Partition values, by `_p`.
+        keys: Row ids, by `_m`.
+        of: For each `_p`, its members in their order.
+    """
+
+    table: pa.Table
+    partitions: list[str]
+    keys: list[str]
+    of: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some members of one partition that are run and committed together."""
+
+    partition: int
+    members: tuple[int, ...]
+
+
+Wave = tuple[Window, ...]
+
+
+async def prepare(order: Order, table: pa.Table) -> Members:
+    """Fill keys and partitions, and number the rows. Raises InputError where two rows have one key."""
+    names = [n for n in table.column_names if n not in {POSITION, TURN}]
+    partition, key = quote(order.partition), quote(order.key)
+    equal = ", ".join(quote(n) for n in order.key_of)
+    ordinal = f"row_number() OVER (PARTITION BY {equal} ORDER BY {ORDINAL}) - 1" if equal else ORDINAL
+    made = f"uuid5(CAST(json_array({', '.join([*(quote(n) for n in order.key_of), ordinal])}) AS VARCHAR))"
+    by = ", ".join([*(f"{quote(n)} NULLS LAST" for n in order.by), ORDINAL])
+    base = f"SELECT * REPLACE (coalesce({partition}, '') AS {partition}) FROM t"
+    columns = [
+        *(quote(n) if n != order.key else f"coalesce({key}, {made}) AS {key}" for n in names),
+        f"{ORDINAL} AS {POSITION}",
+        f"row_number() OVER (PARTITION BY {partition} ORDER BY {by}) - 1 AS {TURN}",
+        f"min({ORDINAL}) OVER (PARTITION BY {partition}) AS {PARTITION}",
+        f"{ORDINAL} AS {MEMBER}",
+    ]
+    sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
+    extra = [pa.field(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
+    found = await execute(sql, {"t": table.select(names)}, pa.schema([*(table.schema.field(n) for n in names), *extra]))
+    return _numbered(order, found)
+
+
+def _numbered(order: Order, table: pa.Table) -> Members:
+    firsts = values(table.column(PARTITION))
+    numbers = {first: i for i, first in enumerate(dict.fromkeys(sorted(set(firsts))))}
+    table = table.set_column(
+        table.column_names.index(PARTITION), PARTITION, pa.array([numbers[f] for f in firsts], pa.int64())
+    )
+    groups = values(table.column(order.partition))
+    keys = values(table.column(order.key))
+    if len(set(keys)) < len(keys):
+        seen: dict[str, int] = {}
+        for i, key in enumerate(keys):
+            if key in seen:
+                msg = f'input {order.input}: rows {seen[key] + 1} and {i + 1} have the same {order.key} "{key}"'
+                raise InputError(Problem(msg, hint="give each row its own, or none"))
+            seen[key] = i
+    turns = values(table.column(TURN))
+    of: list[list[int]] = [[] for _ in numbers]
+    for member in sorted(range(len(keys)), key=lambda m: turns[m]):
+        of[numbers[firsts[member]]].append(member)
+    return Members(table, [groups[first] for first in numbers], keys, tuple(map(tuple, of)))
+
+
+def rows_of(table: pa.Table, members: Sequence[int]) -> pa.Table:
+    """The rows of a relation that derive from some members."""
+    if MEMBER not in table.column_names:
+        return table
+    return table.filter(pc.is_in(table.column(MEMBER), value_set=pa.array(members, pa.int64())))
+
+
+def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
+    """Waves of windows: the next window of every partition that has one, at most `ahead` of them at a time."""
+    queues: dict[int, Iterator[Window]] = {p: _windows(order, p, rest) for p, rest in pending.items() if rest}
+    waves: list[Wave] = []
+    while queues:
+        ready: list[Window] = []
+        for partition in list(queues):
+            window = next(queues[partition], None)
+            if window is None:
+                del queues[partition]
+            else:
+                ready.append(window)
+        waves += [tuple(ready[i : i + order.ahead]) for i in range(0, len(ready), max(order.ahead, 1))]
+    return waves
+
+
+def _windows(order: Order, partition: int, members: Sequence[int]) -> Iterator[Window]:
+    size = order.window or len(members)
+    for i in range(0, len(members), size):
+        yield Window(partition, tuple(members[i : i + size]))
+
+
+def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
+    """Waves that run ahead together: one first, so that something is committed soon, then twice as many windows each time,
+    up to half of `ahead`, so that one slice can be computed while another is committed.
+    """
+    size, current = 1, list[Wave]()
+    count = 0
+    for wave in waves:
+        current.append(wave)
+        count += len(wave)
+        if count >= size:
+            yield tuple(current)
+            current, count = [], 0
+            size = min(size * 2, max(ahead // 2, 1))
+    if current:
+        yield tuple(current)

@@ -1,0 +1,246 @@
+"""What a model's answer looks like: its JSON Schema, its description in a prompt, and reading it, strictly.
+
+Nothing is guessed: an answer that does not have the form is `Invalid`, with a reason that can be shown to the model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import cached_property
+from typing import Any
+
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, object_schema
+from semgraph.logical.prompt import Prompt
+
+_INT64 = 2**63
+_NOT_JSON = "the answer is not one JSON document"
+
+
+class Invalid(Exception):
+    """An answer that is none. `kind` is `invalid` or `truncated`; the text says what is wrong, without quoting data."""
+
+    def __init__(self, what: str, kind: str = "invalid") -> None:
+        self.kind = kind
+        super().__init__(what)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One JSON object: typed fields in order, and what they mean by dotted path."""
+
+    fields: tuple[tuple[str, Type], ...]
+    meanings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, prompt: Prompt, *verdict: tuple[str, Type, str]) -> Form:
+        """What a prompt returns, after the operator's own `verdict` fields (name, type, meaning)."""
+        own = tuple((name, kind) for name, kind, _ in verdict)
+        meanings = (*((name, text) for name, _, text in verdict), *prompt.describe)
+        return cls((*own, *prompt.returns), meanings)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema, closed, with descriptions."""
+        meanings = dict(self.meanings)
+        return object_schema({name: _described(kind, name, meanings) for name, kind in self.fields})
+
+    @cached_property
+    def sketch(self) -> str:
+        """How it is written, in one line: `{"name": string, "at": time or null}`."""
+        return "{" + ", ".join(f'"{name}": {_sketch(kind)}' for name, kind in self.fields) + "}"
+
+    @cached_property
+    def glossary(self) -> str:
+        """What the fields mean, a line each."""
+        return "\n".join(f"{path}: {text}" for path, text in self.meanings)
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """At most so many tokens, with room to spare; None if an answer may have any length."""
+        return _tokens(Type("struct", fields=self.fields))
+
+    def read(self, value: Any, path: str = "") -> dict[str, Any]:
+        """The typed values of an answer. Raises Invalid."""
+        return _read_fields(self.fields, value, path)
+
+
+def parse(text: str) -> Any:
+    """One JSON document; no key twice, no NaN. Raises Invalid."""
+    try:
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        raise Invalid(_NOT_JSON) from None
+
+
+def list_of(text: str, key: str) -> list[Any]:
+    """The list in an answer `{key: [...]}`. Raises Invalid."""
+    document = parse(text)
+    if not isinstance(document, dict) or list(document) != [key] or not isinstance(document[key], list):
+        raise Invalid(f'expected {{"{key}": [...]}}')
+    found: list[Any] = document[key]
+    return found
+
+
+def number(value: Any) -> int | None:
+    """A value as the number of a record, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def read_value(kind: Type, value: Any, path: str) -> Any:
+    """A JSON value as the Arrow value of a type. Raises Invalid, naming `path`."""
+    if value is None:
+        if kind.nullable:
+            return None
+        raise Invalid(f"{path or 'the answer'} must not be null")
+    try:
+        return _READERS[kind.name](kind, value, path)
+    except (ValueError, OverflowError, TypeError):
+        raise Invalid(f"{path or 'the answer'} must be {_wanted(kind)}") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def _read_fields(fields: tuple[tuple[str, Type], ...], value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{path or 'the answer'} must be an object")
+    if len(value) != len(fields) or any(name not in value for name, _ in fields):
+        raise Invalid(f"{path or 'the answer'} must have exactly the keys {', '.join(name for name, _ in fields)}")
+    prefix = f"{path}." if path else ""
+    return {name: read_value(kind, value[name], prefix + name) for name, kind in fields}
+
+
+def _is(kind: type | tuple[type, ...], value: Any) -> None:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError
+
+
+def _string(_: Type, value: Any, __: str) -> str:
+    _is(str, value)
+    value.encode()  # half of a surrogate pair is no text
+    return str(value)
+
+
+def _int64(_: Type, value: Any, __: str) -> int:
+    _is((int, float), value)
+    if value != int(value) or not -_INT64 <= value < _INT64:
+        raise ValueError
+    return int(value)
+
+
+def _double(_: Type, value: Any, __: str) -> float:
+    _is((int, float), value)
+    if not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _boolean(_: Type, value: Any, __: str) -> bool:
+    _is(bool, value)
+    return bool(value)
+
+
+def _timestamp(_: Type, value: Any, __: str) -> datetime:
+    _is(str, value)
+    found = datetime.fromisoformat(value)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _date(_: Type, value: Any, __: str) -> date:
+    _is(str, value)
+    return date.fromisoformat(value)
+
+
+def _json(_: Type, value: Any, path: str) -> str:
+    json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
+    return _string(_, canonical_json(value), path)
+
+
+def _enum(kind: Type, value: Any, _: str) -> str:
+    if not isinstance(value, str) or value not in kind.values:
+        raise ValueError
+    return value
+
+
+def _list(kind: Type, value: Any, path: str) -> list[Any]:
+    _is(list, value)
+    item = kind.item
+    assert item is not None
+    return [read_value(item, inner, f"{path}[{i}]") for i, inner in enumerate(value)]
+
+
+def _struct(kind: Type, value: Any, path: str) -> dict[str, Any]:
+    return _read_fields(kind.fields, value, path)
+
+
+_READERS: dict[str, Callable[[Type, Any, str], Any]] = {
+    "string": _string, "int64": _int64, "double": _double, "boolean": _boolean, "timestamp": _timestamp, "date": _date,
+    "json": _json, "enum": _enum, "list": _list, "struct": _struct,
+}  # fmt: skip
+
+_WORDS = {
+    "string": "string", "int64": "integer", "double": "number", "boolean": "true or false",
+    "timestamp": '"YYYY-MM-DDThh:mm:ssZ"', "date": '"YYYY-MM-DD"', "json": "any JSON",
+}  # fmt: skip
+
+_TOKENS = {"int64": 24, "double": 32, "boolean": 8, "timestamp": 40, "date": 24}
+
+
+def _tokens(kind: Type) -> int | None:
+    if kind.name == "enum":
+        return 8 + max(len(value.encode()) for value in kind.values)
+    if kind.name != "struct":
+        return _TOKENS.get(kind.name)
+    inner = [_tokens(field) for _, field in kind.fields]
+    bounded = [tokens for tokens in inner if tokens is not None]
+    names = sum(len(name.encode()) + 4 for name, _ in kind.fields)
+    return 8 + names + sum(bounded) if len(bounded) == len(inner) else None
+
+
+def _wanted(kind: Type) -> str:
+    rest = " or null" if kind.nullable else ""
+    if kind.name in {"list", "struct"}:
+        return ("a list" if kind.name == "list" else "an object") + rest
+    return {"timestamp": "a time in ISO 8601", "date": "a date in ISO 8601"}.get(kind.name, _plain_sketch(kind)) + rest
+
+
+def _sketch(kind: Type) -> str:
+    return _plain_sketch(kind) + (" or null" if kind.nullable else "")
+
+
+def _plain_sketch(kind: Type) -> str:
+    if kind.item is not None:
+        return f"[{_sketch(kind.item)}, ...]"
+    if kind.name == "struct":
+        return "{" + ", ".join(f'"{name}": {_sketch(inner)}' for name, inner in kind.fields) + "}"
+    if kind.name == "enum":
+        return " or ".join(f'"{value}"' for value in kind.values)
+    return _WORDS[kind.name]
+
+
+def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON Schema of a type, with the meanings of it and of what it holds."""
+    schema = kind.json_schema()
+    _describe_inner(kind, schema["anyOf"][0] if kind.nullable else schema, path, meanings)
+    return schema | {"description": meanings[path]} if path in meanings else schema
+
+
+def _describe_inner(kind: Type, schema: dict[str, Any], path: str, meanings: Mapping[str, str]) -> None:
+    if kind.item is not None:
+        inner = schema["items"]
+        _describe_inner(kind.item, inner["anyOf"][0] if kind.item.nullable else inner, path, meanings)
+    for name, field in kind.fields:
+        schema["properties"][name] = _described(field, f"{path}.{name}", meanings)
