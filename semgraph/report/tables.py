@@ -1,0 +1,97 @@
+"""Tables in a terminal. Columns fall away from the right until the rest fits, and the last line says which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from semgraph.report.formats import cell, plural
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GAP = 2
+WIDEST = 60
+_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its title, its cells as text, and whether they stand at the right, as numbers do."""
+
+    title: str
+    cells: Sequence[str]
+    right: bool = False
+
+    def width(self, widest: int = WIDEST) -> int:
+        """Places that it takes, at most `widest`."""
+        from rich.cells import cell_len
+
+        return min(widest, max(map(cell_len, (self.title, *self.cells))))
+
+
+def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
+    """The table, a line at a time; a cell that is too long for its column ends in `…`.
+
+    Args:
+        columns: All of the same length.
+        width: Of the terminal.
+        indent: Blanks before each line.
+    """
+    kept, widths = _fitting(columns, width - indent)
+    for row in (tuple(c.title for c in kept), *zip(*(c.cells for c in kept), strict=True)):
+        parts = [fit(text, w, right=c.right) for text, w, c in zip(row, widths, kept, strict=True)]
+        yield (" " * indent + (" " * GAP).join(parts)).rstrip()
+    if gone := columns[len(kept) :]:
+        names = ", ".join(c.title for c in gone)
+        note = f"… {plural(len(gone), 'more column')}: {names}"
+        yield fit(" " * indent + note, width).rstrip()
+
+
+def _fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
+    """The columns that fit, and how wide they are; the last of them may be cut to at least half its width."""
+    natural = [column.width() for column in columns]
+    for n in range(len(columns), 0, -1):
+        over = sum(natural[:n]) + GAP * (n - 1) - width
+        longest = max(range(n), key=lambda i: natural[i])
+        if over <= 0 or n == 1 or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2):
+            widths = natural[:n]
+            widths[longest] = max(4, widths[longest] - max(0, over))
+            return columns[:n], widths
+    return (), []
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """A text in exactly `width` places of the terminal.
+
+    >>> fit("Alice", 7), fit("Alice", 7, right=True), fit("Alice Chen", 7)
+    ('Alice  ', '  Alice', 'Alice …')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
+    """The first rows of a result as columns."""
+    import pyarrow.types as kinds
+
+    found = []
+    for name in table.column_names:
+        kind = table.schema.field(name).type
+        number = kinds.is_integer(kind) or kinds.is_floating(kind)
+        found.append(Column(name, [cell(v) for v in table.column(name).slice(0, rows).to_pylist()], right=number))
+    return found
+
+
+def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -> Iterator[str]:
+    """A result with its name and the number of its rows; at most `rows` of them are shown."""
+    yield f"{name}: {plural(table.num_rows, 'row')}"
+    if table.num_rows:
+        yield from lines(of_arrow(table, rows=rows), width)
+    if table.num_rows > rows:
+        yield f"  … {plural(table.num_rows - rows, 'more row')}"
