@@ -41,9 +41,15 @@ class Limiter:
         in_flight: Requests that are sent and not yet answered, at most.
         rpm: Requests per minute, at most; None for any number.
         tpm: Tokens per minute, prompt and longest answer, at most; what an answer did not use is given back.
+
+    Raises:
+        ValueError: One of them is not above 0.
     """
 
     def __init__(self, in_flight: int = 64, rpm: float | None = None, tpm: float | None = None) -> None:
+        for name, value in (("in_flight", in_flight), ("rpm", rpm), ("tpm", tpm)):
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be above 0, not {value}")
         self._slots = asyncio.Semaphore(in_flight)
         self._turn = asyncio.Lock()
         self._requests = _Bucket(rpm) if rpm else None

@@ -1,0 +1,202 @@
+"""What a run may spend: admitted before it is sent, however many are in flight."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from semgraph.errors import BudgetReached, PlanError, RowError
+from semgraph.llm.budget import Budget, Budgeted, Cost
+from semgraph.llm.openai import OpenAI
+from semgraph.llm.prices import FlatPrice
+from semgraph.llm.retry import Retried, RetryPolicy
+from tests.llm.server import Answer, Fault, ModelServer, error
+
+
+@pytest.fixture
+async def priced(server: ModelServer):
+    """A model at one dollar per thousand tokens, whatever they are for."""
+    endpoint = OpenAI("m", server.base_url, price=FlatPrice(1000, 1000), timeout=5)
+    yield endpoint
+    await endpoint.aclose()
+
+
+async def flood(model: Budgeted, ask, count: int, **more):
+    """Ask with 64 in flight, as an operator does; the outcomes in order."""
+    places = asyncio.Semaphore(64)
+
+    async def one(i: int):
+        async with places:
+            return await model.complete(ask(f"{i:04d}", **more))
+
+    return await asyncio.gather(*(one(i) for i in range(count)), return_exceptions=True)
+
+
+def answered(outcomes) -> int:
+    assert all(isinstance(o, BudgetReached) for o in outcomes if isinstance(o, BaseException))
+    return sum(not isinstance(o, BaseException) for o in outcomes)
+
+
+async def test_calls_end_exactly_at_their_limit(server: ModelServer, endpoint, ask):
+    server.latency = 0.005
+    outcomes = await flood(Budgeted(endpoint, Budget(max_calls=150)), ask, 300)
+    assert answered(outcomes) == len(server.requests) == 150
+
+
+async def test_tokens_never_pass_their_limit_and_are_used_up(server: ModelServer, priced, ask):
+    """Each request may take 1,080 tokens and takes 31 at the server's count: the limit is for what is really used."""
+
+    async def answer(body: dict) -> Answer:
+        return Answer("{}", usage={"prompt_tokens": 30, "completion_tokens": 1})
+
+    server.answer, server.latency = answer, 0.002
+    budget = Budget(max_tokens=10_000)
+    outcomes = await flood(Budgeted(priced, budget), ask, 600, max_tokens=1000)
+    assert budget.spent.tokens == 31 * answered(outcomes) <= 10_000
+    # The last one is not sent when the most that it may take no longer fits.
+    assert budget.spent.tokens > 10_000 - 1100
+    assert len(server.requests) == answered(outcomes)
+
+
+async def test_dollars_never_pass_their_limit(server: ModelServer, priced, ask):
+    async def answer(body: dict) -> Answer:
+        return Answer("{}", usage={"prompt_tokens": 10, "completion_tokens": 40})
+
+    server.answer, server.latency = answer, 0.002
+    budget = Budget(max_usd=2.00)
+    outcomes = await flood(Budgeted(priced, budget), ask, 200, max_tokens=40)
+    assert budget.spent.usd == pytest.approx(0.05 * answered(outcomes))
+    assert 1.85 < budget.spent.usd <= 2.00
+
+
+async def test_where_every_answer_takes_all_it_may_the_limit_still_holds(server: ModelServer, priced, ask):
+    sent = await measure(priced, ask("0000", max_tokens=50))
+
+    async def answer(body: dict) -> Answer:
+        return Answer("{}", usage={"prompt_tokens": sent, "completion_tokens": 50})
+
+    server.answer, server.latency = answer, 0.002
+    budget = Budget(max_tokens=(sent + 50) * 20 + 1)
+    outcomes = await flood(Budgeted(priced, budget), ask, 100, max_tokens=50)
+    assert answered(outcomes) == 20
+    assert budget.spent.tokens == (sent + 50) * 20
+
+
+async def measure(model, request) -> int:
+    from semgraph.llm.tokens import prompt_tokens
+
+    return prompt_tokens(model, request)
+
+
+async def test_seconds_end_the_asking(server: ModelServer, endpoint, ask):
+    model = Budgeted(endpoint, Budget(max_seconds=0.2))
+    await model.complete(ask("in time"))
+    await asyncio.sleep(0.25)
+    with pytest.raises(BudgetReached, match=r"stopped before call 2: it would pass max_seconds 0\.2 \(spent 0\)"):
+        await model.complete(ask("late"))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "most", "message"),
+    [
+        ({"max_usd": 2.0}, Cost(811, 5, 1.98), Cost(1, 0, 0.03), "call 812: it would pass max_usd 2.00 (spent 1.98)"),
+        ({"max_usd": 0.01}, Cost(2, 5, 0.0095), Cost(1, 0, 1), "call 3: it would pass max_usd 0.01 (spent 0.0095)"),
+        ({"max_calls": 1000}, Cost(1000), Cost(1), "call 1,001: it would pass max_calls 1,000 (spent 1,000)"),
+        (
+            {"max_tokens": 20_000},
+            Cost(7, 19_800),
+            Cost(1, 201),
+            "call 8: it would pass max_tokens 20,000 (spent 19,800)",
+        ),
+    ],
+)
+async def test_the_message_names_the_limit_and_what_is_spent(limits: dict, spent: Cost, most: Cost, message: str):
+    budget = Budget(**limits)
+    budget.spent = spent
+    with pytest.raises(BudgetReached) as caught:
+        await budget.reserve(most)
+    assert str(caught.value) == f"stopped before {message}"
+
+
+async def test_a_limit_may_be_reached_exactly():
+    budget = Budget(max_tokens=100)
+    await budget.reserve(Cost(1, 100))
+    budget.settle(Cost(1, 100), Cost(1, 100))
+    with pytest.raises(BudgetReached):
+        await budget.reserve(Cost(1, 1))
+
+
+async def test_what_others_set_aside_is_waited_for_in_turn():
+    budget = Budget(max_tokens=100)
+    await budget.reserve(Cost(1, 90))
+    order: list[str] = []
+
+    async def reserve(name: str, tokens: int) -> None:
+        await budget.reserve(Cost(1, tokens))
+        order.append(name)
+
+    large, small = asyncio.create_task(reserve("large", 60)), asyncio.create_task(reserve("small", 10))
+    await asyncio.sleep(0.01)
+    assert order == []
+    budget.settle(Cost(1, 90), Cost(1, 20))
+    await asyncio.gather(large, small)
+    assert order == ["large", "small"]
+
+
+async def test_a_cancelled_wait_holds_nobody_up():
+    budget = Budget(max_tokens=100)
+    await budget.reserve(Cost(1, 90))
+    waiting = [asyncio.create_task(budget.reserve(Cost(1, 50))) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    budget.settle(Cost(1, 90), Cost(1, 10))
+    await waiting[1]
+    assert waiting[0].cancelled()
+
+
+async def test_a_cancelled_request_is_charged_nothing(server: ModelServer, endpoint, ask):
+    async def answer(body: dict) -> Fault:
+        return Fault(hang=True)
+
+    server.answer = answer
+    budget = Budget(max_calls=1)
+    task = asyncio.create_task(Budgeted(endpoint, budget).complete(ask()))
+    await server.until(lambda server: server.requests)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert budget.spent == Cost()
+    await budget.reserve(Cost(1))
+
+
+async def test_an_answer_cut_short_is_charged_and_an_error_is_not(server: ModelServer, priced, ask):
+    async def answer(body: dict):
+        return error(400, "no") if body["messages"][-1]["content"] == "bad" else Answer("{" * 40, finish="length")
+
+    server.answer = answer
+    budget = Budget()
+    model = Budgeted(priced, budget)
+    for text in ("bad", "long"):
+        with pytest.raises(RowError):
+            await model.complete(ask(text))
+    assert budget.spent.calls == 1
+    assert budget.spent.tokens > 10
+    assert budget.spent.usd == pytest.approx(budget.spent.tokens / 1000)
+
+
+async def test_repeated_attempts_are_one_call(server: ModelServer, endpoint, ask):
+    async def answer(body: dict):
+        return error(500, "oops") if len(server.requests) < 3 else "{}"
+
+    server.answer = answer
+    budget = Budget(max_calls=1)
+    model = Budgeted(Retried(endpoint, RetryPolicy(first=0.001)), budget)
+    assert (await model.complete(ask())).attempts == 3
+    assert budget.spent.calls == 1
+
+
+def test_a_limit_in_dollars_needs_a_price(server: ModelServer):
+    with pytest.raises(PlanError, match=r"max_usd 5\.00 cannot be kept: no price is known for openai:Qwen3@http"):
+        Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_usd=5))
+    Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_tokens=5))

@@ -1,0 +1,106 @@
+"""Equal requests in flight are one call."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.coalesce import Coalesced
+from tests.llm.server import Answer, ModelServer, error
+
+
+@pytest.fixture
+def gate(server: ModelServer) -> asyncio.Event:
+    """The server answers when it opens."""
+    gate = asyncio.Event()
+
+    async def answer(body: dict):
+        await gate.wait()
+        return "{}"
+
+    server.answer = answer
+    return gate
+
+
+async def test_equal_requests_at_one_time_are_one_call(server: ModelServer, endpoint, ask):
+    server.latency = 0.01
+    model = Coalesced(endpoint)
+    replies = await asyncio.gather(*(model.complete(ask(str(i % 10))) for i in range(100)))
+    assert len(server.requests) == 10
+    assert sum(reply.origin == "issued" for reply in replies) == 10
+    assert sum(reply.origin == "coalesced" for reply in replies) == 90
+    assert sum(reply.attempts for reply in replies) == 10
+    assert len({(reply.text, reply.call_id) for reply in replies}) == 10
+
+
+async def test_equal_requests_one_after_the_other_are_two_calls(server: ModelServer, endpoint, ask):
+    model = Coalesced(endpoint)
+    assert [(await model.complete(ask())).origin for _ in range(2)] == ["issued", "issued"]
+    assert len(server.requests) == 2
+
+
+async def test_trials_are_not_equal(server: ModelServer, endpoint, ask):
+    model = Coalesced(endpoint)
+    await asyncio.gather(*(model.complete(ask(trial=i)) for i in range(3)))
+    assert len(server.requests) == 3
+
+
+async def test_whoever_is_cancelled_does_not_disturb_the_others(server: ModelServer, endpoint, ask, gate):
+    model = Coalesced(endpoint)
+    tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
+    await server.until(lambda server: server.requests)
+    tasks[0].cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(first, asyncio.CancelledError)
+    # The call was made once, and is counted once: by the first of those that are left.
+    assert (second.origin, third.origin) == ("issued", "coalesced")
+    assert len(server.requests) == 1
+
+
+async def test_when_all_are_cancelled_the_call_is_given_up(server: ModelServer, endpoint, ask, gate):
+    model = Coalesced(endpoint)
+    tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
+    await server.until(lambda server: server.requests)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await server.until(lambda server: server.abandoned)
+    gate.set()
+    assert (await model.complete(ask())).origin == "issued"
+
+
+async def test_one_that_comes_after_all_were_cancelled_asks_anew(server: ModelServer, endpoint, ask, gate):
+    model = Coalesced(endpoint)
+    task = asyncio.create_task(model.complete(ask()))
+    await server.until(lambda server: server.requests)
+    task.cancel()
+    gate.set()
+    reply = await model.complete(ask())
+    assert reply.origin == "issued"
+
+
+async def test_an_error_is_everybodys_but_paid_for_once(server: ModelServer, endpoint, ask):
+    async def answer(body: dict):
+        return Answer("{", finish="length")
+
+    server.answer, server.latency = answer, 0.01
+    model = Coalesced(endpoint)
+    errors = await asyncio.gather(*(model.complete(ask()) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(e, RowError) and e.kind == "truncated" for e in errors)
+    assert sum(e.attempts for e in errors) == 1
+    assert sum(e.spent is not None for e in errors) == 1
+
+
+async def test_an_endpoint_that_fails_fails_for_all(server: ModelServer, endpoint, ask):
+    async def answer(body: dict):
+        return error(401, "no")
+
+    server.answer, server.latency = answer, 0.01
+    model = Coalesced(endpoint)
+    errors = await asyncio.gather(*(model.complete(ask()) for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(e, ModelUnavailable) for e in errors)
+    assert len(server.requests) == 1

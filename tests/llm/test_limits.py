@@ -1,0 +1,123 @@
+"""How much is asked of one endpoint at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from semgraph.llm.limits import Limited, Limiter
+from semgraph.llm.openai import OpenAI
+from semgraph.llm.retry import Retried, RetryPolicy
+from tests.llm.server import Answer, ModelServer, error
+
+
+async def test_no_more_are_in_flight_than_allowed(server: ModelServer, endpoint, ask):
+    server.latency = 0.01
+    model = Limited(endpoint, Limiter(in_flight=5))
+    await asyncio.gather(*(model.complete(ask(str(i))) for i in range(40)))
+    assert server.most_in_flight == 5
+
+
+async def test_two_models_with_one_limiter_share_it(server: ModelServer, ask):
+    server.latency = 0.01
+    limiter = Limiter(in_flight=3)
+    small, large = OpenAI("small", server.base_url), OpenAI("large", server.base_url)
+    requests = [Limited(model, limiter).complete(ask(str(i))) for i in range(12) for model in (small, large)]
+    await asyncio.gather(*requests)
+    assert server.most_in_flight == 3
+    await small.aclose()
+    await large.aclose()
+
+
+async def test_requests_per_minute_are_spread_evenly(server: ModelServer, endpoint, ask):
+    model = Limited(endpoint, Limiter(rpm=1200))  # 20 a second
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*(model.complete(ask(str(i))) for i in range(30)))
+    assert max(server.times) - began >= 10 / 20  # a second's worth at once, then 20 a second
+
+
+async def test_tokens_per_minute_count_the_prompt_and_the_longest_answer(server: ModelServer, ask):
+    async def answer(body: dict) -> Answer:
+        return Answer("{}", usage={"prompt_tokens": 100, "completion_tokens": 900})
+
+    server.answer = answer
+    endpoint = OpenAI("Qwen3", server.base_url)
+    request = ask("x" * 276, max_tokens=900)  # 100 tokens and a little
+    model = Limited(endpoint, Limiter(tpm=240_000))  # 4,000 a second
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*(model.complete(ask("x" * 200 + str(i), max_tokens=900)) for i in range(8)))
+    assert model.count_tokens(request.messages[-1].content) == 69
+    assert max(server.times) - began >= 3 / 4
+    await endpoint.aclose()
+
+
+async def test_tokens_that_an_answer_does_not_use_are_given_back(server: ModelServer, ask):
+    """Four answers that may take 4,000 tokens each at 4,000 a second: without giving back they would take 3 seconds."""
+    endpoint = OpenAI("Qwen3", server.base_url)
+    limiter = Limiter(tpm=240_000)
+    model = Limited(endpoint, limiter)
+    for i in range(4):
+        await model.complete(ask(str(i), max_tokens=3900))
+    assert limiter._tokens.level > 3000
+    await endpoint.aclose()
+
+
+async def test_one_request_larger_than_a_second_of_tokens_is_sent_all_the_same(server: ModelServer, endpoint, ask):
+    model = Limited(endpoint, Limiter(tpm=6000))  # 100 a second
+    assert (await model.complete(ask(max_tokens=5000))).attempts == 1
+
+
+async def test_a_wish_to_wait_holds_for_everybody(server: ModelServer, endpoint, ask):
+    slow = True
+
+    async def answer(body: dict):
+        nonlocal slow
+        if slow:
+            slow = False
+            return error(429, "slow down", retry_after="0.3")
+        return "{}"
+
+    server.answer = answer
+    model = Retried(Limited(endpoint, Limiter(8)), RetryPolicy(first=0.001))
+    first = asyncio.create_task(model.complete(ask("first")))
+    await server.until(lambda server: server.requests)
+    await asyncio.sleep(0.05)  # the answer is here by now
+    await asyncio.gather(*(model.complete(ask(str(i))) for i in range(5)), first)
+    assert min(server.times[1:]) - server.times[0] >= 0.3
+
+
+async def test_first_come_first_served(endpoint, server: ModelServer, ask):
+    model = Limited(endpoint, Limiter(in_flight=1, rpm=60_000))
+    await asyncio.gather(*(model.complete(ask(str(i))) for i in range(20)))
+    assert [request["messages"][-1]["content"] for request in server.requests] == [str(i) for i in range(20)]
+
+
+async def test_a_cancelled_wait_takes_nothing(server: ModelServer, endpoint, ask):
+    limiter = Limiter(in_flight=2, rpm=60)
+    model = Limited(endpoint, limiter)
+    await model.complete(ask("takes what this second brings"))
+    waiting = [asyncio.create_task(model.complete(ask(str(i)))) for i in range(4)]
+    await asyncio.sleep(0.05)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert limiter._slots._value == 2
+    assert limiter._requests.level <= 0.2
+    assert (await model.complete(ask("next"))).attempts == 1
+    assert len(server.requests) == 2
+
+
+async def test_a_failure_frees_its_place(server: ModelServer, endpoint, ask):
+    async def answer(body: dict):
+        return error(400, "no")
+
+    server.answer = answer
+    model = Limited(endpoint, Limiter(in_flight=1))
+    outcomes = await asyncio.gather(*(model.complete(ask(str(i))) for i in range(3)), return_exceptions=True)
+    assert len(outcomes) == len(server.requests) == 3
+
+
+def test_a_limit_of_nothing_is_an_error():
+    with pytest.raises(ValueError, match="in_flight"):
+        Limiter(in_flight=0)
