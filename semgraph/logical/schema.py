@@ -16,7 +16,7 @@ from semgraph.expr.types import Type, parse_type
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DRAWN = {"node": "node", "edge": "edge", "text": "text", "from": "start", "to": "end", "sources": "sources"}
-_KEYS = {"properties", "derived", "fulltext", "index", "open", "source", "target"}
+_KEYS = {"properties", "derived", "fulltext", "index", "open", "ignore", "source", "target"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Label:
             stored as properties of their own where the store can).
         source: Label of an edge's source.
         target: Label of an edge's target.
+        ignore: What other programs store with such rows and is no attribute of theirs.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Label:
     open: frozenset[str] = frozenset()
     source: str = ""
     target: str = ""
+    ignore: frozenset[str] = frozenset()
 
     @property
     def vectors(self) -> dict[str, str]:
@@ -218,6 +220,7 @@ def _label(name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, T
         fulltext=fulltext,
         index=tuple(body.get("index") or ()),
         open=frozenset(body.get("open") or ()),
+        ignore=frozenset(body.get("ignore") or ()),
         source=str(body.get("source", "")),
         target=str(body.get("target", "")),
     )
