@@ -24,8 +24,7 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
     if isinstance(value, Mapping):
         pairs = sorted((repr(k), canonical(v, special)) for k, v in value.items())
         return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
-    if isinstance(value, (frozenset, set)):
-        return "{" + ",".join(sorted(canonical(v, special) for v in value)) + "}"
-    if isinstance(value, (tuple, list)):
-        return "[" + ",".join(canonical(v, special) for v in value) + "]"
+    if isinstance(value, (frozenset, set, tuple, list)):
+        parts = [canonical(v, special) for v in value]
+        return "[" + ",".join(parts) + "]" if isinstance(value, (tuple, list)) else "{" + ",".join(sorted(parts)) + "}"
     return str(value) if hasattr(value, "to_string") else repr(value)

@@ -6,7 +6,7 @@ else is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -57,6 +57,16 @@ class Scalar:
         return frozenset(path.split(".")[0] for path in self.columns)
 
     @property
+    def fields(self) -> frozenset[str]:
+        """As `columns`, but `cand.` for a column of which only IS NULL is asked."""
+        return _fields(self.sql)
+
+    @property
+    def has_window(self) -> bool:
+        """Whether it looks at other rows, so that it cannot move past an operator that drops some."""
+        return _tree(self.sql).find(exp.Window) is not None
+
+    @property
     def ast(self) -> exp.Expr:
         """A fresh syntax tree of `sql`."""
         return _tree(self.sql).copy()
@@ -69,6 +79,12 @@ class Scalar:
         if not isinstance(tree, exp.And):
             return (self,)
         return tuple(part for side in tree.flatten() for part in from_ast(side).conjuncts())
+
+
+def conjunction(parts: Iterable[Scalar]) -> Scalar:
+    """All of the parts, as one scalar."""
+    tree = exp.and_(*(part.ast for part in parts))
+    return from_ast(tree)
 
 
 @lru_cache(maxsize=4096)
@@ -185,6 +201,11 @@ def literal(value: Any) -> exp.Expr:
 
 def _paths(tree: exp.Expr) -> Iterator[str]:
     for column in tree.find_all(exp.Column):
+        yield from _path_of(column)
+
+
+def _path_of(column: exp.Column) -> Iterator[str]:
+    if column.name:
         parts = [part.name for part in column.parts if not isinstance(part, exp.Star)]
         outer: exp.Expr = column
         while isinstance(outer.parent, exp.Dot) and outer.parent.this is outer:
@@ -193,6 +214,17 @@ def _paths(tree: exp.Expr) -> Iterator[str]:
                 parts.append(outer.expression.name)
         if parts and parts[0] not in _bound_names(column):
             yield ".".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def _fields(sql: str) -> frozenset[str]:
+    found = set()
+    for column in _tree(sql).find_all(exp.Column):
+        tested = isinstance(column.parent, exp.Is) and isinstance(column.parent.expression, exp.Null)
+        path = next(_path_of(column), None)
+        if path is not None:
+            found.add(f"{path}." if tested and "." not in path else path)
+    return frozenset(found)
 
 
 def _bound_names(node: exp.Expr) -> set[str]:

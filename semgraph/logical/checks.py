@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,3 +100,20 @@ def typed(columns: Columns, schema: pa.Schema, key: str) -> list[pa.Field[Any]]:
 def column_scalar(path: str) -> Scalar:
     """A column, or a field of a struct column, as a scalar."""
     return Scalar(path, ".".join(f'"{part}"' for part in path.split(".")), (path,))
+
+
+def kept(columns: Columns, needed: frozenset[str]) -> Columns:
+    """The computed columns that are needed, by paths."""
+    roots = {path.split(".")[0] for path in needed}
+    return tuple((name, scalar) for name, scalar in columns if name in roots)
+
+
+def with_own(
+    needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
+) -> frozenset[str] | None:
+    """What a join needs of its other side: what is needed of `alias`, and what its own conditions read of it."""
+    own = frozenset().union(*(s.fields for s in scalars))
+    if needed is None or alias in own:
+        return None
+    fields = {path.split(".", 1)[1] for path in own if path.startswith(f"{alias}.")} - {""}
+    return needed | fields | {right for _, right in using}

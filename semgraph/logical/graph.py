@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.binder import expect_type
-from semgraph.expr.scalar import Scalar
+from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import Sort, check_sort, column_scalar, fresh, typed
-from semgraph.logical.node import LabelRead, Node, RowsTrait, argument
+from semgraph.logical.node import LabelRead, Node, RowsTrait, argument, under
 from semgraph.logical.pattern import Pattern, PatternEdge
 from semgraph.logical.schema import Graph, Label
 
@@ -71,6 +71,13 @@ class Scan(Reading):
     @property
     def label_reads(self) -> frozenset[LabelRead]:
         return frozenset((self.label, name) for name in self.schema.names)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        own = {path.split(".")[0] for path in needed} | frozenset().union(*(s.roots for s in self.where))
+        return replace(self, properties=tuple(n for n in self.graph.label(self.label).columns if n in own))
+
+    def take_filter(self, where: Scalar) -> Node | None:
+        return replace(self, where=(*self.where, where))
 
 
 @dataclass(frozen=True)
@@ -189,10 +196,18 @@ class Search(Reading):
         named |= set(hit_fields(label, self.graph, self.properties)) | {b.prop for b in self.by}
         return frozenset((self.label, name) for name in named if name in label.columns)
 
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        own = _paths(self.where, self.order)
+        fields = under(needed | {p for p in own if p.startswith(f"{self.alias}.")}, self.alias)
+        if not self.label or fields is None or self.alias in own:
+            return self
+        names = self.graph.label(self.label).columns
+        return replace(self, properties=tuple(n for n in names if n in {f.split(".")[0] for f in fields}))
+
 
 def _paths(where: Scalar | None, order: Iterable[Sort]) -> set[str]:
     scalars = [*([where] if where else []), *(t.by for t in order)]
-    return {path for scalar in scalars for path in scalar.columns}
+    return {path for scalar in scalars for path in scalar.fields}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -246,3 +261,9 @@ class Match(Reading):
     def label_reads(self) -> frozenset[LabelRead]:
         labels = [self.graph.label(element.label) for element in self.pattern.elements]
         return frozenset((label.name, name) for label in labels for name in label.columns)
+
+    def take_filter(self, where: Scalar) -> Node | None:
+        if self.how == "left":
+            return None
+        both = where if self.where is None else conjunction((self.where, where))
+        return replace(self, where=both)

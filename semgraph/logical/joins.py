@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -11,8 +11,20 @@ import pyarrow as pa
 from semgraph.errors import Fault
 from semgraph.expr.binder import expect_type
 from semgraph.expr.scalar import Scalar
-from semgraph.logical.checks import Columns, Sort, Using, check_sort, check_using, combined, fresh, merged, typed
-from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.logical.checks import (
+    Columns,
+    Sort,
+    Using,
+    check_sort,
+    check_using,
+    combined,
+    fresh,
+    kept,
+    merged,
+    typed,
+    with_own,
+)
+from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
 
 JoinHow = Literal["inner", "left", "semi", "anti"]
 
@@ -64,6 +76,11 @@ class Join(Node):
         own = frozenset(a.split(".")[0] for a, _ in self.using)
         return own | (self.where.roots - {self.alias or "_right"} if self.where else frozenset())
 
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
+        alias = self.alias or "_right"
+        wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, alias)
+        return (with_own(wanted, alias, self.using, [self.where] if self.where else []),)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupJoin(Node):
@@ -105,3 +122,10 @@ class GroupJoin(Node):
         scalars = [*(s for _, s in self.add), *(t.by for t in self.order), *([self.where] if self.where else [])]
         own = frozenset(a.split(".")[0] for a, _ in self.using)
         return (own | frozenset().union(*(s.roots for s in scalars))) - {self.alias}
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
+        scalars = [*(s for _, s in self.add), *(t.by for t in self.order), *([self.where] if self.where else [])]
+        return (with_own(frozenset(), self.alias, self.using, scalars),)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        return replace(self, add=kept(self.add, needed) or self.add[:1])

@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Position
 from semgraph.expr.canonical import canonical
+from semgraph.expr.scalar import Scalar
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
+Needs = frozenset[str] | None  # paths of columns; None: all
 
 
 def argument(kind: str, **options: Any) -> Any:
@@ -77,6 +79,30 @@ class Node(ABC):
     def label_reads(self) -> frozenset[LabelRead]:
         """What it reads of the graph, as (label, property)."""
         return frozenset()
+
+    @cached_property
+    def read_paths(self) -> frozenset[str]:
+        """As `reads`, to the field: `cand.name`; `cand.` where only the struct's presence is read."""
+        found = {path for f in self.arguments() for path in _paths_in(getattr(self, f.name), f.metadata["kind"])}
+        own = {path for path in found if path.split(".")[0] in self.reads}
+        return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
+        """What it needs of its inputs after the first, where `needed` is needed of it; None: everything."""
+        return (None,) * (len(self.inputs) - 1)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:  # noqa: ARG002
+        """The same operator without what nobody needs of it: computed columns, properties of hits. Conservative: itself."""
+        return self
+
+    def take_filter(self, where: Scalar) -> Node | None:  # noqa: ARG002
+        """The same operator with a conjunct of a filter above it taken in, or None."""
+        return None
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it gives just the rows of its input."""
+        return False
 
     @classmethod
     def arguments(cls) -> tuple[dataclasses.Field[Any], ...]:
@@ -141,6 +167,31 @@ class _Under:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Fault):
             raise error.under(*self.path) from None
+
+
+def _paths_in(value: Any, kind: str) -> Iterator[str]:
+    if isinstance(value, Scalar) or hasattr(value, "other_fields"):  # the latter: a prompt set
+        yield from value.fields
+    elif kind == "using":
+        yield from (left for left, _ in value)
+    elif kind == "pattern":
+        yield from value.columns
+    elif isinstance(value, str):
+        if kind in {"name", "names"} and value:
+            yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _paths_in(part, kind)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
+        for f in dataclasses.fields(value):
+            yield from _paths_in(getattr(value, f.name), "")
+
+
+def under(paths: Needs, alias: str) -> Needs:
+    """What is needed of the struct `alias`: its fields, None for all, empty for its presence."""
+    if paths is None or alias in paths:
+        return None
+    return frozenset(path.split(".", 1)[1] for path in paths if path.startswith(f"{alias}.")) - {""}
 
 
 def _node_text(value: object) -> str | None:

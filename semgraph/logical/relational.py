@@ -7,7 +7,7 @@ then position, an aggregate's by its first row; every other order is broken by i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from semgraph.logical.checks import (
     check_names,
     check_sort,
     fresh,
+    kept,
     merged,
     typed,
 )
@@ -71,6 +72,10 @@ class Filter(Node):
     def reads(self) -> frozenset[str]:
         return self.where.roots
 
+    @property
+    def is_identity(self) -> bool:
+        return self.where.sql == "TRUE"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Project(Node):
@@ -89,6 +94,14 @@ class Project(Node):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in self.columns))
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        return replace(self, columns=kept(self.columns, needed) or self.columns[:1])
+
+    @property
+    def is_identity(self) -> bool:
+        own = [name for name, scalar in self.columns if scalar.sql == f'"{name}"']
+        return own == self.input.schema.names and len(own) == len(self.columns)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,6 +126,13 @@ class Add(Node):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in self.columns))
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        return replace(self, columns=kept(self.columns, needed))
+
+    @property
+    def is_identity(self) -> bool:
+        return not self.columns
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -193,6 +213,10 @@ class Aggregate(Node):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        own = needed | (self.having.fields if self.having else frozenset())
+        return replace(self, add=kept(self.add, own))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -26,8 +26,9 @@ from semgraph.logical.checks import (
     fresh,
     merged,
     typed,
+    with_own,
 )
-from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
 from semgraph.logical.prompt import PromptSet
 
 OnError = Literal["raise", "null"]
@@ -188,6 +189,12 @@ class SemJoin(Semantic):
         own = frozenset(a.split(".")[0] for a, _ in self.using)
         found = (super().reads | own).union(*(s.roots for s in scalars))
         return found & frozenset(self.input.schema.names)
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
+        scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
+        wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, self.alias)
+        wanted = with_own(wanted, self.alias, self.using, scalars)
+        return (None if wanted is None else wanted | frozenset(self.prompt.other_fields),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
