@@ -1,0 +1,144 @@
+"""Rows that go into a store and tables that come out of one: columns, schemas and forms that are the same in every store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.schema import NAME, Graph, Label
+from semgraph.stores.base import MatchQuery, SearchQuery, Write
+
+Dimensions = Mapping[tuple[str, str], int]
+"""Lengths of the stored vectors, by label and vector property."""
+
+
+def column(rows: pa.Table, path: str) -> pa.Array[Any]:
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it is not there."""
+    root, *fields = path.split(".")
+    if root not in rows.column_names:
+        there = ", ".join(rows.column_names)
+        raise EngineError(f'a store was asked about the column "{path}", and its rows have only {there}')
+    found: pa.Array[Any] = rows.column(root).combine_chunks()
+    for name in fields:
+        found = pc.struct_field(found, name)
+    return found
+
+
+def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
+    """For each row the partitions that it may see, each once. A NULL or an empty list: none."""
+    values = column(rows, path).to_pylist()
+    listed = [value if isinstance(value, list) else [value] for value in values]
+    return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
+
+
+def returned(graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False) -> dict[str, None]:
+    """What is returned of a node or an edge, in order: its key, its partition if asked for, an edge's ends, properties."""
+    first = [graph.key, *([graph.partition] if partition else [])]
+    ends = ["source", "target"] if label.kind == "edge" else []
+    known = {*label.columns, *label.vectors.values()}
+    found = dict.fromkeys([*first, *ends, *properties])
+    for name in found:
+        if name not in known:
+            raise EngineError(
+                f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
+            )
+    return found
+
+
+def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
+    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are NULL: length 0."""
+    if name in label.columns:
+        return label.columns[name].arrow
+    return pa.list_(pa.float32(), dimensions.get((label.name, name), 0))
+
+
+def _fields(graph: Graph, label: str, names: Iterable[str], dimensions: Dimensions) -> list[pa.Field[Any]]:
+    declared = graph.label(label)
+    return [pa.field(name, type_of(declared, name, dimensions)) for name in names]
+
+
+def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
+    """Schema of what a search gives."""
+    ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64(), "score": pa.float64()}
+    names = returned(graph, graph.label(query.label), query.properties)
+    ranked = [pa.field(name, kind) for name, kind in ranking.items()]
+    return pa.schema([*ranked, *_fields(graph, query.label, names, dimensions)])
+
+
+def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
+    """Schema of what a match gives: a struct for each variable."""
+    fields: list[Any] = [("_q", pa.int64())]
+    for element in query.pattern.variables:
+        names = returned(graph, graph.label(element.label), query.properties.get(element.var, ()))
+        fields.append(pa.field(element.var, pa.struct(_fields(graph, element.label, names, dimensions))))
+    return pa.schema(fields)
+
+
+def scan_schema(graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions) -> pa.Schema:
+    """Schema of what a scan gives."""
+    names = returned(graph, graph.label(label), properties, partition=True)
+    return pa.schema(_fields(graph, label, names, dimensions))
+
+
+def check_columns(graph: Graph, write: Write) -> None:
+    """Refuse rows to write that lack the key, or have columns that the label does not. Raises EngineError."""
+    label = graph.label(write.label)
+    if graph.key not in write.rows.column_names:
+        raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
+    keys = write.rows.column(graph.key)
+    if keys.null_count:
+        raise EngineError(f"a row to write to {label.name} has no {graph.key}")
+    unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
+    if unknown and hasattr(write, "unite"):
+        raise EngineError(f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}")
+
+
+def json_form(text: str, what: str) -> str:
+    """JSON text in canonical form. `what` says what it is, should it be none. Raises EngineError."""
+    try:
+        return canonical_json(json.loads(text, parse_constant=_no_number))
+    except ValueError as error:
+        raise EngineError(f"{what} is not JSON: {error}") from None
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
+    """Open attributes as a store keeps them: by name, without those that are null. Raises EngineError."""
+    found = json.loads(json_form(text, f"attributes of {label.name} {key}"))
+    if not isinstance(found, dict):
+        raise EngineError(f"attributes of {label.name} {key} are no JSON object")
+    for name in found:
+        if not NAME.match(name) or name in {*label.columns, *label.derived, *label.ignore}:
+            why = (
+                "a property of its own" if NAME.match(name) else "not letters, digits and _, not starting with a digit"
+            )
+            raise EngineError(f'attribute "{name}" of {label.name} {key} is {why}')
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def labels_form(names: Iterable[str | None], label: Label, key: str) -> list[str]:
+    """Open labels as they are returned: sorted, each once, without the label itself. Raises EngineError."""
+    found = {name for name in names if name is not None}
+    for name in sorted(found):
+        if not NAME.match(name):
+            raise EngineError(
+                f'label "{name}" of {label.name} {key} is not letters, digits and _, not starting with a digit'
+            )
+    return sorted(found - {label.name})
+
+
+def other_length(store: str, label: str, index: str, stored: int, given: int) -> StoreUnavailable:
+    """The error for vectors of another length than the stored ones."""
+    return StoreUnavailable(
+        f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {given:,}. "
+        "Nothing was written. Use the embedder that made them, or start another store."
+    )
