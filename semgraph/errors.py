@@ -53,7 +53,8 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.position}  " if self.position else ""
         step = f"step {self.step}: " if self.step else ""
-        rest = ". ".join(part.rstrip(".") for part in (self.what, self.there, self.hint) if part)
+        more = [part[:1].upper() + part[1:] for part in (self.there, self.hint) if part]
+        rest = ". ".join(part.rstrip(".") for part in (self.what, *more))
         return f"{place}{step}{rest}"
 
 

@@ -144,10 +144,12 @@ class _OrderReader:
     def columns(self, key: str, default: Any, types: tuple[pa.DataType, ...] | None) -> tuple[str, ...]:
         given = self.given.get(key)
         try:
-            names: tuple[str, ...] = READERS["names"](default if given is None else given, _NO_SCOPE, {})
-            if types is not None and len(names) > 1:
-                raise Fault("expected one column")
-            for name in names:
+            one = types is not None and given is not None
+            names: tuple[str, ...] = READERS["name" if one else "names"](
+                default if given is None else given, _NO_SCOPE, {}
+            )
+            names = (names,) if isinstance(names, str) else names
+            for name in names if types is None else names[:1]:
                 self.column(name, key, types)
         except Fault as fault:
             self.faults.append(fault.under(key) if given is not None else fault)

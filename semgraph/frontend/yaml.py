@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semgraph.frontend.loader import find_plan, load
+from semgraph.frontend.document import read_file
+from semgraph.frontend.finding import find_plan
+from semgraph.frontend.loader import load_document
 from semgraph.logical.plan import LogicalPlan
 
 __all__ = ["find_plan", "load_plan"]
@@ -34,4 +36,4 @@ def load_plan(
     """
     paths = tuple(Path(folder) for folder in folders)
     path, _ = find_plan(ref, paths)
-    return load(path, params or {}, preset, use or {}, paths)
+    return load_document(read_file(path), path, params=params, preset=preset, use=use, folders=paths)

@@ -1,0 +1,168 @@
+"""The body of a plan: steps, writes, results, choices, example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from semgraph.errors import Fault, PlanError, Position, did_you_mean
+from semgraph.frontend.arguments import read_name, read_names, wrong
+from semgraph.frontend.build import SINKS, Faults, build, by_keyword
+from semgraph.frontend.finding import find_plan
+from semgraph.frontend.reading import Reading, at
+from semgraph.frontend.rows import read_rows
+from semgraph.frontend.settings import known_keys, mapping, match_steps, parse_choice
+from semgraph.frontend.steps import Pruned
+from semgraph.logical.node import Node, walk
+from semgraph.logical.sinks import Sink
+
+_SINKS = by_keyword(SINKS)
+
+
+def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
+    """Steps, writes, results and choices, over these relations as inputs; what is wrong is put among the problems."""
+    raw: dict[str, Any] = {}
+    reading.attempt(lambda: raw.update(mapping(reading.data.get("steps"), "a mapping of steps")), "steps")
+    for name in raw:
+        reading.attempt(partial(_step_name, reading, name, inputs), "steps", name, step=name)
+    reading.name_things(inputs, raw)
+    reading.steps.build_all()
+    reading.attempt(partial(_writes, reading), "writes")
+    reading.attempt(partial(_returns, reading), "returns")
+    for inner in reading.called:
+        reading.choices |= inner.choices
+    known = reading.all_steps()
+    for name, (value, path) in reading.use.items():
+        reading.attempt(partial(_choose, reading, name, value, known), *path)
+
+
+def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:
+    read_name(name, reading.steps, {})
+    if name in inputs:
+        raise Fault(f'"{name}" is an input already', hint="give the step another name")
+    if name in reading.graph.labels:
+        raise Fault(f'"{name}" is a label of the graph', hint="give the step another name")
+
+
+def _writes(reading: Reading) -> None:
+    value = reading.data.get("writes")
+    if value is not None and not isinstance(value, list):
+        raise wrong("a list of merge and delete", value)
+    for i, item in enumerate(value or ()):
+        reading.attempt(partial(_write, reading, item, i), "writes", i)
+
+
+def _write(reading: Reading, item: Any, i: int) -> None:
+    if not isinstance(item, Mapping):
+        raise wrong("{merge: {from: STEP, node: LABEL}}", item)
+    words = [key for key in item if key in _SINKS]
+    for key in item:
+        if key not in _SINKS and key != "when":
+            there = "writes: " + ", ".join(_SINKS) + "; beside them: when"
+            raise Fault(f'"{key}" writes nothing', key, there=there, hint=did_you_mean(key, [*_SINKS, "when"]))
+    if len(words) != 1:
+        raise Fault("one merge or delete on a line", there="here: " + (", ".join(words) or "none"))
+    if "when" in item and not reading.steps.holds(item["when"]):
+        return
+    path = ("writes", i, words[0])
+    try:
+        given = reading.steps.expand(item[words[0]], path)
+        reading.writes.append(_sink(reading, words[0], given, reading.document.position(*path)))
+    except Pruned:
+        return
+    except Fault as fault:
+        raise fault.under(words[0]) from None
+
+
+def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
+    if not isinstance(given, Mapping):
+        raise wrong(f"the arguments of {keyword}", given, "{from: STEP, node: LABEL}")
+    if "from" not in given:
+        raise Fault(f'{keyword} needs "from": the rows to write')
+    name = f"{keyword} {given.get('node') or given.get('edge') or ''}".strip()
+    with reading.steps.naming(name):
+        source = at("from", reading.steps.relation, given["from"])
+        rest = {key: value for key, value in given.items() if key != "from"}
+        sink = build(_SINKS[keyword], rest, reading.steps, source=source, step=reading.prefix + name, origin=origin)
+    assert isinstance(sink, Sink)
+    if getattr(sink, "first", False) and any(n.calls_llm or n.calls_store for n in walk(source)):
+        hint = "leave first out: the sink is then written with its window"
+        raise Fault("first: true writes rows of an input, before any model or store is asked", "first", hint=hint)
+    return sink
+
+
+def _returns(reading: Reading) -> None:
+    value = reading.data.get("returns")
+    if value is None:
+        if not reading.data.get("writes"):
+            raise Fault("the plan writes nothing and returns nothing", hint="returns: [STEP]")
+        return
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            name = item.rpartition(".")[2] if isinstance(item, str) else ""
+            reading.attempt(partial(_result, reading, name, item), "returns", i)
+        return
+    for name, item in mapping(value, "a list of steps, or {name: step}").items():
+        reading.attempt(partial(_result, reading, name, item), "returns", name)
+
+
+def _result(reading: Reading, name: str, item: Any) -> None:
+    if not name:
+        raise wrong("the name of a step", item, "a result that is no step needs a name: {name: [...]}")
+    if name in reading.returns:
+        raise Fault(f'two results are named "{name}"', hint="returns: {name: step}")
+    path = ("returns", name)
+    with reading.steps.naming(name):
+        try:
+            value = item if isinstance(item, str) else reading.steps.expand(item, path)
+            reading.returns[name] = reading.steps.relation(value)
+        except Pruned:
+            return
+
+
+def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) -> None:
+    names = [step.removeprefix(reading.prefix) for step in known]
+    steps = match_steps(name, names)
+    if not steps:
+        if name in reading.steps.built:
+            return  # pruned, or its problems are told already
+        there = "steps: " + (", ".join(names) or "none")
+        raise Fault(f'use names no step "{name}"', there=there, hint=did_you_mean(name, names))
+    choice = parse_choice(value)
+    for step in steps:
+        if not any(n.calls_llm and n.step == reading.prefix + step for n in walk(*known.values())):
+            raise Fault(f'step "{step}" asks no model: there is nothing to choose')
+        reading.choices[reading.prefix + step] = choice
+
+
+def read_allow(reading: Reading) -> None:
+    """Rewrites that may change answers. Raises Fault."""
+    at("allow", read_names, reading.data.get("allow") or [], reading.steps, {})
+
+
+def read_example(reading: Reading) -> None:
+    """The example's rows, checked as a user's are. Raises Faults."""
+    given = at("example", mapping, reading.data.get("example"), "a mapping with inputs")
+    faults = [fault.under("example") for fault in known_keys(given, ("inputs", "after"), "an example")]
+    rows = at("example", at, "inputs", mapping, given.get("inputs"), "rows by input")
+    for name, listed in rows.items():
+        if name not in reading.inputs:
+            there = "inputs: " + (", ".join(reading.inputs) or "none")
+            what = f'no input "{name}"'
+            faults.append(Fault(what, "example", "inputs", name, there=there, hint=did_you_mean(name, reading.inputs)))
+            continue
+        order = reading.order if reading.order is not None and reading.order.input == name else None
+        ordered = {"partition": order.partition, "key": order.key} if order is not None else {}
+        for fault in read_rows(reading.inputs[name], listed, **ordered)[1]:
+            what = f"the example's {name} {fault.what}" if fault.row is None else f"column {fault.column}: {fault.what}"
+            where = () if fault.row is None else (fault.row, fault.column)
+            faults.append(Fault(what, "example", "inputs", name, *where, hint=fault.hint))
+    for i, plan in enumerate(at("example", at, "after", read_names, given.get("after") or [], reading.steps, {})):
+        try:
+            find_plan(plan, (reading.folder, *reading.loading.folders))
+        except PlanError as error:
+            problem = error.problems[0]
+            faults.append(Fault(problem.what, "example", "after", i, there=problem.there, hint=problem.hint))
+    if faults:
+        raise Faults(faults)

@@ -1,0 +1,36 @@
+"""Where plans are found: by path or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.shipped import plans_folder
+
+
+def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool]:
+    """The file of a plan, and whether it is one of those that come with semgraph.
+
+    Args:
+        ref: A path or a name: looked for in the working directory, in its `plans/`, then among the shipped plans.
+        folders: Looked in first.
+
+    Raises:
+        PlanError: There is none.
+    """
+    text = str(ref)
+    name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
+    shipped = plans_folder()
+    places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]
+    for place in places:
+        if place.is_file():
+            return place, place.resolve().is_relative_to(shipped.resolve())
+    inside = shipped / name.removeprefix("plans/")
+    if inside.is_file():
+        return inside, True
+    if Path(text).exists():
+        return Path(text), False
+    known = sorted({p.stem for folder in (Path("plans"), shipped) for p in folder.glob("*.yaml")} - {"graph"})
+    there = "plans: " + (", ".join(known) or "none")
+    raise PlanError(Problem(f'no plan "{text}"', there=there, hint=did_you_mean(Path(text).stem, known)))

@@ -1,0 +1,121 @@
+"""The head of a plan: parameters, presets, graph, inputs, order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import Fault, PlanError, did_you_mean
+from semgraph.frontend.arguments import wrong
+from semgraph.frontend.build import Faults
+from semgraph.frontend.document import read_file
+from semgraph.frontend.reading import NO_GRAPH, Reading, at
+from semgraph.frontend.settings import defaults, known_keys, mapping, settle
+from semgraph.frontend.shape import check_keys, input_schema, read_inputs, read_order
+from semgraph.logical.node import Node
+from semgraph.logical.relational import Input
+from semgraph.logical.schema import Graph
+
+
+def read_head(reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]) -> None:
+    """Everything before the steps; what is wrong is put among the problems.
+
+    Args:
+        reading: The plan.
+        preset: The chosen preset.
+        params: Values given for parameters; they win.
+        use: Choices given for steps; they win.
+    """
+    reading.attempt(partial(check_keys, reading.document.data))
+    reading.attempt(partial(_settings, reading, preset, params, use))
+    if reading.data.get("graph") is not None:
+        reading.attempt(partial(_graph, reading), "graph")
+    reading.attempt(partial(_inputs, reading), "inputs")
+    reading.name_things({}, {})
+    reading.attempt(partial(_order, reading), "order")
+
+
+def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]) -> None:
+    declared = at("params", mapping, reading.data.get("params"), "a mapping of parameters")
+    presets = at("presets", mapping, reading.data.get("presets"), "a mapping of presets")
+    own = at("use", mapping, reading.data.get("use"), "a mapping of steps")
+    reading.params.update(declared)
+    reading.use = {name: (value, ("use", name)) for name, value in own.items()}
+    faults = [fault.under("params") for fault in defaults(declared)]
+    chosen: dict[str, Any] = {}
+    for name, body in presets.items():
+        try:
+            found = _preset(body, declared)
+        except Fault as fault:
+            faults.append(fault.under("presets", name))
+            continue
+        if name == preset:
+            chosen = found
+    for step, value in (chosen.get("use") or {}).items():
+        reading.use[step] = (value, ("presets", str(preset), "use", step))
+    reading.use |= {step: (value, ()) for step, value in use.items()}
+    if preset is not None and preset not in presets:
+        there = "presets: " + (", ".join(presets) or "none")
+        faults.append(Fault(f'no preset "{preset}"', there=there, hint=did_you_mean(preset, presets)))
+    try:
+        reading.params.update(settle(declared, chosen.get("params") or {}, params))
+    except Fault as fault:
+        faults.append(Fault(fault.what, there=fault.there, hint=fault.hint))
+    if faults:
+        raise Faults(faults)
+
+
+def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+    found = mapping(body, "a mapping with params and use")
+    faults = known_keys(found, ("params", "use", "doc"), "a preset")
+    if faults:
+        raise Faults(faults)
+    at("params", settle, declared, at("params", mapping, found.get("params"), "a mapping of parameters"))
+    at("use", mapping, found.get("use"), "a mapping of steps")
+    return found
+
+
+def _graph(reading: Reading) -> None:
+    name = reading.data["graph"]
+    if not isinstance(name, str) or not name:
+        raise wrong("the name of a graph file", name)
+    path = (reading.folder / name).resolve()
+    graphs = reading.loading.graphs
+    if path not in graphs:
+        graphs[path] = None
+        if not path.is_file():
+            raise Fault(f'no graph file "{name}"', there=f"looked beside the plan: {reading.folder / name}")
+        graphs[path] = read_graph(reading.folder / name)
+    reading.graph = graphs[path] or NO_GRAPH
+
+
+def read_graph(path: Path) -> Graph:
+    """A graph file. Raises PlanError, with the place in it."""
+    document = read_file(path, "graph")
+    try:
+        return Graph.build(mapping(document.data, "a mapping with nodes and edges"))
+    except Fault as fault:
+        raise PlanError(document.problem(fault)) from None
+
+
+def _inputs(reading: Reading) -> None:
+    reading.inputs = read_inputs(reading.data.get("inputs"))
+
+
+def _order(reading: Reading) -> None:
+    if reading.data.get("order") is not None:
+        value = reading.steps.expand(reading.data["order"], ("order",))
+        reading.order = read_order(value, reading.inputs, reading.graph.partition)
+
+
+def own_inputs(reading: Reading) -> dict[str, Node]:
+    """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
+    found: dict[str, Node] = {}
+    for name, spec in reading.inputs.items():
+        windowed = reading.order is not None and reading.order.input == name
+        origin = reading.document.position("inputs", name, key=True)
+        columns = input_schema(spec, reading.order)
+        found[name] = Input(step=name, origin=origin, name=name, columns=columns, windowed=windowed)
+    return found

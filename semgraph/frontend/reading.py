@@ -1,0 +1,111 @@
+"""A plan while it is read, and what one load and the plans it calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import Fault, Problem
+from semgraph.frontend.document import Document, Trail
+from semgraph.frontend.prompts import Prompts
+from semgraph.frontend.steps import Results, Steps
+from semgraph.logical.node import Node
+from semgraph.logical.plan import Choice, InputSpec, Order
+from semgraph.logical.schema import Graph
+from semgraph.logical.sinks import Sink
+
+NO_GRAPH = Graph("", "uuid", "group_id", {})
+Calling = Callable[..., Results]
+
+
+@dataclass
+class Loading:
+    """What one load and the plans it calls share.
+
+    Args:
+        call: Builds a called plan.
+        folders: Where plans are looked for first.
+        problems: Everything found wrong so far.
+        open: The plans being read, outermost first.
+        graphs: Graph files read so far; None for one with problems.
+    """
+
+    call: Calling
+    folders: tuple[Path, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+    open: tuple[Path, ...] = ()
+    graphs: dict[Path, Graph | None] = field(default_factory=dict)
+
+
+@dataclass
+class Reading:
+    """One plan while it is read, part after part: the parts that fail leave problems, and the rest goes on.
+
+    Args:
+        loading: What the load shares.
+        document: The plan as plain data with places.
+        folder: Where its graph file, its prompts and the plans it calls are.
+        prefix: Put before the names of its steps: the calling step's name and "/".
+    """
+
+    loading: Loading
+    document: Document
+    folder: Path
+    prefix: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    use: dict[str, tuple[Any, Trail]] = field(default_factory=dict)
+    graph: Graph = NO_GRAPH
+    inputs: dict[str, InputSpec] = field(default_factory=dict)
+    order: Order | None = None
+    writes: list[Sink] = field(default_factory=list)
+    returns: dict[str, Node] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
+    called: list[Reading] = field(default_factory=list)
+    steps: Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.document.data, Mapping):
+            self.data = dict(self.document.data)
+        self.name_things({}, {})
+
+    def name_things(self, inputs: Mapping[str, Node], raw: Mapping[str, Any]) -> None:
+        """Settle what names mean from here on: the graph read so far, these inputs, these steps as plain data."""
+        self.steps = Steps(
+            document=self.document,
+            params=self.params,
+            graph=self.graph,
+            inputs=inputs,
+            raw=raw,
+            prompts=Prompts(self.folder, self.params),
+            call=partial(self.loading.call, self),
+            problems=self.loading.problems,
+            prefix=self.prefix,
+        )
+
+    def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
+        """Do something; put what is wrong with it among the problems, at its place below `path`."""
+        return self.steps.attempt(action, *path, step=step)
+
+    def all_steps(self) -> dict[str, Node]:
+        """Every step that was built, those of called plans as `caller/inner`."""
+        found: dict[str, Node] = {}
+        for inner in self.called:
+            found |= inner.all_steps()
+        for name, built in self.steps.built.items():
+            if isinstance(built, Results) and len(built.tables) == 1:
+                found[self.prefix + name] = next(iter(built.tables.values()))
+            elif isinstance(built, Node):
+                found[self.prefix + name] = built
+        return found
+
+
+def at(key: str, read: Callable[..., Any], *args: Any) -> Any:
+    """Read something; its faults are at `key`."""
+    try:
+        return read(*args)
+    except Fault as fault:
+        raise fault.under(key) from None
