@@ -1,0 +1,242 @@
+"""What follows `-i`: a file of rows, standard input, or a text; read as rows that `frontend.rows` then types."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.frontend.rows import check_rows
+from semgraph.logical.plan import InputSpec, LogicalPlan
+
+_RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
+_OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input as given: its rows as the plan declares them, and what to call where they came from."""
+
+    name: str
+    rows: pa.Table
+    source: str
+
+
+def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
+    """Every `NAME=FILE`, `NAME=-` or `NAME=text`, by input.
+
+    Raises:
+        PlanError: An option names no input of the plan, or none at all, or one twice.
+        InputError: A file cannot be read, or its rows do not fit; with file, row and column.
+    """
+    found: dict[str, Given] = {}
+    for option in options:
+        name, value = _split(option, plan)
+        if name in found:
+            raise PlanError(Problem(f"-i {name}= is given twice", hint="put the rows into one file"))
+        found[name] = _read(plan, plan.inputs[name], value)
+    return found
+
+
+def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    known = ", ".join(plan.inputs) or "none"
+    if not equals or not name.isidentifier():
+        write = f"Write -i {next(iter(plan.inputs), 'NAME')}=FILE"
+        raise PlanError(Problem(f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write))
+    if name not in plan.inputs:
+        near = did_you_mean(name, plan.inputs)
+        raise PlanError(Problem(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near))
+    return name, value
+
+
+def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
+    cut = plan.order if plan.order and plan.order.input == spec.name else None
+    path, renames = _file(spec, value)
+    if path is not None:
+        rows, source = _renamed(_rows_of(path), renames, spec, value), str(path)
+    else:
+        text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
+        rows = [{_text_column(spec, cut.key if cut else ""): text}]
+    partition, key = (cut.partition, cut.key) if cut else ("", "")
+    return Given(spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source)
+
+
+def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
+    """The file that a value names, with its renames; None for standard input and for text."""
+    if value == STDIN:
+        return None, {}
+    for at in (len(value), *(m.start() for m in reversed(list(re.finditer(":", value))))):
+        path, rest = Path(value[:at]), value[at + 1 :]
+        if _is_file(path) and (not rest or _RENAMES.fullmatch(rest)):
+            return path, dict(pair.split("=", 1) for pair in rest.split(",")) if rest else {}
+    base, colon, rest = value.partition(":")
+    if colon and _is_file(Path(base)):
+        write = f"Write -i {spec.name}={base}:COLUMN=SOURCE,COLUMN=SOURCE"
+        raise InputError(Problem(f'{base}: cannot read the renames "{rest}"', hint=write))
+    if not re.search(r"\s", value) and (Path(base).suffix.lower() in _READERS or "/" in base or not value):
+        what = "is a folder" if value and Path(base).is_dir() else "there is no such file"
+        hint = "a text without blanks can be piped in: -i NAME=-" if not colon and Path(base).suffix == "" else None
+        raise InputError(Problem(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint))
+    return None, {}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # longer than a name can be, or with a NUL: a text
+        return False
+
+
+def _text_column(spec: InputSpec, key: str) -> str:
+    """The one column that a bare text can be: the first of type string that has to be there."""
+    needed = [n for n, kind in spec.columns if kind.name == "string" and not kind.nullable and n != key]
+    if len(needed) == 1:
+        return needed[0]
+    there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
+    hint = f"give a file: -i {spec.name}=FILE.jsonl"
+    what = "has no text column that has to be there" if not needed else "has several text columns"
+    raise InputError(Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint))
+
+
+def _stdin() -> str:
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"standard input: byte {error.start} is not UTF-8", hint="convert it first")) from None
+    if not text.strip():
+        raise InputError(Problem("standard input: there is no text"))
+    return text.rstrip("\n")
+
+
+def _rows_of(path: Path) -> Any:
+    """The rows of a file, untyped: text where the format knows no types."""
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        there = "endings: " + ", ".join(_READERS)
+        hint = f"a whole file as one text: -i NAME=- < {path}"
+        raise InputError(Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint))
+    try:
+        return reader(path)
+    except OSError as error:
+        raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{path}: byte {error.start} is not UTF-8", hint="convert the file first")) from None
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8-sig") as lines:
+        return list(_objects(path, lines))
+
+
+def _objects(path: Path, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            hint = "one object on each line; a file with a list of objects ends in .json"
+            raise InputError(Problem(f"{path}:{number}: this line is no JSON: {what}", hint=hint)) from None
+        if not isinstance(row, dict):
+            raise InputError(Problem(f"{path}:{number}: this line is no JSON object", hint='{"column": "value"}'))
+        yield {name: value for name, value in row.items() if name not in _OWN}
+
+
+def _json_list(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        hint = "a file with an object on each line ends in .jsonl"
+        raise InputError(Problem(f"{path}{where}: this is no JSON: {what}", hint=hint)) from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(Problem(f"{path}: this is no list of JSON objects", hint='[{"column": "value"}]'))
+    return rows
+
+
+def _csv(path: Path, delimiter: str = ",") -> pa.Table:
+    """All columns as text: what a number or a time is, the plan says. An empty cell is NULL, `""` an empty text."""
+    import csv as texts
+
+    from pyarrow import csv
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        names = next(texts.reader(file, delimiter=delimiter), [])
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, convert)  # threads lose the row's number
+    except pa.ArrowInvalid as error:
+        hint = "each row needs as many cells as the first line; a cell with a comma stands in double quotes"
+        raise InputError(Problem(f"{path}: {_plainly(error)}", hint=hint)) from None
+
+
+def _plainly(error: Exception) -> str:
+    text = str(error).splitlines()[0]
+    return text.removeprefix("CSV parse error: ") or type(error).__name__
+
+
+def _parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise InputError(Problem(f"{path}: this is no Parquet file: {_plainly(error)}")) from None
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_list,
+    ".csv": _csv,
+    ".tsv": lambda path: _csv(path, "\t"),
+    ".parquet": _parquet,
+}
+
+
+def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
+    """Rows whose columns are called as `column=source` says; a column that had the name already gives way."""
+    if not renames:
+        return rows
+    names = rows.column_names if isinstance(rows, pa.Table) else list(dict.fromkeys(n for row in rows for n in row))
+    if len(set(names)) < len(names):
+        return rows
+    declared = [name for name, _ in spec.columns]
+    problems = [
+        Problem(f'{value}: input {spec.name} has no column "{column}"', there="it has: " + ", ".join(declared),
+                hint=did_you_mean(column, declared))
+        for column in renames if column not in declared
+    ] + [
+        Problem(f'{value}: the file has no column "{source}"', there="it has: " + ", ".join(names),
+                hint=did_you_mean(source, names))
+        for source in renames.values() if source not in names
+    ]  # fmt: skip
+    if problems:
+        raise InputError(*problems)
+    if isinstance(rows, pa.Table):
+        kept = [name for name in names if name not in renames and name not in renames.values()]
+        return pa.table({**{n: rows[n] for n in kept}, **{c: rows[s] for c, s in renames.items()}})
+    gone = {*renames, *renames.values()}
+    return [
+        {**{n: v for n, v in row.items() if n not in gone}, **{c: row.get(s) for c, s in renames.items()}}
+        for row in rows
+    ]

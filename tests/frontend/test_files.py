@@ -1,0 +1,201 @@
+"""What `-i` takes: files by their ending, standard input, a text, and renames behind a colon."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from semgraph.errors import InputError, PlanError
+from semgraph.frontend.files import read_inputs
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.plan import LogicalPlan
+
+PLAN = """
+plan: notes
+inputs:
+  notes: {id: string null, content: string, at: timestamp, n: int64 null, tags: list<string> null}
+  asked: {id: string null, query: string}
+  pairs: {left: string, right: string}
+steps:
+  long: [{from: notes}, {filter: "n > 1"}]
+returns: [long]
+"""
+ROWS = [
+    {"content": "Ann moved to Rome.", "at": "2025-01-15T09:00:00Z", "n": 2, "tags": ["a", "b"]},
+    {"content": "Rain, again.", "at": "2025-01-16", "n": None, "tags": None},
+]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogicalPlan:
+    (tmp_path / "notes.yaml").write_text(PLAN)
+    monkeypatch.chdir(tmp_path)
+    return load_plan("notes.yaml")
+
+
+def rows(plan: LogicalPlan, option: str) -> list[dict[str, object]]:
+    (given,) = read_inputs([option], plan).values()
+    assert given.rows.schema == plan.inputs[given.name].schema
+    return given.rows.to_pylist()
+
+
+def problem(plan: LogicalPlan, option: str) -> str:
+    with pytest.raises(PlanError) as caught:
+        read_inputs([option], plan)
+    return str(caught.value)
+
+
+def test_json_lines_a_json_list_csv_and_parquet_hold_the_same_rows(plan: LogicalPlan) -> None:
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n\n" for row in ROWS))
+    Path("a.json").write_text(json.dumps(ROWS))
+    Path("a.csv").write_text(
+        'content,at,n,tags\nAnn moved to Rome.,2025-01-15T09:00:00Z,2,"[""a"", ""b""]"\n"Rain, again.",2025-01-16,,\n'
+    )
+    Path("a.tsv").write_text(
+        'content\tat\tn\ttags\nAnn moved to Rome.\t2025-01-15T09:00:00Z\t2\t"[""a"", ""b""]"\nRain, again.\t2025-01-16\t\t\n'
+    )
+    pq.write_table(pa.Table.from_pylist(ROWS), "a.parquet")
+    found = [rows(plan, f"notes=a.{ending}") for ending in ("jsonl", "json", "csv", "tsv", "parquet")]
+    assert found[0][0]["content"] == "Ann moved to Rome."
+    assert found[0][0]["tags"] == ["a", "b"]
+    assert found[0][1]["n"] is None
+    assert all(table == found[0] for table in found[1:])
+
+
+def test_a_csv_file_of_windows_with_a_byte_order_mark_and_lines_inside_cells(plan: LogicalPlan) -> None:
+    Path("a.csv").write_bytes('\ufeffcontent,at\r\n"two\nlines",2025-01-15\r\n'.encode())
+    assert rows(plan, "notes=a.csv")[0]["content"] == "two\nlines"
+
+
+def test_an_empty_cell_is_null_and_quotes_make_an_empty_text(plan: LogicalPlan) -> None:
+    Path("a.csv").write_text('id,content,at\n,"",2025-01-15\n')
+    assert rows(plan, "notes=a.csv")[0] | {"at": 0, "n": 0, "tags": 0} == {
+        "id": None, "content": "", "at": 0, "n": 0, "tags": 0,
+    }  # fmt: skip
+
+
+def test_numbers_of_a_csv_file_stay_text_where_the_plan_says_so(plan: LogicalPlan) -> None:
+    Path("a.csv").write_text("id,content,at\n007,42,2025-01-15\n")
+    row = rows(plan, "notes=a.csv")[0]
+    assert (row["id"], row["content"]) == ("007", "42")
+
+
+def test_columns_are_renamed_behind_a_colon(plan: LogicalPlan) -> None:
+    Path("chat.csv").write_text("ts,text\n2025-01-15,hello\n")
+    Path("chat.jsonl").write_text('{"ts": "2025-01-15", "text": "hello"}\n')
+    for file in ("chat.csv", "chat.jsonl"):
+        row = rows(plan, f"notes={file}:at=ts,content=text")[0]
+        assert (row["content"], str(row["at"])) == ("hello", "2025-01-15 00:00:00+00:00")
+
+
+def test_a_rename_replaces_the_column_of_that_name(plan: LogicalPlan) -> None:
+    Path("chat.csv").write_text("content,body,at\nshort,long,2025-01-15\n")
+    assert rows(plan, "notes=chat.csv:content=body")[0]["content"] == "long"
+
+
+@pytest.mark.parametrize("name", ["a:b.csv", "a:content=x.csv", "a=b.csv"])
+def test_a_file_name_may_hold_a_colon_or_an_equals_sign(plan: LogicalPlan, name: str) -> None:
+    Path(name).write_text("content,at\nhello,2025-01-15\n")
+    assert rows(plan, f"notes={name}")[0]["content"] == "hello"
+    assert rows(plan, f"notes={name}:id=content,content=content")[0]["id"] == "hello"
+
+
+def test_a_rename_to_an_unknown_column_says_what_there_is(plan: LogicalPlan) -> None:
+    Path("chat.csv").write_text("ts,text\n2025-01-15,hello\n")
+    told = problem(plan, "notes=chat.csv:contnt=text,at=tz")
+    assert 'input notes has no column "contnt"' in told
+    assert 'Did you mean "content"?' in told
+    assert 'the file has no column "tz". It has: ts, text' in told
+
+
+def test_a_missing_column_is_told_with_the_rename_that_mends_it(plan: LogicalPlan) -> None:
+    Path("chat.csv").write_text("id,ts,text\n1,2025-01-15,hello\n")
+    told = problem(plan, "notes=chat.csv")
+    assert 'input notes needs column "at" (timestamp); found: id, ts, text' in told
+    assert "-i notes=chat.csv:content=" in told
+
+
+def test_a_date_that_may_be_two_is_refused_with_its_row(plan: LogicalPlan) -> None:
+    lines = ["2025-01-15"] * 17 + ["03/04/25"]
+    Path("chat.csv").write_text("content,at\n" + "".join(f"hello,{at}\n" for at in lines))
+    told = problem(plan, "notes=chat.csv")
+    assert told.startswith("chat.csv: input notes, row 18, column at: ")
+    assert '"03/04/25" is not ISO 8601: day or month first?' in told
+
+
+def test_a_line_that_is_no_json_is_told_by_its_number(plan: LogicalPlan) -> None:
+    Path("a.jsonl").write_text('{"content": "x", "at": "2025-01-15"}\n{"content": \n')
+    assert problem(plan, "notes=a.jsonl").startswith("a.jsonl:2: this line is no JSON")
+    Path("a.jsonl").write_text("[1]\n")
+    assert problem(plan, "notes=a.jsonl").startswith("a.jsonl:1: this line is no JSON object")
+    Path("a.json").write_text('{"content": "x"}')
+    assert "this is no list of JSON objects" in problem(plan, "notes=a.json")
+
+
+def test_a_ragged_csv_file_is_refused_with_its_row(plan: LogicalPlan) -> None:
+    Path("a.csv").write_text("content,at\nhello,2025-01-15\nhello\n")
+    assert "Row #3: Expected 2 columns, got 1" in problem(plan, "notes=a.csv")
+
+
+def test_files_that_are_none_of_these(plan: LogicalPlan) -> None:
+    Path("a.xlsx").write_bytes(b"PK")
+    assert 'what ".xlsx" holds is not known' in problem(plan, "notes=a.xlsx")
+    Path("a.parquet").write_bytes(b"no parquet at all")
+    assert "this is no Parquet file" in problem(plan, "notes=a.parquet")
+    Path("a.jsonl").write_bytes(b'{"content": "\xff"}')
+    assert "byte 13 is not UTF-8" in problem(plan, "notes=a.jsonl")
+    assert "there is no such file" in problem(plan, "notes=gone.csv")
+    assert "there is no such file" in problem(plan, "notes=there/gone")
+    Path("folder.csv").mkdir()
+    assert "folder.csv: is a folder" in problem(plan, "notes=folder.csv")
+
+
+def test_a_text_is_one_row(plan: LogicalPlan) -> None:
+    assert rows(plan, "asked=Who leads Project Phoenix?") == [{"id": None, "query": "Who leads Project Phoenix?"}]
+    assert rows(plan, "asked=Phoenix")[0]["query"] == "Phoenix"
+    assert rows(plan, "asked=is 1:a=b true?")[0]["query"] == "is 1:a=b true?"
+
+
+def test_standard_input_is_one_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("Wer führt?\nUnd wann?\n".encode())))
+    assert rows(plan, "asked=-")[0]["query"] == "Wer führt?\nUnd wann?"
+
+
+def test_nothing_on_standard_input_is_an_error(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert "there is no text" in problem(plan, "asked=-")
+
+
+def test_a_text_that_could_be_any_of_several_columns_is_refused(plan: LogicalPlan) -> None:
+    told = problem(plan, "pairs=a and b")
+    assert "several text columns" in told
+    assert "left, right" in told
+
+
+def test_a_text_does_not_fill_other_columns_that_have_to_be_there(plan: LogicalPlan) -> None:
+    assert 'needs column "at"' in problem(plan, "notes=hello world")
+
+
+def test_an_option_that_names_no_input(plan: LogicalPlan) -> None:
+    assert 'Did you mean "notes"?' in problem(plan, "note=a.csv")
+    assert "Write -i notes=FILE" in problem(plan, "a.csv")
+    Path("a.csv").write_text("content,at\nhello,2025-01-15\n")
+    with pytest.raises(PlanError, match="given twice"):
+        read_inputs(["notes=a.csv", "notes=a.csv"], plan)
+
+
+def test_rows_that_were_set_aside_can_be_given_again(plan: LogicalPlan) -> None:
+    Path("failed.jsonl").write_text(json.dumps(ROWS[0] | {"_step": "long", "_error": "cut"}) + "\n")
+    assert rows(plan, "notes=failed.jsonl")[0]["content"] == "Ann moved to Rome."
+
+
+def test_wrong_rows_are_an_input_error_with_exit_code_2(plan: LogicalPlan) -> None:
+    Path("a.csv").write_text("content\nhello\n")
+    with pytest.raises(InputError) as caught:
+        read_inputs(["notes=a.csv"], plan)
+    assert caught.value.exit_code == 2
