@@ -18,9 +18,9 @@ _TABLES = f"""
 CREATE TABLE IF NOT EXISTS texts (hash BLOB PRIMARY KEY, text NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL, call_id TEXT NOT NULL UNIQUE, model TEXT NOT NULL, scope TEXT NOT NULL,
-    partition NOT NULL, step TEXT NOT NULL, created REAL NOT NULL, request NOT NULL, rules BLOB NOT NULL,
-    schema BLOB NOT NULL, answer NOT NULL, usage TEXT NOT NULL, seconds REAL NOT NULL, dollars REAL,
-    attempts INTEGER NOT NULL, said_model TEXT NOT NULL, finish TEXT NOT NULL
+    partition NOT NULL, step TEXT NOT NULL, created REAL NOT NULL, rules BLOB NOT NULL, schema BLOB NOT NULL,
+    usage TEXT NOT NULL, seconds REAL NOT NULL, dollars REAL, attempts INTEGER NOT NULL, said_model TEXT NOT NULL,
+    finish TEXT NOT NULL, answer NOT NULL, request NOT NULL
 );
 CREATE INDEX IF NOT EXISTS answers_key ON answers (key);
 CREATE INDEX IF NOT EXISTS answers_partition ON answers (partition);

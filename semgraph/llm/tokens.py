@@ -44,7 +44,10 @@ class TokenCounter:
 
     def _count(self, text: str) -> int:
         assert self._encoding is not None
-        return int(_tokenizer(self._encoding).count(text))
+        try:
+            return int(_tokenizer(self._encoding).count(text))
+        except UnicodeEncodeError:  # half a surrogate pair is no text to Rust
+            return int(_tokenizer(self._encoding).count(text.encode("utf-8", "replace").decode()))
 
 
 def _estimate(text: str) -> int:

@@ -55,6 +55,11 @@ class _Request:
     wanted: list[_Wanted] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether anybody still waits for one of them."""
+        return any(want.waiting for want in self.wanted)
+
 
 class EmbedOnce:
     """Embeds a text once per run, whoever asks: what is asked in one turn of the event loop travels together.
@@ -164,12 +169,22 @@ class EmbedOnce:
             for want in wanted:
                 want.waiting -= 1
             for request in {want.request for want in wanted if want.request}:
-                if request.task and not request.task.done() and not any(want.waiting for want in request.wanted):
-                    request.task.cancel()
+                if request.task and not request.task.done() and not request.waited_for:
+                    self._give_up(request)
 
     def _depart(self) -> None:
         request, self._pending = self._pending, _Request()
-        request.task = asyncio.create_task(self._serve(request))
+        if request.waited_for:
+            request.task = asyncio.create_task(self._serve(request))
+        else:
+            self._give_up(request)
+
+    def _give_up(self, request: _Request) -> None:
+        """Nobody waits any more. Who asks for one of its texts from now on begins anew."""
+        for want in request.wanted:
+            self._landed(want)
+        if request.task:
+            request.task.cancel()
 
     async def _serve(self, request: _Request) -> None:
         try:
@@ -222,7 +237,7 @@ class EmbedOnce:
             self.budget.settle(most, actual)
 
     def _arrive(self, want: _Wanted, vector: Vectors) -> None:
-        self._flying.pop(want.text, None)
+        self._landed(want)
         if want.text not in self._known:
             self._known[want.text] = vector
             self._bytes += vector.nbytes
@@ -232,10 +247,14 @@ class EmbedOnce:
             want.vector.set_result(vector)
 
     def _fail(self, want: _Wanted, error: BaseException) -> None:
+        self._landed(want)
         if want.vector.done():
             return
-        self._flying.pop(want.text, None)
         if isinstance(error, Exception):
             want.vector.set_exception(error)
         else:
             want.vector.cancel()
+
+    def _landed(self, want: _Wanted) -> None:
+        if self._flying.get(want.text) is want:
+            del self._flying[want.text]

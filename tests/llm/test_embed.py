@@ -1,0 +1,287 @@
+"""Turning texts into vectors: over the wire, and each text once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
+from semgraph.llm.base import Embedder, Usage
+from semgraph.llm.budget import Budget
+from semgraph.llm.embed.once import EmbedOnce
+from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.journal import Journal
+from semgraph.llm.limits import Limiter
+from semgraph.llm.prices import FlatPrice
+from semgraph.llm.retry import RetryPolicy
+from tests.llm.server import Fault, ModelServer, error, vector_of
+
+QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
+
+
+@pytest.fixture
+async def embedder(server: ModelServer):
+    embedder = OpenAIEmbedder("embed-8", base_url=server.base_url, retry=QUICK, price=FlatPrice(1000))
+    yield embedder
+    await embedder.aclose()
+
+
+@pytest.fixture(params=["endpoint", "once", "once, journalled and budgeted"])
+def any_embedder(request: pytest.FixtureRequest, embedder, journal: Journal):
+    if request.param == "endpoint":
+        return embedder
+    return EmbedOnce(embedder) if request.param == "once" else EmbedOnce(embedder, journal, Budget(max_usd=1e6))
+
+
+def fails_for(text: str, fault: Fault):
+    async def embedding_fault(body: dict) -> Fault | None:
+        return fault if text in body["input"] else None
+
+    return embedding_fault
+
+
+class TestEveryEmbedder:
+    def test_it_is_an_embedder(self, any_embedder, server: ModelServer):
+        assert isinstance(any_embedder, Embedder)
+        assert any_embedder.name == f"openai:embed-8@{server.base_url}"
+        assert any_embedder.count_tokens("12345") == 2
+        assert any_embedder.dollars(Usage(1000)) == 1.0
+
+    async def test_vectors_come_in_the_order_of_the_texts(self, any_embedder):
+        texts = [f"text {i} 日本 \0" for i in range(600)]
+        done = await any_embedder.embed(texts, "g1")
+        assert done.vectors.dtype == np.float32
+        assert np.array_equal(done.vectors, np.stack([vector_of(text) for text in texts]))
+
+    async def test_requests_hold_at_most_256_texts(self, any_embedder, server: ModelServer):
+        done = await any_embedder.embed([str(i) for i in range(600)])
+        assert [len(request["input"]) for request in server.embedding_requests] == [256, 256, 88]
+        assert (done.calls, done.attempts, done.journal) == (3, 3, 0)
+
+    async def test_it_counts_tokens_and_dollars(self, any_embedder):
+        done = await any_embedder.embed(["x" * 4000, "y" * 400])
+        assert done.usage == Usage(1100)
+        assert done.dollars == pytest.approx(1.1)
+        assert done.seconds > 0
+
+    async def test_dimensions_are_learned_from_the_endpoint(self, any_embedder):
+        assert await any_embedder.dimensions() == 8
+
+    async def test_no_texts_have_no_vectors(self, any_embedder):
+        assert (await any_embedder.embed([])).vectors.shape == (0, 8)
+
+    async def test_an_endpoint_that_is_not_there_stops_the_run(self, any_embedder, server: ModelServer):
+        await server.__aexit__()
+        with pytest.raises(ModelUnavailable, match=r"no answer from 127\.0\.0\.1"):
+            await any_embedder.embed(["x"])
+
+    async def test_a_rejected_text_is_told_in_the_endpoints_words(self, any_embedder, server: ModelServer):
+        server.embedding_fault = fails_for("bad", error(400, "maximum context length is 8192 tokens"))
+        with pytest.raises(RowError, match="maximum context length is 8192 tokens"):
+            await any_embedder.embed(["good", "bad"])
+
+    async def test_a_passing_fault_is_repeated(self, any_embedder, server: ModelServer):
+        async def fault(body: dict) -> Fault | None:
+            return error(503, "busy") if len(server.embedding_requests) < 3 else None
+
+        server.embedding_fault = fault
+        done = await any_embedder.embed(["x"])
+        assert (done.calls, done.attempts) == (1, 3)
+
+    async def test_closing_twice_is_safe(self, any_embedder):
+        await any_embedder.embed(["x"])
+        await any_embedder.aclose()
+        await any_embedder.aclose()
+
+
+class TestOverTheWire:
+    async def test_dimensions_are_asked_of_the_endpoint(self, server: ModelServer):
+        embedder = OpenAIEmbedder("embed", dimensions=5, base_url=server.base_url)
+        assert embedder.name == f"openai:embed@{server.base_url}?dimensions=5"
+        assert await embedder.dimensions() == 5
+        assert server.embedding_requests == []
+        assert (await embedder.embed(["x"])).vectors.shape == (1, 5)
+        assert server.embedding_requests == [
+            {"model": "embed", "input": ["x"], "encoding_format": "base64", "dimensions": 5}
+        ]
+        await embedder.aclose()
+
+    async def test_endpoints_that_know_no_base64_are_understood(self, server: ModelServer, embedder):
+        server.plain_floats = True
+        assert np.allclose((await embedder.embed(["x"])).vectors[0], vector_of("x"))
+
+    async def test_long_texts_share_a_request_only_within_its_limit(self, server: ModelServer, embedder):
+        await embedder.embed(["x" * 400_000, "y" * 400_000, "z"])
+        assert [len(request["input"]) for request in server.embedding_requests] == [2, 1]
+
+    async def test_requests_of_one_call_run_together_within_the_limiter(self, server: ModelServer):
+        server.latency = 0.05
+        embedder = OpenAIEmbedder("e", base_url=server.base_url, limiter=Limiter(in_flight=2, tpm=1e6))
+        assert (await embedder.embed([str(i) for i in range(1000)])).calls == 4
+        await embedder.aclose()
+
+    async def test_an_endpoint_that_ignores_dimensions_is_told(self, server: ModelServer):
+        async def fault(body: dict) -> Fault:
+            data = [{"index": i, "embedding": [0.0] * 8} for i in range(len(body["input"]))]
+            return Fault(body={"data": data})
+
+        server.embedding_fault = fault
+        embedder = OpenAIEmbedder("e", dimensions=5, base_url=server.base_url)
+        with pytest.raises(ModelUnavailable, match=r"asked for 2 vectors of 5 dimensions, got 2 of 8\."):
+            await embedder.embed(["x", "y"])
+        await embedder.aclose()
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"data": [{"index": 0}]},
+            {"data": [{"index": 0, "embedding": "not base64!"}]},
+            {"data": None},
+            {"choices": []},
+        ],
+    )
+    async def test_what_is_no_embedding_stops_the_run(self, server: ModelServer, embedder, body: dict):
+        server.embedding_fault = fails_for("x", Fault(body=body))
+        with pytest.raises(ModelUnavailable, match="not as an OpenAI-compatible endpoint does"):
+            await embedder.embed(["x"])
+
+    async def test_too_few_vectors_stop_the_run(self, server: ModelServer, embedder):
+        server.embedding_fault = fails_for("x", Fault(body={"data": [{"index": 0, "embedding": [1.0]}]}))
+        with pytest.raises(ModelUnavailable, match="asked for 2 vectors of 1 dimensions, got 1 of 1"):
+            await embedder.embed(["x", "y"])
+
+    async def test_a_wish_to_wait_is_granted(self, server: ModelServer, embedder):
+        async def fault(body: dict) -> Fault | None:
+            server.times.append(asyncio.get_running_loop().time())
+            return error(429, "slow", retry_after="0.2") if len(server.times) == 1 else None
+
+        server.embedding_fault = fault
+        await embedder.embed(["x"])
+        assert server.times[1] - server.times[0] >= 0.2
+
+
+class TestOnce:
+    async def test_a_text_is_embedded_once_whoever_asks(self, server: ModelServer, embedder):
+        once = EmbedOnce(embedder)
+        first, second = await asyncio.gather(once.embed(["a", "b"]), once.embed(["b", "c", "c"]))
+        third = await once.embed(["c", "a"])
+        assert [request["input"] for request in server.embedding_requests] == [["a", "b", "c"]]
+        assert np.array_equal(second.vectors, np.stack([vector_of("b"), vector_of("c"), vector_of("c")]))
+        assert np.array_equal(third.vectors, np.stack([vector_of("c"), vector_of("a")]))
+        assert (first.calls, second.calls, third.calls) == (1, 0, 0)
+        assert third.usage == Usage()
+        assert third.dollars == 0.0
+
+    async def test_what_a_shared_request_took_is_shared_out_exactly(self, server: ModelServer, embedder):
+        once = EmbedOnce(embedder)
+        shares = await asyncio.gather(*(once.embed([f"{i}" * (i + 1) * 7]) for i in range(9)))
+        total = sum(-(-len(text) // 4) for text in server.embedding_requests[0]["input"])
+        assert len(server.embedding_requests) == 1
+        assert sum(share.usage.prompt for share in shares) == total
+        assert sum(share.dollars for share in shares) == pytest.approx(total / 1000)
+        assert shares[8].usage.prompt > shares[0].usage.prompt
+        assert sum(share.calls for share in shares) == sum(share.attempts for share in shares) == 1
+
+    async def test_what_comes_while_a_text_is_on_its_way_waits_for_it(self, server: ModelServer, embedder):
+        server.latency = 0.05
+        once = EmbedOnce(embedder)
+        first = asyncio.create_task(once.embed(["a"]))
+        await server.until(lambda server: server.embedding_requests)
+        second = await once.embed(["a"])
+        assert (await first).calls == 1
+        assert second.calls == 0
+        assert len(server.embedding_requests) == 1
+
+    async def test_the_journal_is_asked_first(self, server: ModelServer, embedder, journal: Journal):
+        await EmbedOnce(embedder, journal).embed(["a", "b"], "g1")
+        done = await EmbedOnce(embedder, journal).embed(["a", "b", "c"])
+        assert [request["input"] for request in server.embedding_requests] == [["a", "b"], ["c"]]
+        assert (done.journal, done.calls) == (2, 1)
+        assert np.array_equal(done.vectors, np.stack([vector_of(text) for text in "abc"]))
+
+    async def test_fresh_embeds_anew_and_keeps_it(self, server: ModelServer, embedder, journal: Journal):
+        await EmbedOnce(embedder, journal).embed(["a"])
+        assert (await EmbedOnce(embedder, journal, fresh=True).embed(["a"])).calls == 1
+        assert (await EmbedOnce(embedder, journal).embed(["a"])).journal == 1
+
+    async def test_forgetting_a_partition_forgets_its_vectors(self, server: ModelServer, embedder, journal: Journal):
+        once = EmbedOnce(embedder, journal)
+        await asyncio.gather(once.embed(["a"], "g1"), once.embed(["b"], "g2"))
+        journal.forget(["g1"])
+        done = await EmbedOnce(embedder, journal).embed(["a", "b"])
+        assert (done.journal, done.calls) == (1, 1)
+
+    async def test_memory_is_bounded_and_the_journal_fills_in(self, server: ModelServer, embedder, journal: Journal):
+        once = EmbedOnce(embedder, journal, remember=10 * 32)  # ten vectors of 8 float32
+        texts = [str(i) for i in range(100)]
+        await once.embed(texts)
+        assert len(once._known) == 10
+        again = await once.embed(texts)
+        assert (again.journal, again.calls) == (90, 0)
+        assert np.array_equal(again.vectors, np.stack([vector_of(text) for text in texts]))
+
+    async def test_one_bad_text_costs_no_other_its_vector(self, server: ModelServer, embedder):
+        server.embedding_fault = fails_for("bad", error(400, "too long"))
+        once = EmbedOnce(embedder)
+        asked = [once.embed([text]) for text in ["a", "b", "bad", "c", "d"]]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(outcome).__name__ for outcome in outcomes] == [
+            "Embeddings",
+            "Embeddings",
+            "RowError",
+            "Embeddings",
+            "Embeddings",
+        ]
+        # It may be asked for again: a failure is not remembered.
+        server.embedding_fault = None
+        assert (await once.embed(["bad"])).calls == 1
+
+    async def test_whoever_is_cancelled_does_not_disturb_the_others(self, server: ModelServer, embedder):
+        server.latency = 0.05
+        once = EmbedOnce(embedder)
+        tasks = [asyncio.create_task(once.embed([text, "shared"])) for text in "ab"]
+        await server.until(lambda server: server.embedding_requests)
+        tasks[0].cancel()
+        first, second = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(first, asyncio.CancelledError)
+        assert np.array_equal(second.vectors, np.stack([vector_of("b"), vector_of("shared")]))
+        assert len(server.embedding_requests) == 1
+
+    async def test_when_all_are_cancelled_the_request_is_given_up(self, server: ModelServer, embedder):
+        server.latency = 60
+        once = EmbedOnce(embedder)
+        tasks = [asyncio.create_task(once.embed([text])) for text in "ab"]
+        await server.until(lambda server: server.embedding_requests)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        server.latency = 0
+        assert (await once.embed(["a"])).calls == 1
+
+    async def test_who_is_cancelled_at_once_sends_nothing(self, server: ModelServer, embedder):
+        once = EmbedOnce(embedder)
+        task = asyncio.create_task(once.embed(["a"]))
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await asyncio.gather(task, return_exceptions=True)
+        assert (await once.embed(["b"])).calls == 1
+        assert [request["input"] for request in server.embedding_requests] == [["b"]]
+
+    async def test_the_budget_admits_before_the_spend(self, server: ModelServer, embedder):
+        budget = Budget(max_tokens=1000)
+        once = EmbedOnce(embedder, budget=budget)
+        await once.embed(["x" * 3600])
+        assert budget.spent.tokens == 900
+        assert budget.spent.calls == 0
+        with pytest.raises(
+            BudgetReached, match=r"stopped before the next embeddings: it would pass max_tokens 1,000 \(spent 900\)"
+        ):
+            await once.embed(["y" * 404])
+        await once.embed(["z" * 400])
+        assert len(server.embedding_requests) == 2
+
+    def test_a_limit_in_dollars_needs_a_price(self, server: ModelServer):
+        unpriced = OpenAIEmbedder("e", base_url=server.base_url)
+        with pytest.raises(PlanError, match="no price is known for openai:e@http"):
+            EmbedOnce(unpriced, budget=Budget(max_usd=1))
