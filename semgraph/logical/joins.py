@@ -38,6 +38,7 @@ class Join(Node):
 
     keyword: ClassVar[str] = "join"
     relational: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
     input: Node = argument("input")
     other: Node = argument("relation")
     alias: str = argument("name", default="")

@@ -38,7 +38,7 @@ def argument(kind: str, **options: Any) -> Any:
 class Node(ABC):
     """One operator over its inputs.
 
-    Class attributes are traits. `sole` names the argument that may stand alone as the operator's value
+    Class attributes are traits. `carries`: a column of the result that it does not add is that of its first input. `sole` names the argument that may stand alone as the operator's value
     (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
     """
 

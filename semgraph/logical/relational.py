@@ -253,6 +253,7 @@ class Unnest(Node):
     keyword: ClassVar[str] = "unnest"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "expand"
+    carries: ClassVar[bool] = True
     input: Node = argument("input")
     column: str = argument("name")
     alias: str = argument("name")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -130,20 +131,38 @@ class Graph:
     def build(cls, data: Mapping[str, Any]) -> Graph:
         """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
         _known(data, {"graph", "key", "partition", "common", "nodes", "edges", "draw"})
-        key, partition = str(data.get("key", "uuid")), str(data.get("partition", "group_id"))
+        key, partition = (_name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id")))
         common = {key: Type("string"), partition: Type("string")}
-        common |= _types(data.get("common", {}), "common")
+        common |= _types(_mapping(data.get("common"), "common"), "common")
         labels: dict[str, Label] = {}
         for section, kind in (("nodes", "node"), ("edges", "edge")):
-            for name, body in (data.get(section) or {}).items():
-                labels[name] = _label(name, kind, body or {}, common, section)
+            for name, body in _mapping(data.get(section), section).items():
+                if name in labels:
+                    raise Fault(f'"{name}" is a node label already', section, name)
+                labels[name] = _label(name, kind, _mapping(body, section, name), common, section)
         for label in labels.values():
             for end in (label.source, label.target) if label.kind == "edge" else ():
                 if end not in labels or labels[end].kind != "node":
-                    msg = f'"{end}" is no node label'
+                    msg = f'"{end}" is no node label' if end else "an edge needs source and target"
                     raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
         draw = _draw(data.get("draw") or {}, labels)
         return cls(str(data.get("graph", "graph")), key, partition, labels, draw)
+
+
+def _mapping(value: object, *path: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Fault(f"expected a mapping, found {value}", *path)
+    return value
+
+
+def _texts(value: object, *path: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+        raise Fault(f"expected a list of names, found {value}", *path)
+    return tuple(value)
 
 
 def _known(data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
@@ -188,9 +207,9 @@ def _derived(data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
             derived = Derived(_name(name, *path), "embed", str(how.get("embed", "")))
         else:
             call = re.fullmatch(r"([a-z_]+)\(([A-Za-z_][A-Za-z0-9_]*)\)", str(how))
-            if call is None:
-                msg = f'cannot read "{how}"'
-                raise Fault(msg, *path, name, hint="write key(name), or {embed: name}")
+            if call is None or call[1] not in TEXT_FUNCTIONS:
+                there = "functions: " + ", ".join(TEXT_FUNCTIONS)
+                raise Fault(f'cannot read "{how}"', *path, name, there=there, hint="write key(name), or {embed: name}")
             derived = Derived(_name(name, *path), call[1], call[2])
         if derived.of not in properties:
             msg = f'no property "{derived.of}"'
@@ -202,25 +221,30 @@ def _derived(data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
 def _label(name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, Type], section: str) -> Label:
     path = (section, _name(name, section))
     _known(body, _KEYS, *path)
-    own = _types(body.get("properties") or {}, *path, "properties")
-    derived = _derived(body.get("derived") or {}, own, *path, "derived")
+    own = _types(_mapping(body.get("properties"), *path, "properties"), *path, "properties")
+    derived = _derived(_mapping(body.get("derived"), *path, "derived"), own, *path, "derived")
     texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
     properties = {**common, **own, **texts}
-    fulltext = {str(i): tuple(p) for i, p in (body.get("fulltext") or {}).items()}
-    for index, props in [*fulltext.items(), ("index", body.get("index") or [])]:
-        for prop in props:
+    indexes = _mapping(body.get("fulltext"), *path, "fulltext").items()
+    fulltext = {i: _texts(props, *path, "fulltext", i) for i, props in indexes}
+    index = _texts(body.get("index"), *path, "index")
+    listed = [(("fulltext", name), props) for name, props in fulltext.items()] + [(("index",), index)]
+    for where, props in listed:
+        for i, prop in enumerate(props):
             if prop not in properties:
-                msg = f'index "{index}": no property "{prop}"'
-                raise Fault(msg, *path, hint=did_you_mean(prop, properties))
+                raise Fault(f'no property "{prop}"', *path, *where, i, hint=did_you_mean(prop, properties))
+    opened = _texts(body.get("open"), *path, "open")
+    for i, word in enumerate(opened):
+        if word not in {"labels", "attributes"}:
+            raise Fault(f'"{word}" cannot be open', *path, "open", i, hint="labels or attributes")
     return Label(
         name=name,
         kind="node" if kind == "node" else "edge",
         properties=properties,
         derived=derived,
         fulltext=fulltext,
-        index=tuple(body.get("index") or ()),
-        open=frozenset(body.get("open") or ()),
-        ignore=frozenset(body.get("ignore") or ()),
+        index=index,
+        open=frozenset(opened),
         source=str(body.get("source", "")),
         target=str(body.get("target", "")),
     )

@@ -148,6 +148,7 @@ class SemJoin(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_join"
+    carries: ClassVar[bool] = True
     other: Node = argument("relation")
     alias: str = argument("name")
     using: Using = argument("using", default=())
