@@ -90,6 +90,13 @@ class Cost(NamedTuple):
     tokens_in: float | None = None
     tokens_out: float | None = None
 
+    @classmethod
+    def of_items(cls, calls: float, items: float, seen: Observed | None) -> Cost:
+        """Calls in one round, and the tokens that so many items took before, where that is known."""
+        if seen is None:
+            return cls(calls)
+        return cls(calls, 1, items * seen.tokens_in, items * seen.tokens_out)
+
 
 class Outcome(NamedTuple):
     """What became of a question: the answers by name (and `keep`, `match` or `score`), or `error`, why there are none.

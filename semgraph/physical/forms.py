@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -64,9 +64,13 @@ class Form:
         """At most so many tokens, with room to spare; None if an answer may have any length."""
         return _tokens(Type("struct", fields=self.fields))
 
-    def read(self, value: Any, path: str = "") -> dict[str, Any]:
+    def read(self, value: Any) -> dict[str, Any]:
         """The typed values of an answer. Raises Invalid."""
-        return _read_fields(self.fields, value, path)
+        return _read_fields(self.fields, value, "")
+
+    def reads(self, text: str) -> dict[str, Any]:
+        """The typed values of an answer as the model wrote it. Raises Invalid."""
+        return self.read(parse(text))
 
 
 def parse(text: str) -> Any:
@@ -84,6 +88,14 @@ def list_of(text: str, key: str) -> list[Any]:
         raise Invalid(f'expected {{"{key}": [...]}}')
     found: list[Any] = document[key]
     return found
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """A key that no answer has: the wanted one, or with underscores after it."""
+    names = set(taken)
+    while wanted in names:
+        wanted += "_"
+    return wanted
 
 
 def number(value: Any) -> int | None:

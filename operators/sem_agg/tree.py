@@ -1,0 +1,96 @@
+"""Groups by levels: at most `fan_in` rows or earlier answers in a call, until one answer is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    Outcome,
+    Part,
+    RowEstimate,
+    Rows,
+    SemAgg,
+    answer_table,
+    dataclass,
+    pa,
+)
+
+
+@dataclass(frozen=True)
+class Tree(Implementation[SemAgg]):
+    """Takes groups of any size. Parts are of about equal size; where they do not fit the model they are made smaller."""
+
+    same = False
+    fan_in: int = 8
+
+    def __post_init__(self) -> None:
+        if self.fan_in < 2:
+            raise ValueError("fan_in must be at least 2")
+
+    def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """The calls of all levels; each level waits for the one below."""
+        size = math.ceil(rows.items / rows.groups) if rows.groups else 0
+        calls, rounds = (1, 1) if size else (0, 0)
+        while size > self.fan_in:
+            size = math.ceil(size / self.fan_in)
+            calls, rounds = calls + size, rounds + 1
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds)
+
+    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask level by level, all groups together."""
+        groups = [_Group(number, list(items), self.fan_in) for number, items in enumerate(rows.groups())]
+        while unsettled := [group for group in groups if group.result is None]:
+            parts = [Part(group.number, part) for group in unsettled for part in group.divide()]
+            outcomes = iter(await ctx.ask_groups(node, rows, parts))
+            for group in unsettled:
+                group.take(outcomes)
+        return answer_table(node, [group.result for group in groups if group.result is not None])
+
+
+Members = list[int | Outcome]
+
+
+class _Group:
+    """What is left to be combined in a group: rows, and the answers for parts of it."""
+
+    def __init__(self, number: int, members: Members, fan_in: int) -> None:
+        self.number, self.members, self.fan_in = number, members, fan_in
+        self.result: Outcome | None = None
+        self._parts: list[Members] = []
+
+    def divide(self) -> list[Members]:
+        """Cut into parts of about equal size; returns those to ask about (one row alone goes up a level as it is)."""
+        size, count = len(self.members), math.ceil(len(self.members) / self.fan_in)
+        cuts = [size * i // count for i in range(count + 1)]
+        self._parts = [self.members[a:b] for a, b in pairwise(cuts)]
+        return [part for part in self._parts if self._asks(part)]
+
+    def _asks(self, part: Members) -> bool:
+        return len(part) > 1 or len(self.members) == 1
+
+    def take(self, outcomes: Iterator[Outcome]) -> None:
+        """Put answers in the place of their parts. A part that does not fit the model is made smaller."""
+        left: Members = []
+        smaller = False
+        for part in self._parts:
+            outcome = next(outcomes) if self._asks(part) else None
+            if outcome is None:
+                left += part
+            elif outcome.error is None:
+                left.append(outcome)
+            elif outcome.error.startswith("too_long:") and len(part) > 2:
+                left += part
+                smaller = True
+            elif self.result is None:
+                self.result = outcome
+        self.members = left
+        if smaller:
+            self.fan_in = max(2, self.fan_in // 2)
+        if self.result is None and len(left) == 1 and isinstance(left[0], Outcome):
+            self.result = left[0]

@@ -1,0 +1,53 @@
+'''The one module for authors of implementations: everything that a file `operators/<operator>/<name>.py` needs.
+
+A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters, `sorted_block(rows=20)`:
+
+    """Rows sorted by name share a call, so that rivals for one name are judged side by side."""
+    from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemJoin, dataclass, pa
+
+    @dataclass(frozen=True)
+    class SortedBlock(Implementation[SemJoin]):
+        same = True  # the reference's answers, if the model is consistent
+        rows: int = 12
+
+        def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:
+            return Cost(calls=-(-rows.left // self.rows))
+
+        async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+            return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows, order="name"))
+
+The file decides what shares a call. The context numbers the records, cuts what does not fit the model, checks ids and types,
+asks again what came back wrong, and meters; the engine owns `how`, `keep`, errors and assembly. With a framing of its own a
+file uses `ctx.request` and `ctx.ask`, and `answer_table` to put outcomes together.
+'''
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from semgraph.errors import RowError
+from semgraph.llm.base import Limits, Reply, Request
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.physical.answers import answer_table
+from semgraph.physical.contract import (
+    Block,
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    Outcome,
+    Part,
+    Ranking,
+    RowEstimate,
+    Rows,
+    answer_schema,
+)
+
+__all__ = [
+    "Block", "Context", "Cost", "Implementation", "Limits", "Observed", "Outcome", "Part", "Prompt", "Ranking", "Reply",
+    "Request", "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk", "Semantic",
+    "answer_schema", "answer_table", "dataclass", "field", "pa",
+]  # fmt: skip

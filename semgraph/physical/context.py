@@ -1,0 +1,226 @@
+"""What an implementation may touch while it answers: the model and the embedder, in the name of one node.
+
+Everything that is asked through it is counted for that node when it arrives, whatever becomes of it afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from semgraph.errors import EngineError, RowError
+from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Message, Reply, Request, Vectors
+from semgraph.llm.roles import bound
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import StepMetrics
+from semgraph.physical.answers import answer_table
+from semgraph.physical.contract import Block, Outcome, Part, Ranking, Rows
+from semgraph.physical.group_framing import GroupFraming, WindowFraming
+from semgraph.physical.pair_framing import PairFraming
+from semgraph.physical.row_framing import RowFraming
+
+_Task = asyncio.Task[Reply | RowError]
+
+
+class NodeContext:
+    """The `Context` of one node. Use it as an async context manager, or close it: then nothing it began is left running.
+
+    Args:
+        llm: Answers requests. Limits and token counts are those of the model bound to the role of the node's first prompt.
+        embedder: Embeds texts.
+        node: In whose name.
+        metrics: The counters of its step.
+        seed: What `random` depends on, beside the node and the key.
+        trial: Which independent repetition this is.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        embedder: Embedder,
+        node: Semantic,
+        metrics: StepMetrics,
+        *,
+        seed: str = "",
+        trial: int = 0,
+    ) -> None:
+        self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
+        self._model = bound(llm, node.prompt.first.role)
+        self._seed, self._trial = seed, trial
+        self._running: set[_Task] = set()
+        self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
+        self.calls: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel what is under way and wait until it has ended."""
+        await _end(self._running)
+
+    @property
+    def limits(self) -> Limits:
+        """What the model takes."""
+        return self._model.limits
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text for that model."""
+        return self._model.count_tokens(text)
+
+    def random(self, *key: str) -> random.Random:
+        """A generator that depends on seed, node and key alone."""
+        text = json.dumps([self._seed, self._node.fingerprint, *key])
+        return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
+
+    def request(
+        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any], partition: str, max_tokens: int
+    ) -> Request:
+        """A request in this node's name."""
+        messages = [Message("system", system)] if system else []
+        return Request(
+            role=prompt.role,
+            messages=(*messages, Message("user", user)),
+            schema=self._schema_text(schema),
+            max_tokens=max_tokens,
+            trial=self._trial,
+            partition=partition,
+            step=self._node.step,
+        )
+
+    def _schema_text(self, schema: Mapping[str, Any]) -> str:
+        """JSON in the order of the schema's keys, which is the order models answer in. Written once for each object."""
+        known = self._schemas.get(id(schema))
+        if known is None:
+            text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+            known = self._schemas[id(schema)] = (schema, text)
+        return known[1]
+
+    async def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
+        """Send requests, as many at a time as keep the model busy, and yield (index, reply or error) as they arrive."""
+        waiting = enumerate(requests)
+        arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
+        mine: set[_Task] = set()
+        most = max(1, self.limits.in_flight * 2)
+
+        def start() -> bool:
+            following = next(waiting, None)
+            if following is None:
+                return False
+            index, request = following
+            task = asyncio.create_task(self._complete(request))
+            mine.add(task)
+            self._running.add(task)
+            task.add_done_callback(lambda task: arrived.put_nowait((index, task)))
+            return True
+
+        try:
+            more = True
+            while more or mine:
+                while more and len(mine) < most:
+                    more = start()
+                if mine:
+                    index, task = await arrived.get()
+                    mine.discard(task)
+                    self._running.discard(task)
+                    yield index, task.result()
+        finally:
+            self._running -= mine
+            await _end(mine)
+
+    async def _complete(self, request: Request) -> Reply | RowError:
+        try:
+            reply = await self._llm.complete(request)
+        except RowError as error:
+            count_failure(self._metrics, error)
+            self._remember(error.spent)
+            return error
+        count_reply(self._metrics, reply)
+        self._remember(reply)
+        return reply
+
+    def _remember(self, reply: object) -> None:
+        if isinstance(reply, Reply) and reply.call_id:
+            self.calls.append(reply.call_id)
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
+        """Vectors of texts, shape (texts, dimensions), float32; equal texts are embedded once."""
+        distinct = list(dict.fromkeys(texts))
+        if not distinct:
+            return np.zeros((0, await self._embedder.dimensions()), np.float32)
+        found = await self._embedder.embed(distinct, partition)
+        count_embeddings(self._metrics, found)
+        place = {text: i for i, text in enumerate(distinct)}
+        return found.vectors[[place[text] for text in texts]]
+
+    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
+        """Ask about the items of each block in one call; see `semgraph.physical.contract.Context`."""
+        count = rows.items.num_rows
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
+        await framing.ask(framing.works(blocks))
+        missing = [item for item in range(count) if item not in framing.outcomes]
+        if missing:
+            raise EngineError(f"step {node.step}: item {missing[0]} is in no block: put each item in one")
+        return answer_table(node, [framing.outcomes[item] for item in range(count)])
+
+    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
+        """Aggregate each part in one call; see `semgraph.physical.contract.Context`."""
+        framing = GroupFraming(self, node, rows, list(parts))
+        await framing.ask(framing.all_works())
+        return [framing.outcomes[i] for i in range(len(framing.outcomes))]
+
+    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
+        """Rank the items of each window in one call; see `semgraph.physical.contract.Context`."""
+        framing = WindowFraming(self, node, rows, list(windows))
+        await framing.ask(framing.all_works())
+        return framing.rankings()
+
+
+async def _end(tasks: set[_Task]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def count_reply(metrics: StepMetrics, reply: Reply) -> None:
+    """Count a reply for a step: by where it came from, and what it cost if it was issued now."""
+    metrics.attempts += reply.attempts
+    if reply.origin == "journal":
+        metrics.calls_journal += 1
+    elif reply.origin == "coalesced":
+        metrics.calls_coalesced += 1
+    else:
+        metrics.calls_issued += 1
+        metrics.tokens_in += reply.usage.prompt
+        metrics.tokens_cached += reply.usage.cached
+        metrics.tokens_out += reply.usage.completion
+        unknown = metrics.dollars is None or reply.dollars is None
+        metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (reply.dollars or 0.0)
+
+
+def count_failure(metrics: StepMetrics, error: RowError) -> None:
+    """Count a request that has no answer for a step: its attempts, and what was paid for it all the same."""
+    spent = error.spent if isinstance(error.spent, Reply) else None
+    metrics.attempts += error.attempts
+    if spent is not None:
+        count_reply(metrics, spent)
+        metrics.attempts -= spent.attempts
+
+
+def count_embeddings(metrics: StepMetrics, embeddings: Embeddings) -> None:
+    """Count embeddings for a step: calls, the requests sent for them, what they cost."""
+    metrics.embeddings += embeddings.calls
+    metrics.attempts += embeddings.attempts
+    metrics.tokens_in += embeddings.usage.prompt
+    unknown = metrics.dollars is None or embeddings.dollars is None
+    metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (embeddings.dollars or 0.0)
