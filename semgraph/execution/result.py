@@ -50,6 +50,7 @@ class Result:
         committed: Those that this run committed.
         notes: What the user should know: a partition stopped by another writer, marks of another version of the plan, ...
         stopped: Why the run ended early (a budget, an interruption), or None.
+        keys: Ids of the member rows, by their place in the input; () without an order.
         record: Folder of the run record; None where records are off.
         exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a partition stopped.
     """
@@ -65,6 +66,7 @@ class Result:
     committed: int = 0
     notes: tuple[str, ...] = ()
     stopped: str | None = None
+    keys: tuple[str, ...] = ()
     record: Path | None = None
     exit_code: int = 0
 

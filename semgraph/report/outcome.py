@@ -1,0 +1,196 @@
+"""What is printed after a run: the graph or the results, the steps with their costs, what was written, what failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from semgraph.execution.result import Result
+from semgraph.logical.plan import LogicalPlan
+from semgraph.meter import StepMetrics
+from semgraph.report.formats import UNKNOWN, count, dollars, duration, plain_line, plural, short
+from semgraph.report.picture import Picture, lines, pictures
+from semgraph.report.tables import Column, result_lines
+from semgraph.report.tables import lines as table_lines
+
+_PICTURES = 5
+_FAILURES = 5
+_YARDSTICK = "gpt-4.1-mini"
+
+
+def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False) -> Iterator[str]:
+    """All of it, a line at a time.
+
+    Args:
+        result: Of the run.
+        plan: As it was run.
+        width: Of the terminal.
+        seconds: Wall time of the run.
+        every: Show every step, not only those that asked a model.
+    """
+    total = result.meter.total()
+    if _nothing_new(result):
+        yield nothing_new(result, plan)
+        return
+    if plan.writes:
+        yield from _graph(result, plan, width)
+    else:
+        for name, table in result.tables.items():
+            yield from result_lines(name, table, width)
+    steps = step_columns(result.meter.steps, every=every)
+    if steps:
+        yield ""
+        yield from table_lines(steps, width)
+    if plan.writes:
+        failed = f"{count(len(result.failed))} rows failed"
+        yield f"  {written(result.written)}       {failed}"
+    yield ""
+    yield cost(total, seconds)
+
+
+def _nothing_new(result: Result) -> bool:
+    return 0 < result.members == result.skipped and not result.failed
+
+
+def nothing_new(result: Result, plan: LogicalPlan) -> str:
+    """What a run says that found everything done.
+
+    The members are called as the input that the plan's order cuts.
+    """
+    what = plan.order.input if plan.order else "rows"
+    total = result.meter.total()
+    trips = plural(total.round_trips, "store query", "store queries")
+    return (
+        f"{count(result.skipped)} of {count(result.members)} {what} are in the graph already: "
+        f"{plural(total.calls_issued, 'call')}, nothing to write ({trips})"
+    )
+
+
+def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
+    drawn = drawing(result, plan)
+    members = {key: number for number, key in enumerate(result.keys, 1)}
+    for picture in drawn[:_PICTURES]:
+        yield from lines(picture, plan.graph, width, members)
+    if len(drawn) > _PICTURES:
+        yield f"… and {len(drawn) - _PICTURES} more {plan.graph.partition.removesuffix('_id')}s"
+    if not drawn:
+        for name, table in result.tables.items():
+            yield from result_lines(name, table, width)
+
+
+def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
+    """The pictures of what a run wrote: one for each partition."""
+    return pictures(result.tables, plan.graph)
+
+
+def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
+    """The steps that asked a model or met failures, with what they cost; empty if there are none."""
+    shown = {name: m for name, m in steps.items() if every or m.operator.startswith("sem_") or m.rows_failed}
+    if not shown:
+        return []
+    rows = list(shown.values())
+    return [
+        Column("step", list(shown)),
+        Column("operator", [m.operator or UNKNOWN for m in rows]),
+        Column("how", [m.how for m in rows]),
+        Column("in → out", [f"{count(m.rows_in)} → {count(m.rows_out)}" for m in rows], right=True),
+        Column("calls", [_calls(m) for m in rows], right=True),
+        Column("tokens in (cached)", [_tokens_in(m) for m in rows], right=True),
+        Column("out", [count(m.tokens_out) if m.calls_issued else "–" for m in rows], right=True),
+        Column("time", [duration(m.seconds) for m in rows], right=True),
+        *(
+            [Column("failed", [count(m.rows_failed) for m in rows], right=True)]
+            if any(m.rows_failed for m in rows)
+            else []
+        ),
+    ]
+
+
+def _calls(m: StepMetrics) -> str:
+    kept = m.calls_journal + m.calls_coalesced
+    return f"{count(m.calls_issued)} (+{count(kept)} kept)" if kept else count(m.calls_issued)
+
+
+def _tokens_in(m: StepMetrics) -> str:
+    if not m.calls_issued:
+        return "–"
+    return count(m.tokens_in) + (f" ({count(m.tokens_cached)})" if m.tokens_cached else "")
+
+
+def written(rows: Mapping[str, int]) -> str:
+    """What was merged or deleted.
+
+    >>> written({"Person": 3, "KNOWS": 2})
+    'written: 3 Person, 2 KNOWS'
+    """
+    return "written: " + (", ".join(f"{count(n)} {label}" for label, n in rows.items() if n) or "nothing")
+
+
+def cost(total: StepMetrics, seconds: float) -> str:
+    """One line: calls, tokens, dollars, wall time, store queries; and what a known model would have cost, if this was free."""
+    parts = [plural(total.calls_issued, "call")]
+    if total.calls_journal:
+        parts[0] += f" (+{count(total.calls_journal)} from the journal)"
+    if total.calls_coalesced:
+        parts[0] += f" (+{count(total.calls_coalesced)} asked twice, sent once)"
+    parts.append(f"{short(total.tokens_in)} tokens in, {short(total.tokens_out)} out")
+    money = "price unknown" if total.dollars is None else dollars(total.dollars)
+    if total.dollars == 0 and total.calls_issued:
+        money += f" (at {_YARDSTICK} ≈ {dollars(yardstick(total))})"
+    parts += [money, duration(seconds)]
+    if total.round_trips:
+        parts.append(plural(total.round_trips, "store query", "store queries"))
+    return " · ".join(parts)
+
+
+def yardstick(total: StepMetrics) -> float | None:
+    """What the same tokens cost with a model that everybody knows; None if its price is not known."""
+    from semgraph.llm.base import Usage
+    from semgraph.llm.prices import price_of
+
+    price = price_of(_YARDSTICK)
+    usage = Usage(total.tokens_in, total.tokens_cached, total.tokens_out)
+    return None if price is None else price.dollars(usage)
+
+
+def remarks(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
+    """What the user should know besides: notes, failed rows and how to run them again, why the run ended early."""
+    for note in result.notes:
+        yield f"! {note}"
+    if result.failed:
+        yield from _failures(result, plan, typed)
+    if result.stopped:
+        done = f"{count(result.committed + result.skipped)} of {count(result.members)}" if result.members else ""
+        yield f"run {result.run} stopped: {result.stopped}"
+        if done:
+            yield f"  {done} {plan.order.input if plan.order else 'rows'} are written and complete"
+        yield f"Go on: semgraph run {typed} --resume {result.run}"
+
+
+def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
+    kinds = Counter((f.step, plain_line(f.error)) for f in result.failed)
+    yield f"{plural(len(result.failed), 'row')} failed (exit {result.exit_code}):"
+    for (step, error), number in kinds.most_common(_FAILURES):
+        yield f"  {number} × {step}: {error}"
+    if len(kinds) > _FAILURES:
+        yield f"  … and {len(kinds) - _FAILURES} more kinds"
+    file = result.record / "failed.jsonl" if result.record else None
+    if file is not None and file.exists() and plan.order:
+        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}"
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
+    """What to do next: see what was asked about the first edge; run the plans whose example builds on this one's."""
+    if result.meter.total().calls_issued and result.record:
+        edges = [edge for picture in drawing(result, plan) for edge in picture.edges.values()] if plan.writes else []
+        if edges:
+            yield f"Models make mistakes. What this one was asked: semgraph why {result.run} {edges[0].name}"
+    for name, doc in following.items():
+        yield f"Next: semgraph run {name}   ({doc})"
+    if result.record:
+        yield f"(run kept: {result.run})"
