@@ -92,13 +92,32 @@ def _bind(sql: str) -> pa.DataType:
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
     check_columns(scalar, schema)
+    plain = _plain_column(scalar, schema)
+    if plain is not None:
+        return plain
     sql = scalar.sql.replace(f"${NOW}", f"${NOW}::TIMESTAMPTZ")
+    read = pa.schema(
+        [field for field in schema if field.name in scalar.roots]
+    )  # few columns: quick, and often bound before
     try:
-        found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(schema)}) AS _t")
+        found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS _t")
     except duckdb.Error as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
         raise Fault(f'"{scalar.text}": {message}') from None
+    return type_of_arrow(found).arrow
+
+
+def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
+    """The type of a scalar that is a column or a struct's field, which needs no binder."""
+    if len(scalar.columns) != 1 or scalar.sql.replace('"', "") != scalar.columns[0]:
+        return None
+    root, *fields = scalar.columns[0].split(".")
+    found: pa.DataType = schema.field(root).type
+    for name in fields:
+        if not pa.types.is_struct(found):
+            return None
+        found = found.field(name).type
     return type_of_arrow(found).arrow
 
 

@@ -113,6 +113,15 @@ def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scala
     if not isinstance(source, str):
         msg = f"expected an SQL expression, found {type(text).__name__}"
         raise Fault(msg)
+    return _parse(source, params or {}) if "$" in source else _parse_constant(source)
+
+
+@lru_cache(maxsize=4096)
+def _parse_constant(source: str) -> Scalar:
+    return _parse(source, {})
+
+
+def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
     try:
         parsed = sqlglot.parse(source, dialect="duckdb")
     except (SqlglotError, RecursionError) as error:
@@ -123,7 +132,7 @@ def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scala
         msg = f'"{_short(source)}" is not one expression'
         raise Fault(msg, hint="scalars only: no statement, no semicolon")
     _admit(tree, source)
-    return from_ast(_substitute(tree, params or {}), source)
+    return from_ast(_substitute(tree, params), source)
 
 
 def _source(value: object) -> object:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.scalar import Scalar, parse_scalar
-from semgraph.logical.checks import Columns, Sort, Using
+from semgraph.logical.checks import Columns, Sort, Using, column_scalar
 from semgraph.logical.graph import By
 from semgraph.logical.node import Node
 from semgraph.logical.pattern import Pattern, parse_pattern
@@ -150,19 +150,15 @@ def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
 def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
     """`{name: expression}`; without expression, the column of that name; or a list of names, or one."""
     if not isinstance(value, Mapping):
-        return tuple((name, parse_scalar(_quoted(name))) for name in read_names(value, scope, options))
+        return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
     found = []
     for name, text in value.items():
         try:
             read_name(name, scope, options)
-            found.append((name, parse_scalar(_quoted(name)) if text is None else read_scalar(text, scope, options)))
+            found.append((name, column_scalar(name) if text is None else read_scalar(text, scope, options)))
         except Fault as fault:
             raise fault.under(name) from None
     return tuple(found)
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
 
 
 def read_order(value: Any, scope: Scope, options: Options) -> tuple[Sort, ...]:
@@ -264,7 +260,7 @@ def _method(value: Any, scope: Scope, options: Options) -> By:
             there = f"keys of {via}: " + ", ".join(known)
             raise Fault(f'{via} has no "{key}"', key, there=there, hint=did_you_mean(key, known))
     prop = _under(via, read_name, value[via], scope, options)
-    to = _under("to", read_scalar, value.get("to") or _quoted(prop), scope, options)
+    to = column_scalar(prop) if value.get("to") is None else _under("to", read_scalar, value["to"], scope, options)
     rank = _under("rank", read_choice, value.get("rank", "store"), scope, {"choices": _RANKS})
     return By(via, prop, to, _under("above", _decimal, value.get("above", -1.0), scope, options), rank)
 

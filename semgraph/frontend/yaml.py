@@ -9,9 +9,10 @@ from typing import Any
 from semgraph.frontend.document import read_file
 from semgraph.frontend.finding import find_plan
 from semgraph.frontend.loader import load_document
+from semgraph.frontend.writing import write_yaml
 from semgraph.logical.plan import LogicalPlan
 
-__all__ = ["find_plan", "load_plan"]
+__all__ = ["dump", "find_plan", "load_plan"]
 
 
 def load_plan(
@@ -37,3 +38,8 @@ def load_plan(
     paths = tuple(Path(folder) for folder in folders)
     path, _ = find_plan(ref, paths)
     return load_document(read_file(path), path, params=params, preset=preset, use=use, folders=paths)
+
+
+def dump(plan: LogicalPlan) -> str:
+    """A plan as the text of a plan file: the document it was made from, parameters and presets included."""
+    return write_yaml(plan.document)
