@@ -1,0 +1,236 @@
+"""A session: which models and store are used, and the calls that run, explain and compare plans with them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from semgraph.errors import PlanError, Problem
+from semgraph.execution.result import OnProgress, Result
+from semgraph.frontend.frame import Frame
+from semgraph.frontend.yaml import load_plan
+from semgraph.llm.base import LLM, Embedder
+from semgraph.llm.config import Settings
+from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.session.inputs import example_rows, typed_inputs
+from semgraph.session.resources import Given, Resources
+from semgraph.session.running import RunRequest, run_plan
+from semgraph.stores.base import Store
+
+T = TypeVar("T")
+PlanLike = str | Path | LogicalPlan | Frame
+
+
+class Session:
+    """Models, an embedder, a store and limits; runs plans with them.
+
+    Making a session opens nothing. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local model
+    and the store `.semgraph/graph.db`; `settings` says which and where from.
+
+    Args:
+        llm: A model such as `openai:gpt-4.1-mini`, `local`, `recorded`, or an `LLM` object (an endpoint; the session wraps it).
+        embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder` object.
+        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store` object, which the session does not close.
+        use: Ways of steps for every plan, such as `{"told": "block(left=10)"}`.
+        operators: Folders with implementations of your own; code is loaded from nowhere else.
+        config: A file in place of `./semgraph.toml`.
+        max_calls: Limit of model calls in a run; `max_tokens`, `max_usd` and `max_seconds` likewise.
+        journal: Where answers are kept: a path, or False for nowhere.
+        runs: Folder of run records; "" for none.
+        folder: The directory that plans, settings and stores are looked for in.
+
+    >>> Session(llm="recorded", store="memory").settings.store
+    'memory'
+    """
+
+    def __init__(
+        self,
+        *,
+        llm: str | LLM | None = None,
+        embedder: str | Embedder | None = None,
+        store: str | Store | None = None,
+        use: Mapping[str, str] | None = None,
+        operators: Sequence[str | Path] = (),
+        config: str | Path | None = None,
+        max_calls: int | None = None,
+        max_tokens: int | None = None,
+        max_usd: float | None = None,
+        max_seconds: float | None = None,
+        journal: str | Path | bool | None = None,
+        runs: str | Path | None = None,
+        folder: str | Path = ".",
+    ) -> None:
+        self.folder = Path(folder).absolute()
+        self.use = dict(use or {})
+        overrides: dict[str, Any] = {
+            "llm": llm if isinstance(llm, str) else None,
+            "embedder": embedder if isinstance(embedder, str) else None,
+            "store": store if isinstance(store, str) else None,
+            "operators": tuple(str(o) for o in operators) or None,
+            "limits.max_calls": max_calls,
+            "limits.max_tokens": max_tokens,
+            "limits.max_usd": max_usd,
+            "limits.max_seconds": max_seconds,
+            "journal.path": str(journal) if isinstance(journal, (str, Path)) else None,
+            "journal.keep_days": 0 if journal is False else None,
+        }
+        self.settings = Settings.load(overrides, cwd=self.folder, config=Path(config) if config else None)
+        self.runs = self.folder / ".semgraph" / "runs" if runs is None else (self.folder / runs if runs else None)
+        given = Given(
+            None if isinstance(llm, str) else llm,
+            None if isinstance(embedder, str) else embedder,
+            None if isinstance(store, str) else store,
+        )
+        self._resources = Resources(self.settings, given)
+
+    def prepare(
+        self,
+        plan: PlanLike,
+        *,
+        params: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        use: Mapping[str, str] | None = None,
+    ) -> LogicalPlan:
+        """A checked plan. Raises PlanError with everything that is wrong."""
+        chosen = {**self.use, **(use or {})}
+        if isinstance(plan, (str, Path)):
+            return load_plan(plan, params=params, preset=preset, use=chosen, folders=(self.folder,))
+        if params or preset:
+            raise PlanError(
+                Problem("parameters and presets are settled when a plan is loaded", hint="give its name or path")
+            )
+        from dataclasses import replace
+
+        found = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+        return replace(found, use={**found.use, **{step: Choice.parse(text) for step, text in chosen.items()}})
+
+    def run(self, plan: PlanLike, /, **options: Any) -> Result:
+        """Run a plan and wait for its result, in a script or inside a running event loop (Jupyter's).
+
+        Takes the arguments of `arun`. An interrupt stops the run; what it paid for is in the journal.
+        """
+        return _wait(self.arun(plan, **options))
+
+    async def arun(
+        self,
+        plan: PlanLike,
+        /,
+        *,
+        params: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        use: Mapping[str, str] | None = None,
+        until: str | None = None,
+        rows: int | None = None,
+        again: bool = False,
+        fresh: bool = False,
+        write: bool = True,
+        on_error: str | None = None,
+        progress: OnProgress | None = None,
+        record_to: str | Path | None = None,
+        **inputs: Any,
+    ) -> Result:
+        """Run a plan.
+
+        Args:
+            plan: A path, a name, a loaded plan, or a frame.
+            params: Values of parameters.
+            preset: One of the plan's presets.
+            use: Ways of steps, over the session's and the plan's.
+            until: Compute up to this step, return its rows, write nothing.
+            rows: Take only the first rows of the input that is cut into windows (of every input, without an order).
+            again: Process rows that are in the graph already.
+            fresh: Ask anew even what the journal knows.
+            write: Whether to write to the store.
+            on_error: `raise` or `null` for every semantic step, in place of its own.
+            progress: Told of answers and commits while it runs.
+            record_to: A file for a recording of the run: answers, embeddings and times, which `llm="recorded:FILE"` replays.
+            inputs: Tables by name: Arrow, pandas, or lists of mappings. None given: the plan's example.
+
+        Raises:
+            PlanError: The plan or an option is wrong; nothing was spent.
+            InputError: The rows of an input are wrong; nothing was spent.
+            UnavailableError: Model, endpoint or store do not answer.
+        """
+        logical = self.prepare(plan, params=params, preset=preset, use=use)
+        given = {name: value for name, value in inputs.items() if value is not None}
+        if not given and logical.inputs:
+            for name in example_rows(logical).after:
+                await self.arun(self._beside(logical, name), progress=progress, write=write)
+        tables = typed_inputs(logical, given, rows)
+        request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
+        return await run_plan(request, self._resources)
+
+    def _beside(self, plan: LogicalPlan, name: str) -> str | Path:
+        """A plan that an example names: the one beside it, if there is one."""
+        path = Path(plan.file).parent / f"{name}.yaml"
+        return path if path.is_file() else name
+
+    async def aclose(self) -> None:
+        """Close what the session keeps open."""
+        await self._resources.aclose()
+
+    def close(self) -> None:
+        """As `aclose`, outside of an event loop."""
+        _wait(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{key}={value}" for key, value, _ in self.settings.rows() if key.startswith(("models.", "store"))
+        )
+        return f"Session({shown})"
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end: on a loop of its own, in another thread where this one has a running loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    outcome: list[T | BaseException] = []
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+
+    async def tell() -> T:
+        task: asyncio.Task[T] = asyncio.ensure_future(work)
+        loops.append((asyncio.get_running_loop(), task))
+        return await task
+
+    def work_there() -> None:
+        try:
+            outcome.append(asyncio.run(tell()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            outcome.append(error)
+
+    thread = threading.Thread(target=work_there, name="semgraph", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+    except BaseException:
+        for loop, task in loops:
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    (found,) = outcome
+    if isinstance(found, BaseException):
+        raise found
+    return found

@@ -1,0 +1,226 @@
+"""One run, from a checked plan and typed rows to a result and its record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import semgraph
+from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.execution.evaluation import Runtime
+from semgraph.execution.executor import Executor, Options, Outcome, result_table
+from semgraph.execution.record import RunRecord, new_run, timestamp
+from semgraph.execution.result import OnProgress, Progress, Result
+from semgraph.frontend.yaml import dump
+from semgraph.llm.roles import bound
+from semgraph.logical.graph import Search
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.semantic import Semantic
+from semgraph.logical.sinks import Merge
+from semgraph.meter import Meter
+from semgraph.optimizer import optimize
+from semgraph.physical.library import Library
+from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.physical.semantic import Answered
+from semgraph.session.resources import Opened, Resources
+from semgraph.stores.base import Store
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a run is asked to do; see `Session.arun`."""
+
+    plan: LogicalPlan
+    inputs: Mapping[str, pa.Table]
+    until: str | None = None
+    again: bool = False
+    fresh: bool = False
+    write: bool = True
+    on_error: str | None = None
+    progress: OnProgress | None = None
+    runs: Path | None = None
+    record_to: str | Path | None = None
+
+
+async def run_plan(request: RunRequest, resources: Resources) -> Result:
+    """Run a plan with what the session has."""
+    logical = _trimmed(request)
+    file = Path(logical.file)
+    record_to = Path(request.record_to) if request.record_to else None
+    async with resources.open(logical.name, file, fresh=request.fresh, record_to=record_to) as opened:
+        library = Library(resources.settings.operators)
+        limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
+        physical = compile_plan(optimize(logical), opened.store, library, limits)
+        await _ensure(physical, opened)
+        return await _Run(request, physical, opened, resources).run()
+
+
+def _roles(plan: LogicalPlan) -> set[str]:
+    return {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
+
+
+def _trimmed(request: RunRequest) -> LogicalPlan:
+    """The plan up to `until`, with `on_error` in place of each step's own."""
+    plan = request.plan
+    if request.until is not None:
+        if request.until not in plan.steps:
+            there = "steps: " + ", ".join(plan.steps)
+            hint = did_you_mean(request.until, plan.steps)
+            raise PlanError(Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint))
+        plan = replace(plan, writes=(), returns={request.until: plan.steps[request.until]})
+    if request.on_error is not None:
+        plan = _with_on_error(plan, request.on_error)
+    return plan
+
+
+def _with_on_error(plan: LogicalPlan, on_error: str) -> LogicalPlan:
+    from semgraph.logical.node import rewrite
+
+    def change(node: Node) -> Node:
+        return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
+
+    roots = rewrite(plan.roots, change)
+    count = len(plan.writes)
+    writes: Any = roots[:count]
+    return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
+
+
+async def _ensure(physical: PhysicalPlan, opened: Opened) -> None:
+    """Create what the store lacks; refuse an embedder whose vectors are of another length than the stored ones."""
+    plan = physical.logical
+    nodes = [node for node in walk(*plan.roots) if node.calls_store]
+    if not nodes:
+        return
+    nearest = any(by.via == "nearest" for node in nodes if isinstance(node, Search) for by in node.by)
+    embeds = any(
+        d.by == "embed" and d.of in sink.schema.names
+        for sink in plan.writes
+        if isinstance(sink, Merge)
+        for d in sink.label.derived.values()
+    )
+    dimensions = await opened.embedder.dimensions() if nearest or embeds else None
+    await opened.store.ensure(plan.graph, dimensions)
+
+
+class _Run:
+    """One run and its record."""
+
+    def __init__(self, request: RunRequest, physical: PhysicalPlan, opened: Opened, resources: Resources) -> None:
+        self.request, self.physical, self.opened = request, physical, opened
+        self.meter = Meter()
+        runs = request.runs
+        self.name = new_run(runs or Path())
+        self.record = RunRecord(runs / self.name) if runs is not None else None
+        self.done: dict[str, int] = {}
+        self.last = physical.named()
+        self.settings = {key: {"value": value, "origin": origin} for key, value, origin in resources.settings.rows()}
+
+    async def run(self) -> Result:
+        """Run, and keep the record true whatever happens."""
+        logical = self.physical.logical
+        fingerprint = self.request.plan.fingerprint
+        runtime = Runtime(
+            self.physical, self.opened.llm, self.opened.embedder, self.opened.store, self.meter,
+            observe=self._observe, answered=self._answered,
+        )  # fmt: skip
+        write = self.request.write and self.request.until is None
+        options = Options(self.name, self._clock(), self.request.again, write, fingerprint, self._committed)
+        executor = Executor(runtime, options)
+        self._describe(status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint)
+        try:
+            outcome = await executor.run(self.request.inputs)
+        except BaseException as error:
+            status = "interrupted" if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) else "failed"
+            self._finish(executor.outcome, status, str(error))
+            raise
+        self._finish(outcome, "budget" if outcome.stopped else "done", outcome.stopped)
+        return self._result(outcome)
+
+    def _clock(self) -> Callable[[str], datetime]:
+        return lambda _name: timestamp()
+
+    def _describe(self, **facts: Any) -> None:
+        if self.record is None:
+            return
+        plan = self.request.plan
+        if not (self.record.folder / "plan.yaml").exists():
+            self.record.text("plan.yaml", dump(plan))
+        use = {step: str(choice) for step, choice in plan.use.items()}
+        self.record.describe(
+            semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use,
+            settings=self.settings, **facts,
+        )  # fmt: skip
+
+    def _observe(self, node: Node, table: pa.Table) -> None:
+        """Rows of a node: counted and recorded where the node is the last of its step."""
+        if self.last.get(node.step) is not node:
+            return
+        self.meter.step(node.step).rows_out += table.num_rows
+        if self.record is not None:
+            self.record.rows("steps", node.step, table)
+
+    def _answered(self, node: Node, answered: Answered) -> None:
+        if self.record is not None and answered.evidence is not None:
+            self.record.rows("answers", node.step, answered.evidence)
+        self.done[node.step] = self.done.get(node.step, 0) + answered.rows_in
+        if self.request.progress is not None:
+            self.request.progress(Progress(node.step, self.done[node.step], self.done[node.step], self.meter))
+
+    def _committed(self, done: int, total: int) -> None:
+        if self.request.progress is not None:
+            self.request.progress(Progress("", done, total, self.meter))
+
+    def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
+        if self.record is None:
+            return
+        self.record.flush()
+        self.record.failed(self._failed_rows(outcome))
+        steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
+        self.record.text("metrics.json", json.dumps({"total": self.meter.total().as_dict(), "steps": steps}, indent=1))
+        members = len(outcome.members.keys) if outcome.members else 0
+        self._describe(
+            status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
+            members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
+        )  # fmt: skip
+
+    def _failed_rows(self, outcome: Outcome) -> list[dict[str, Any]]:
+        """Member rows that were set aside, as they were given; without an order the failed rows themselves."""
+        order = self.physical.logical.order
+        if order is None or outcome.members is None:
+            return [{**f.row, "_step": f.step, "_error": f.error} for f in outcome.failures]
+        first = {f.member: f for f in reversed(outcome.failures)}
+        given = self.request.inputs[order.input]
+        return [
+            {**given.slice(m, 1).to_pylist()[0], "_step": first[m].step, "_error": first[m].error}
+            for m in sorted(outcome.failed_members)
+        ]
+
+    def _result(self, outcome: Outcome) -> Result:
+        logical = self.physical.logical
+        code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
+        return Result(
+            plan=logical.name,
+            run=self.name,
+            tables={name: result_table(node, outcome.tables.get(name, [])) for name, node in logical.returns.items()},
+            meter=self.meter,
+            failed=tuple(outcome.failures),
+            written=outcome.written,
+            members=len(outcome.members.keys) if outcome.members else 0,
+            skipped=outcome.skipped,
+            committed=outcome.committed,
+            notes=tuple(outcome.notes),
+            stopped=outcome.stopped,
+            record=self.record.folder if self.record else None,
+            exit_code=code,
+        )
+
+
+__all__ = ["RunRequest", "SemgraphError", "Store", "run_plan"]
