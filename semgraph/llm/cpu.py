@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -19,3 +21,19 @@ def available_memory() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+@contextmanager
+def patient_threads() -> Iterator[None]:
+    """Import a library that uses OpenMP in here, and its threads sleep while they wait for each other.
+
+    They spin otherwise, which gains nothing on an idle machine and on a busy one makes two threads slower than one:
+    one spins through the time slice that the other waits for. The library reads this once, when it is loaded.
+    """
+    before = os.environ.get("OMP_WAIT_POLICY")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_WAIT_POLICY"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.cpu import available_memory, default_threads
+from semgraph.llm.cpu import available_memory, default_threads, patient_threads
 from semgraph.llm.download import Progress, pull
 from semgraph.llm.gguf import context_bytes, counter, metadata
 from semgraph.llm.models import DEFAULT_MODEL, Model, find, on_disk, paths
@@ -35,8 +35,8 @@ class Local:
 
     Args:
         model: Its name in the catalogue.
-        threads: CPU threads; None for one per core. On a machine that is busy with other things fewer are faster:
-            threads wait for each other hundreds of times per token.
+        threads: CPU threads; None for one per core. They wait for each other hundreds of times per token, so on a
+            machine that is busy with other things fewer are faster.
         context: Tokens of prompt and answer together; None for 16,384, or the model's own if that is less.
         progress: Told of the download, should there be one.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
@@ -76,7 +76,7 @@ class Local:
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, by the vocabulary in the model's file; while that is not here, one per four bytes."""
-        return (self._tokenizer() or self._estimate)(_encodable(text))
+        return (self._tokenizer() or self._estimate)(encodable(text))
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
         """Nothing."""
@@ -127,7 +127,7 @@ class Local:
             "temperature": 0,
             "seed": request.trial,
             **dict(request.params),
-            "messages": [{"role": m.role, "content": _encodable(m.content)} for m in request.messages],
+            "messages": [{"role": m.role, "content": encodable(m.content)} for m in request.messages],
             "max_tokens": request.max_tokens,
             "grammar": self._grammar(request.schema),
             "stream": True,  # so that cancellation is seen between batches and between tokens
@@ -138,13 +138,11 @@ class Local:
 
     def _load(self, cancelled: Cancelled) -> Any:
         try:
-            import xllamacpp
+            with patient_threads():
+                import xllamacpp
         except ImportError as error:
-            raise ModelUnavailable(
-                f'{self.name} needs the extra "local": pip install "semgraph[local]" (or use another model: '
-                "--llm openai:MODEL, --llm recorded)"
-            ) from error
-        (path,) = pull(self.model, progress=_unless(cancelled, self._progress), env=self._env)
+            raise missing_extra(self.name) from error
+        (path,) = pull(self.model, progress=while_wanted(cancelled, self._progress), env=self._env)
         self._require_memory(path)
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
@@ -219,7 +217,15 @@ def _grammar(schema: str) -> str:
     return f"%llguidance {{}}\nstart: %json {json.dumps(body)}"
 
 
-def _unless(cancelled: Cancelled, progress: Progress | None) -> Progress:
+def missing_extra(name: str) -> ModelUnavailable:
+    """The error to raise where a package of the extra `local` is not installed."""
+    return ModelUnavailable(
+        f'{name} needs the extra "local": pip install "semgraph[local]". Or use what does without: '
+        "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded"
+    )
+
+
+def while_wanted(cancelled: Cancelled, progress: Progress | None) -> Progress:
     """A progress callback that also ends the download when nobody waits for it."""
 
     def told(done: int, total: int, source: str) -> None:
@@ -231,6 +237,6 @@ def _unless(cancelled: Cancelled, progress: Progress | None) -> Progress:
     return told
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """The text without halves of surrogate pairs, which UTF-8 cannot say."""
     return text.encode("utf-8", "replace").decode()
