@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 
@@ -87,12 +87,14 @@ def show(value: Any) -> str:
         return value
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
     return canonical_json(plain(value))
 
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: times in ISO 8601, inside lists and structs too."""
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         return show(value)
     if isinstance(value, Mapping):
         return {k: plain(v) for k, v in value.items()}
@@ -111,6 +113,7 @@ class Prompt:
         describe: What an answer means, for the JSON Schema, by name (dotted inside lists and structs).
         role: Which configured model is asked.
         max_tokens: The longest answer to one item; packed calls allow more.
+        alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the other row.
     """
 
     name: str
@@ -123,12 +126,31 @@ class Prompt:
     context: Template = Template()
     item: Template = Template()
     other: Template = Template()
+    alias: str = ""
     file: str = field(default="", compare=False)
+
+    def _of_other(self, path: str) -> bool:
+        return bool(self.alias) and path.startswith(f"{self.alias}.")
+
+    @cached_property
+    def item_fields(self) -> tuple[str, ...]:
+        """Columns of the row that its item names."""
+        return tuple(path for path in self.item.fields if not self._of_other(path))
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """Columns of the row that it reads."""
-        return tuple(dict.fromkeys((*self.context.fields, *self.item.fields)))
+        return tuple(dict.fromkeys((*self.context.fields, *self.item_fields)))
+
+    @cached_property
+    def shared_fields(self) -> tuple[tuple[str, str], ...]:
+        """What `item` names of the other row: pairs (placeholder, column of the other relation)."""
+        return tuple((path, path[len(self.alias) + 1 :]) for path in self.item.fields if self._of_other(path))
+
+    @cached_property
+    def other_fields(self) -> tuple[str, ...]:
+        """Columns of the other row that it reads."""
+        return tuple(dict.fromkeys((*self.other.fields, *(path for _, path in self.shared_fields))))
 
 
 @dataclass(frozen=True)
@@ -165,7 +187,12 @@ class PromptSet:
     @property
     def other_fields(self) -> tuple[str, ...]:
         """Columns of the other row that any of them reads."""
-        return tuple(dict.fromkeys(f for p in self.all for f in p.other.fields))
+        return tuple(dict.fromkeys(f for p in self.all for f in p.other_fields))
+
+    def of_pairs(self, alias: str) -> PromptSet:
+        """The same prompts in a sem_join whose other row is called `alias`."""
+        named = tuple((value, replace(prompt, alias=alias)) for value, prompt in self.prompts)
+        return PromptSet(named, self.by, self.otherwise and replace(self.otherwise, alias=alias))
 
     def pick(self, value: str | None) -> Prompt | None:
         """The prompt for a value of `by`."""

@@ -44,7 +44,8 @@ class Framing(ABC):
         self.ctx, self.node, self.rows = ctx, node, rows
         self.room = Room(ctx)
         self.keys = Keys(node, rows)
-        self.records = Records(rows.left, [prompt.item for prompt in node.prompt.all])
+        own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
+        self.records = Records(rows.left, own)
         self._sheets: dict[tuple[int, str], Sheet] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:

@@ -27,6 +27,7 @@ _TASK = (
     "Compare each left record with the right records that stand after it, and with no others, pair by pair, "
     "as if each pair were the only one."
 )
+_BOTH = "The question for each pair, where <field> stands for the value in its left or right record:"
 _LEFT = "About a left record, where <field> stands for its value:"
 _RIGHT = "About a right record, where <field> stands for its value:"
 _LIST = "matches"
@@ -51,7 +52,8 @@ class PairFraming(Framing):
         super().__init__(ctx, node, rows)
         assert rows.right is not None
         self.outcomes: dict[int, Outcome] = {}
-        self.others = Records(rows.right, [prompt.other for prompt in node.prompt.all])
+        others = [[*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all]
+        self.others = Records(rows.right, others)
         self.right: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
         taken = [name for name, _ in node.answers]
         self._left_key, self._right_key = free_name("left", taken), free_name("right", taken)
@@ -113,7 +115,7 @@ class PairFraming(Framing):
         sides = ((self._left_key, "left"), (self._right_key, "right"))
         entry = Form.of(prompt, *((key, Type("int64"), f"the number of the {side} record") for key, side in sides))
         sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
-        asked = (question(prompt.item, _LEFT), question(prompt.other, _RIGHT))
+        asked = (question(prompt.item, _BOTH if prompt.shared_fields else _LEFT), question(prompt.other, _RIGHT))
         system = instructions(prompt, _TASK, *asked, answer=answer_form(entry, _ANSWER, sketch))
         return Sheet(prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry)
 
@@ -122,10 +124,8 @@ class PairFraming(Framing):
         item = work.items[0]
         prompt = self.prompt_of(item)
         if len(work.items) == 1:
-            left = self.records.text(self.keys.left[item], prompt)
-            right = self.others.text(self.right[item], prompt)
-            texts = (f"Left record:\n{left}", f"Right record:\n{right}") if right else (left,)
-            return self.compose_whole(work, item, self.sheet(prompt, "pair"), *texts)
+            sheet = self.sheet(prompt, "pair")
+            return self.compose_whole(work, item, sheet, *self._pair_texts(item, sheet.prompt))
         lists, rights = self._numbers(work)
         near = list(rights)
         marks = [self._mark([rights[self.right[i]] for i in mine], len(near)) for mine in lists]
@@ -134,6 +134,13 @@ class PairFraming(Framing):
         others = numbered([self._other_record(first[r]) for r in near], len(lists) + 1)
         texts = (_HEADINGS[0] + "\n".join(lefts), _HEADINGS[1] + "\n".join(others))
         return self.compose(work, item, self.sheet(prompt, "block"), len(work.items), *texts)
+
+    def _pair_texts(self, item: int, prompt: Prompt) -> tuple[str, ...]:
+        number = self.prompt_of(item)
+        other = self.others.values(self.right[item], number)
+        shared = {name: other[name] for name, _ in prompt.shared_fields}
+        left = prompt.item.render(self.records.values(self.keys.left[item], number) | shared)
+        return (f"Left record:\n{left}", f"Right record:\n{prompt.other.render(other)}") if prompt.other else (left,)
 
     def _numbers(self, work: Work) -> tuple[list[list[int]], dict[int, int]]:
         """The items of each left row, in the order of their numbers (from 1), and the number of each right row."""

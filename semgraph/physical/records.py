@@ -20,31 +20,29 @@ _NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
+Shown = Sequence[tuple[str, str]]
+"""Placeholders of a prompt that are of one side: pairs (placeholder, column)."""
+
+
 class Records:
-    """The rows of a table under some templates, of which each row has one; every text is made once."""
+    """The rows of a table as the prompts show them, of which each row has one; every record is made once."""
 
-    def __init__(self, table: pa.Table, templates: Sequence[Template]) -> None:
-        paths = dict.fromkeys(path for template in templates for path in template.fields)
+    def __init__(self, table: pa.Table, shown: Sequence[Shown]) -> None:
+        paths = dict.fromkeys(path for one in shown for _, path in one)
         self._columns = {path: table.column(path).to_pylist() for path in paths}
-        self._made: dict[tuple[int, int, bool], str] = {}
-        self._templates = templates
+        self._shown = shown
+        self._records: dict[tuple[int, int], str] = {}
 
-    def text(self, row: int, template: int) -> str:
-        """The row in the template's words."""
-        key = (row, template, False)
-        if key not in self._made:
-            self._made[key] = self._templates[template].render(self._values(row, template)).strip()
-        return self._made[key]
+    def values(self, row: int, prompt: int) -> dict[str, Any]:
+        """What of the row takes the places of the placeholders."""
+        return {name: self._columns[path][row] for name, path in self._shown[prompt]}
 
-    def record(self, row: int, template: int) -> str:
+    def record(self, row: int, prompt: int) -> str:
         """The row as JSON on one line."""
-        key = (row, template, True)
-        if key not in self._made:
-            self._made[key] = json_line(self._values(row, template))
-        return self._made[key]
-
-    def _values(self, row: int, template: int) -> dict[str, Any]:
-        return {path: self._columns[path][row] for path in self._templates[template].fields}
+        found = self._records.get((row, prompt))
+        if found is None:
+            found = self._records[row, prompt] = json_line(self.values(row, prompt))
+        return found
 
 
 def json_line(values: Mapping[str, Any]) -> str:

@@ -79,8 +79,9 @@ class RowFraming(Framing):
         item, count = work.items[0], len(work.items)
         prompt = self.prompt_of(item)
         if count == 1:
-            text = self.records.text(self.keys.left[item], prompt)
-            return self.compose_whole(work, item, self.sheet(prompt, "row"), text)
+            sheet = self.sheet(prompt, "row")
+            text = sheet.prompt.item.render(self.records.values(self.keys.left[item], prompt))
+            return self.compose_whole(work, item, sheet, text)
         lines = numbered(map(self.record_of, work.items))
         return self.compose(work, item, self.sheet(prompt, "records"), count, _HEADING + "\n".join(lines))
 
