@@ -1,0 +1,235 @@
+"""The JSON Schema of the plan language, from the arguments that the node classes declare. Editors complete plans with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from inspect import getdoc
+from typing import Any
+
+from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
+from semgraph.frontend.shape import KEYS, ORDER_KEYS
+from semgraph.logical.node import Node
+
+Schema = dict[str, Any]
+_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
+_PATH = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+_PARAMETER: Schema = {"type": "string", "pattern": r"^\$[A-Za-z_][A-Za-z0-9_]*$"}
+_SCALAR: Schema = {"type": ["string", "number", "boolean"]}
+_TEXT: Schema = {"type": "string"}
+_NAMED: Schema = {"type": "string", "pattern": _NAME}
+_ANY_RELATION: Schema = {"$ref": "#/$defs/relation"}
+_CONDITION: Schema = {
+    "anyOf": [
+        _PARAMETER,
+        {"type": "boolean"},
+        {"type": "object", "patternProperties": {r"^\$": {}}, "minProperties": 1},
+    ]
+}
+
+
+def plan_schema() -> Schema:
+    """The schema of a plan file, draft 2020-12. `semgraph plans schema` prints it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "semgraph plan",
+        "type": "object",
+        "properties": {key: _KEY_SCHEMAS[key] for key in KEYS},
+        "required": ["plan"],
+        "additionalProperties": False,
+        "$defs": _definitions(),
+    }
+
+
+def _definitions() -> Schema:
+    operators = {cls.keyword: _arguments(cls) for cls in OPERATORS}
+    return {
+        "relation": _either(_TEXT, {"$ref": "#/$defs/pipeline"}),
+        "pipeline": {
+            "type": "array",
+            "minItems": 1,
+            "prefixItems": [_single(_sources())],
+            "items": _single(operators),
+        },
+    }
+
+
+def _sources() -> Schema:
+    by_name = {cls.keyword: cls for cls in SOURCES}
+    called = {"plan": _TEXT, "inputs": _map(_ANY_RELATION), "params": _map({}), "preset": _TEXT}
+    switch = {"type": "object", "properties": {"on": {}}, "required": ["on"], "additionalProperties": _ANY_RELATION}
+    return {
+        "from": {
+            "description": "A step, an input, a result `step.table`, or a label.",
+            "anyOf": [_TEXT, _object(by_name["scan"])],
+        },
+        "union": _arguments(by_name["union"]),
+        "call": {"description": "Another plan as a step.", **_closed(called, ["plan"])},
+        "switch": {"description": "One of several forms, by a parameter.", **switch},
+    }
+
+
+def _arguments(cls: type[Node]) -> Schema:
+    """What may stand after an operator's keyword."""
+    keys = plan_keys(cls)
+    described = {"description": getdoc(cls) or ""}
+    if cls.sole and len(keys) == 1:
+        return described | _argument(keys[cls.sole])
+    whole = _object(cls)
+    return described | (_either(_argument(keys[cls.sole]), whole) if cls.sole else whole)
+
+
+def _object(cls: type[Node], extra: Mapping[str, Schema] | None = None) -> Schema:
+    keys = plan_keys(cls)
+    properties = {key: _TYPES_BY_NAME if key not in {f.name, "over"} else _argument(f) for key, f in keys.items()}
+    required = [key for key, f in keys.items() if f.default is dataclasses.MISSING and key in {f.name, "over"}]
+    return _closed({**(extra or {}), **properties}, [*(extra or {}), *required])
+
+
+def _argument(f: dataclasses.Field[Any]) -> Schema:
+    choices = f.metadata.get("choices", ())
+    if f.metadata["kind"] == "choice":
+        return _either({"enum": [*choices, *([None] if "null" in choices else [])]}, _PARAMETER)
+    found = _KINDS[f.metadata["kind"]]()
+    if f.default is not dataclasses.MISSING:
+        found = {"anyOf": [*found.get("anyOf", [found]), {"type": "null"}]}
+    return found
+
+
+def _either(*schemas: Schema) -> Schema:
+    flat: list[Schema] = []
+    for schema in schemas:
+        flat += schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
+    return {"anyOf": flat}
+
+
+def _closed(properties: Mapping[str, Schema], required: list[str]) -> Schema:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _single(properties: Mapping[str, Schema]) -> Schema:
+    return {**_closed(properties, []), "minProperties": 1, "maxProperties": 1}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _columns() -> Schema:
+    computed = {"type": "object", "propertyNames": _NAMED, "additionalProperties": {"type": [*_SCALAR["type"], "null"]}}
+    return _either(computed, _names())
+
+
+def _names() -> Schema:
+    return _either(_NAMED, {"type": "array", "items": _NAMED, "uniqueItems": True}, _PARAMETER)
+
+
+def _using() -> Schema:
+    path = {"type": "string", "pattern": _PATH}
+    pairs = {"type": "object", "propertyNames": path, "additionalProperties": {**path, "type": ["string", "null"]}}
+    return _either(path, {"type": "array", "items": path}, pairs, _PARAMETER)
+
+
+def _order() -> Schema:
+    return _either(_SCALAR, {"type": "array", "items": _SCALAR})
+
+
+def _methods() -> Schema:
+    to = {"to": _SCALAR}
+    each = [
+        _closed({"equal": _NAMED, **to}, ["equal"]),
+        _closed({"fulltext": _NAMED, **to, "rank": {"enum": ["store", "overlap"]}}, ["fulltext"]),
+        _closed({"nearest": _NAMED, **to, "above": _either({"type": "number"}, _PARAMETER)}, ["nearest"]),
+    ]
+    return _either(*each, {"type": "array", "items": _either(*each, _PARAMETER)}, _PARAMETER)
+
+
+def _prompt() -> Schema:
+    by_value = {"type": "object", "properties": {"by": _NAMED}, "required": ["by"], "additionalProperties": _TEXT}
+    return _either(_TEXT, by_value)
+
+
+def _over() -> Schema:
+    pair = {"type": "array", "prefixItems": [_TEXT, _ANY_RELATION], "minItems": 2, "maxItems": 2}
+    return _either(_TEXT, pair, {"$ref": "#/$defs/pipeline"})
+
+
+_KINDS: dict[str, Callable[[], Schema]] = {
+    "relation": lambda: _either(_ANY_RELATION),
+    "relations": lambda: {"type": "array", "items": _ANY_RELATION, "minItems": 1},
+    "scalar": lambda: dict(_SCALAR),
+    "columns": _columns,
+    "names": _names,
+    "name": lambda: _either(_NAMED, _PARAMETER),
+    "path": lambda: _either({"type": "string", "pattern": _PATH}, _PARAMETER),
+    "number": lambda: _either({"type": "integer", "minimum": 0}, _PARAMETER),
+    "flag": lambda: _either({"type": "boolean"}, _PARAMETER),
+    "order": _order,
+    "using": _using,
+    "prompt": _prompt,
+    "over": _over,
+    "by": _methods,
+    "pattern": lambda: dict(_TEXT),
+    "label": lambda: dict(_TEXT),
+}
+_TYPES_BY_NAME: Schema = _map(_either(_TEXT, _closed({"type": _TEXT, "describe": _TEXT}, ["type"])))
+_ROWS: Schema = _map({"type": "array", "items": {"type": "object"}})
+_STEP: Schema = _either(
+    {"$ref": "#/$defs/pipeline"}, _closed({"when": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"])
+)
+_ORDER_VALUES: dict[str, Schema] = {
+    "input": _NAMED,
+    "partition": _either(_NAMED, _PARAMETER),
+    "by": _names(),
+    "key": _either(_NAMED, _PARAMETER),
+    "key_of": _names(),
+    "window": _either({"type": "integer", "minimum": 1}, {"const": "all"}, _PARAMETER),
+    "ahead": _either({"type": "integer", "minimum": 1}, _PARAMETER),
+    "on_error": _either({"enum": ["set_aside", "stop"]}, _PARAMETER),
+}
+_SINK: Schema = {
+    **_closed({"when": _CONDITION, **{cls.keyword: _object(cls, {"from": _ANY_RELATION}) for cls in SINKS}}, []),
+    "oneOf": [{"required": [cls.keyword]} for cls in SINKS],
+}
+_KEY_SCHEMAS: dict[str, Schema] = {
+    "plan": {"description": "Its name.", **_NAMED},
+    "doc": {"description": "What it does.", **_TEXT},
+    "graph": {"description": "The graph file beside the plan.", **_TEXT},
+    "inputs": {
+        "description": "Typed tables.",
+        "type": "object",
+        "propertyNames": _NAMED,
+        "additionalProperties": _map(_TEXT),
+    },
+    "params": {"description": "Parameters and their defaults.", "type": "object", "propertyNames": _NAMED},
+    "presets": {
+        "description": "Named sets of parameters and choices.",
+        **_map(_closed({"params": _map({}), "use": _map(_TEXT), "doc": _TEXT}, [])),
+    },
+    "order": {
+        "description": "How an input is cut into windows.",
+        **_closed({key: _ORDER_VALUES[key] for key in ORDER_KEYS}, ["input"]),
+    },
+    "steps": {
+        "description": "Named relations.",
+        "type": "object",
+        "propertyNames": _NAMED,
+        "additionalProperties": _STEP,
+    },
+    "writes": {"description": "What is written to the graph.", "type": "array", "items": _SINK},
+    "returns": {
+        "description": "Results: steps, or {name: step}.",
+        **_either({"type": "array", "items": _TEXT}, _map(_ANY_RELATION)),
+    },
+    "use": {"description": "How steps are done: {step: implementation(parameter=value)}.", **_map(_TEXT)},
+    "allow": {"description": "Rewrites that may change answers.", "type": "array", "items": _NAMED},
+    "example": {
+        "description": "What runs when no input is given.",
+        **_closed({"inputs": _ROWS, "after": _either(_NAMED, {"type": "array", "items": _NAMED})}, []),
+    },
+}
