@@ -27,6 +27,7 @@ class Coalesced(Wrapper):
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
         self._calls: dict[str, _Call] = {}
+        self._tasks: set[asyncio.Task[Reply]] = set()
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, with the answer of an equal one if that is on its way."""
@@ -35,7 +36,8 @@ class Coalesced(Wrapper):
         if call is None:
             task = asyncio.create_task(self.inner.complete(request))
             call = self._calls[key] = _Call(task)
-            task.add_done_callback(lambda _: self._forget(key, call))
+            self._tasks.add(task)
+            task.add_done_callback(lambda _: self._end(key, call))
         call.waiting += 1
         try:
             reply = await asyncio.shield(call.task)
@@ -53,6 +55,18 @@ class Coalesced(Wrapper):
             return replace(reply, origin="coalesced", attempts=0)
         call.claimed = True
         return reply
+
+    async def aclose(self) -> None:
+        """Cancel what is under way, wait until it has ended, and close the inner model."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.inner.aclose()
+
+    def _end(self, key: str, call: _Call) -> None:
+        self._tasks.discard(call.task)
+        self._forget(key, call)
 
     def _forget(self, key: str, call: _Call) -> None:
         if self._calls.get(key) is call:

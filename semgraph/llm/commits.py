@@ -42,8 +42,9 @@ class GroupCommit:
             If they cannot be written it raises, and they are kept for the next commit, or for `flush`.
         """
         self._pending.extend(statements)
-        if self._committed is None:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        # A loop that ended before its turn did has left a future that nobody will set.
+        if self._committed is None or self._committed.get_loop() is not loop:
             self._committed = loop.create_future()
             # Nobody may be waiting any more when it fails.
             self._committed.add_done_callback(lambda done: done.cancelled() or done.exception())

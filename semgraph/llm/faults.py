@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -31,30 +32,32 @@ _REMEDY = {
 }
 
 
-def explain(error: openai.OpenAIError, name: str, url: str, seconds: float) -> Exception:
-    """The error to raise for one of the openai package's.
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt that failed: the model's name (with the address where it is not OpenAI's own), the base URL, seconds."""
 
-    Args:
-        error: What its client raised.
-        name: The model, such as `openai:gpt-4.1-mini`.
-        url: The endpoint's base URL.
-        seconds: How long the attempt took.
-    """
+    name: str
+    url: str
+    seconds: float = 0.0
+
+
+def explain(error: openai.OpenAIError, attempt: Attempt) -> Exception:
+    """The error to raise for one that the openai package's client raised."""
     import openai
 
     if isinstance(error, openai.APIStatusError):
         code = error.code or error.type or ""
-        return _status(error.status_code, code, _words(error.body or error.message), name, url, error.response.headers)
+        return _status(error.status_code, code, _words(error.body or error.message), error.response.headers, attempt)
     if isinstance(error, openai.APIConnectionError):
-        return _connection(error, name, url, seconds)
-    return ModelUnavailable(f"{name} at {url}: {error}")
+        return _connection(error, attempt)
+    return ModelUnavailable(f"{attempt.name}: {error}")
 
 
-def reported(error: Any, name: str, url: str) -> Exception:
+def reported(error: Any, attempt: Attempt) -> Exception:
     """The error to raise for one that came with status 200: gateways report the provider's that way."""
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else 500
-    return _status(status, str(code or ""), _words(error), name, url, {})
+    return _status(status, str(code or ""), _words(error), {}, attempt)
 
 
 def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
@@ -65,8 +68,8 @@ def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
     )
 
 
-def _status(status: int, code: str, words: str, name: str, url: str, headers: Mapping[str, str]) -> Exception:
-    said = f"{name} at {url} ({status}): {words}"
+def _status(status: int, code: str, words: str, headers: Mapping[str, str], attempt: Attempt) -> Exception:
+    said = f"{attempt.name} ({status}): {words.rstrip('.')}"
     if code in _OUT_OF_CREDIT:
         return ModelUnavailable(f"{said}. {_REMEDY[402]}")
     if status in _REMEDY:
@@ -74,24 +77,30 @@ def _status(status: int, code: str, words: str, name: str, url: str, headers: Ma
     if code in _FILTERED:
         return RowError("refused", f"refused by the provider's content filter: {words}", attempts=1)
     if status in _PASSING or status >= 500:
-        kind = _PASSING.get(status, "server")
-        return Transient(kind, said, retry_after=retry_after(headers), endpoint=status in _WHOLE_ENDPOINT)
-    return RowError("rejected", f"{name} rejected the request ({status}): {words}", attempts=1)
+        return Transient(
+            _PASSING.get(status, "server"),
+            said,
+            seconds=attempt.seconds,
+            retry_after=retry_after(headers),
+            endpoint=status in _WHOLE_ENDPOINT,
+        )
+    return RowError("rejected", f"{attempt.name} rejected the request ({status}): {words}", attempts=1)
 
 
-def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
+def _connection(error: openai.APIConnectionError, attempt: Attempt) -> Exception:
     import aiohttp
     import httpx2
 
     # The aiohttp transport calls nearly all of these a timeout; what happened stands at the end of the chain of causes.
-    causes = list(_causes(error))
+    name, url, seconds = attempt.name, attempt.url, attempt.seconds
     where = urlsplit(url)
-    host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
+    causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, httpx2.UnsupportedProtocol | aiohttp.InvalidURL):
             return ModelUnavailable(
                 f"{name}: {url} is no address of an endpoint. It must begin with http:// or https://"
             )
+        host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             return ModelUnavailable(f"{name}: no host is called {where.hostname}. Check the address {url}")
         if isinstance(cause, aiohttp.ClientSSLError):

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.faults import explain, not_openai, reported
+from semgraph.llm.faults import Attempt, explain, not_openai, reported
 from semgraph.llm.retry import Transient
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Wire:
             text = f"{self.name}: no answer from {self.base_url} in {self.timeout:g} s"
             raise Transient("timeout", text, seconds=self.timeout) from None
         except openai.OpenAIError as error:
-            raise explain(error, self.name, self.base_url, time.perf_counter() - began) from error
+            raise explain(error, Attempt(self.name, self.base_url, time.perf_counter() - began)) from error
         seconds = time.perf_counter() - began
         try:
             document = json.loads(response.content)
@@ -72,7 +72,7 @@ class Wire:
         if not isinstance(document, dict):
             raise not_openai(self.name, self.base_url, response.text)
         if document.get("error"):
-            raise reported(document["error"], self.name, self.base_url)
+            raise reported(document["error"], Attempt(self.name, self.base_url, seconds))
         return document, seconds
 
     async def aclose(self) -> None:

@@ -104,3 +104,13 @@ async def test_an_endpoint_that_fails_fails_for_all(server: ModelServer, endpoin
     errors = await asyncio.gather(*(model.complete(ask()) for _ in range(3)), return_exceptions=True)
     assert all(isinstance(e, ModelUnavailable) for e in errors)
     assert len(server.requests) == 1
+
+
+async def test_closing_ends_what_is_under_way(server: ModelServer, endpoint, ask, gate):
+    model = Coalesced(endpoint)
+    task = asyncio.create_task(model.complete(ask()))
+    await server.until(lambda server: server.requests)
+    await model.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert model._tasks == set()

@@ -185,7 +185,7 @@ async def test_what_no_request_will_change_stops_the_run(server: ModelServer, as
     with pytest.raises(ModelUnavailable) as caught:
         await send(server, ask())
     message = str(caught.value)
-    assert message.startswith(f"openai:gpt-4.1-mini@{server.base_url} at {server.base_url} ({status}): what they say")
+    assert message.startswith(f"openai:gpt-4.1-mini@{server.base_url} ({status}): what they say. ")
     assert remedy in message
 
 

@@ -135,3 +135,11 @@ def test_waits_grow_and_are_random():
         assert all(0 <= wait <= longest for wait in waits)
         assert max(waits) > longest / 2
         assert statistics.stdev(waits) > longest / 10
+
+
+async def test_the_time_of_slow_failures_counts_towards_the_deadline(server: ModelServer, endpoint, ask):
+    server.latency = 0.15
+    server.answer = in_turn(error(500, "oops"))
+    with pytest.raises(RowError) as caught:
+        await Retried(endpoint, RetryPolicy(attempts=1000, first=0.001, longest=0.001, deadline=0.4)).complete(ask())
+    assert caught.value.attempts <= 3
