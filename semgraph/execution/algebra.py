@@ -63,8 +63,13 @@ def _equation(head: str, lines: list[str]) -> str:
     )
 
 
+_SIGNS = ((" IS NOT NULL", " ≠ NULL"), (" AND ", " ∧ "), (" OR ", " ∨ "), ("NOT ", "¬"))
+
+
 def _text(scalar: object) -> str:
-    text = " ".join(str(scalar).split()).replace(" IS NOT NULL", " ≠ NULL").replace(" AND ", " ∧ ").replace(" OR ", " ∨ ").replace("NOT ", "¬")
+    text = " ".join(str(scalar).split())
+    for word, sign in _SIGNS:
+        text = text.replace(word, sign)
     return text.strip('"') if text.count('"') == 2 and " " not in text else text
 
 
@@ -88,7 +93,7 @@ def symbol(node: Node, name: Name) -> str:
 
 
 @symbol.register
-def _(node: Input, name: Name) -> str:  # noqa: ARG001
+def _(node: Input, name: Name) -> str:
     return node.name
 
 
@@ -156,7 +161,7 @@ def _(node: Cluster, name: Name) -> str:
 
 
 @symbol.register
-def _(node: Scan, name: Name) -> str:  # noqa: ARG001
+def _(node: Scan, name: Name) -> str:
     where = " ∧ ".join(str(s) for s in node.where)
     return f"σ_{{{where}}}({node.label})" if where else node.label
 

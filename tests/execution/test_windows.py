@@ -1,0 +1,81 @@
+"""How an input is cut: partitions, turns, keys, windows, waves, slices."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semgraph.errors import InputError
+from semgraph.execution.windows import Members, cut, prepare, slices
+from semgraph.logical.plan import Order
+
+SCHEMA = pa.schema([("id", pa.string()), ("who", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
+
+
+def order(**options: Any) -> Order:
+    return Order(**{"input": "notes", "partition": "who", "by": ("at",), "key": "id", "key_of": ("who", "at", "text")} | options)
+
+
+def members(*rows: tuple[str | None, str | None, int, str], **options: Any) -> Members:
+    table = pa.Table.from_pylist(
+        [
+            {"id": key, "who": who, "at": datetime(2025, 1, 1, 0, minute, tzinfo=UTC), "text": text}
+            for key, who, minute, text in rows
+        ],
+        schema=SCHEMA,
+    )
+    return asyncio.run(prepare(order(**options), table))
+
+
+def test_null_is_the_empty_partition_and_partitions_come_in_order_of_first_rows() -> None:
+    found = members(("a", "x", 0, ""), ("b", None, 0, ""), ("c", "", 0, ""), ("d", "x", 0, ""))
+    assert found.partitions == ["x", ""]
+    assert found.of == ((0, 3), (1, 2))
+
+
+def test_turns_follow_time_and_equal_times_keep_the_order_they_were_given_in() -> None:
+    found = members(("a", "x", 5, ""), ("b", "x", 1, ""), ("c", "x", 5, ""), ("d", "x", 0, ""))
+    assert found.of == ((3, 1, 0, 2),)
+    assert found.table.column("turn").to_pylist() == [2, 1, 3, 0]
+    assert found.table.column("position").to_pylist() == [0, 1, 2, 3]
+
+
+def test_a_missing_key_is_made_from_the_row_and_equal_rows_get_different_keys_that_last() -> None:
+    rows = [(None, "x", 0, "hi"), (None, "x", 0, "hi"), (None, "x", 0, "ho"), ("mine", "x", 0, "hi")]
+    found = members(*rows)
+    assert found.keys[3] == "mine"
+    assert len(set(found.keys)) == 4
+    assert members(*rows).keys == found.keys
+    other_first = members((None, "y", 0, "hi"), *rows)
+    assert other_first.keys[1:] == found.keys
+
+
+def test_two_rows_with_one_key_are_refused_by_their_numbers() -> None:
+    with pytest.raises(InputError, match='rows 1 and 3 have the same id "a"'):
+        members(("a", "x", 0, ""), ("b", "x", 0, ""), ("a", "y", 0, ""))
+
+
+def test_a_wave_is_the_next_window_of_every_partition() -> None:
+    waves = cut(order(), {0: [0, 3, 4], 1: [1], 2: []})
+    assert [[(w.partition, w.members) for w in wave] for wave in waves] == [[(0, (0,)), (1, (1,))], [(0, (3,))], [(0, (4,))]]
+
+
+def test_windows_hold_as_many_members_as_asked_and_all_is_one() -> None:
+    sizes = {window: [len(w.members) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave] for window in (2, None)}
+    assert sizes == {2: [2, 2, 1], None: [5]}
+
+
+def test_a_wave_is_no_wider_than_what_may_run_ahead() -> None:
+    waves = cut(order(ahead=3), {p: [p] for p in range(7)})
+    assert [len(wave) for wave in waves] == [3, 3, 1]
+
+
+def test_slices_start_small_and_grow_to_half_of_what_may_run_ahead() -> None:
+    waves = cut(order(), {0: list(range(100))})
+    counts = [sum(len(wave) for wave in part) for part in slices(waves, 16)]
+    assert counts[:5] == [1, 2, 4, 8, 8]
+    assert sum(counts) == 100
