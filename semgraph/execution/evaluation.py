@@ -186,10 +186,10 @@ class Evaluation:
         metrics = self.runtime.meter.step(node.step)
         metrics.operator, metrics.how = node.keyword, str(choice)
         graph = getattr(self.runtime.plan.logical, "graph", None)
-        ctx = NodeContext(self.runtime.llm, self.runtime.embedder, node, metrics)
-        asking = Asking(way, ctx, self.runtime.partitions, graph.partition if graph else "", self.now, check_answer)
+        column = graph.partition if graph else ""
         started = time.perf_counter()
-        found = await answer(node, tables, asking)
+        async with NodeContext(self.runtime.llm, self.runtime.embedder, node, metrics) as ctx:
+            found = await answer(node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer))
         metrics.seconds += time.perf_counter() - started
         metrics.rows_in += found.rows_in
         metrics.rows_failed += len(found.failures)

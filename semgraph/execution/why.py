@@ -120,7 +120,7 @@ class _Tracer:
             from semgraph.execution.record import read_rows
 
             table: pa.Table | None = read_rows(self.run.folder, kind, step)
-            self._tables[kind, step] = [] if table is None else table.to_pylist()
+            self._tables[kind, step] = [] if table is None else list(table.to_pylist())
         return self._tables[kind, step]
 
     def find(self, what: str) -> list[tuple[str, Row]]:
@@ -143,7 +143,7 @@ class _Tracer:
             )
         rows = self.rows("steps", step)
         names = [name for name in (rows[0] if rows else {}) if name != MEMBER]
-        if column.split(".")[0] not in names:
+        if column.partition(".")[0] not in names:
             hint = did_you_mean(column, names)
             raise PlanError(
                 Problem(f'step {step} has no column "{column}"', there="columns: " + ", ".join(names), hint=hint)

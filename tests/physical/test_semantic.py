@@ -1,0 +1,170 @@
+"""What the engine makes of answers: `when`, `otherwise`, `how`, `keep`, `on_error`, groups and ranks. The answers are scripted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semgraph.expr import Type
+from semgraph.expr import parse_scalar as sql
+from semgraph.logical.checks import Sort
+from semgraph.logical.prompt import Prompt, PromptSet, Template
+from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, Semantic, SemTopk
+from semgraph.physical.contract import Context, Cost, Implementation, Observed, RowEstimate, Rows, answer_schema
+from semgraph.physical.framing import check_answer
+from semgraph.physical.semantic import Answered, Asking, answer
+from tests.physical.relations import relation
+
+Said = Mapping[str, Any] | str  # the answers of an item, or its error
+
+
+@dataclass(frozen=True)
+class Scripted(Implementation[Semantic]):
+    """Answers by a function of the item's row (left row, right row or None; for groups: the rows)."""
+
+    say: Callable[..., Said]
+    seen: list[Any]
+
+    def estimate(self, node: Semantic, rows: RowEstimate, seen: Observed | None) -> Cost:
+        return Cost(rows.items)
+
+    async def answer(self, node: Semantic, rows: Rows, ctx: Context) -> pa.Table:
+        left = rows.left.to_pylist()
+        right = rows.right.to_pylist() if rows.right is not None else []
+        items = rows.items.to_pylist()
+        if node.keyword == "sem_agg":
+            groups = sorted({item["group"] for item in items})
+            asked: list[tuple[Any, ...]] = [([left[i["left"]] for i in items if i["group"] == g],) for g in groups]
+        elif node.keyword == "sem_join":
+            asked = [(left[i["left"]], right[i["right"]]) for i in items]
+        else:
+            asked = [(left[i["left"]],) for i in items]
+        self.seen.extend(asked)
+        said = [self.say(*row) for row in asked]
+        answers = [
+            {"item": n, "error": s if isinstance(s, str) else None, "calls": [f"c{n}"], **({} if isinstance(s, str) else s)}
+            for n, s in enumerate(said)
+        ]
+        return pa.Table.from_pylist(answers, schema=answer_schema(node))
+
+
+def prompt(item: str, other: str = "", **returns: str) -> PromptSet:
+    typed = tuple((name, Type(kind, nullable=True)) for name, kind in returns.items())
+    return PromptSet((("", Prompt("ask", typed, item=Template.parse(item), other=Template.parse(other))),))
+
+
+def ask(node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]]) -> tuple[Answered, list[Any]]:
+    seen: list[Any] = []
+    asking = Asking(Scripted(say, seen), None, ["p", "q"], "group", None, check_answer)  # type: ignore[arg-type]
+    inputs = [pa.Table.from_pylist(rows, schema=child.schema) for rows, child in zip(tables, node.inputs, strict=True)]
+    return asyncio.run(answer(node, inputs, asking)), seen
+
+
+ROWS = [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}, {"id": 3, "text": None}]
+NOTES = relation("notes", {"id": pa.int64(), "text": pa.string()})
+WORDS = relation("words", {"id": pa.int64(), "word": pa.string(), "n": pa.int64()})
+WORDED = [{"id": 1, "word": "x", "n": 2}, {"id": 1, "word": "y", "n": 1}, {"id": 2, "word": "x", "n": 5}, {"id": 9, "word": "z", "n": 0}]
+
+
+def test_a_map_adds_the_answers_and_asks_only_where_it_should() -> None:
+    node = SemMap(input=NOTES, prompt=prompt("{text}", mood="string"), when=sql("text <> 'a'"), otherwise=(("mood", sql("upper(text)")),))
+    found, seen = ask(node, lambda row: {"mood": f"<{row['text']}>"}, ROWS)
+    assert [row["mood"] for row in found.table.to_pylist()] == ["A", "<b>", None]
+    assert seen == [({"text": "b"},)]
+    assert found.rows_in == 1
+
+
+@pytest.mark.parametrize(("on_error", "ids"), [("raise", [1, 3]), ("null", [1, 2, 3])])
+def test_a_row_without_an_answer_is_left_out_or_kept_with_null(on_error: Any, ids: list[int]) -> None:
+    node = SemMap(input=NOTES, prompt=prompt("{text}", mood="string"), on_error=on_error, step="moods")
+    found, _ = ask(node, lambda row: "refused: no" if row["text"] == "b" else {"mood": "fine"}, ROWS)
+    assert found.table.column("id").to_pylist() == ids
+    (failure,) = found.failures
+    assert (failure.step, failure.error, failure.row) == ("moods", "refused: no", {"id": 2, "text": "b"})
+    assert found.kept == (on_error == "null")
+
+
+def test_a_filter_keeps_the_rows_with_yes() -> None:
+    found, _ = ask(SemFilter(input=NOTES, prompt=prompt("{text}")), lambda row: {"keep": row["text"] != "a"}, ROWS)
+    assert found.table.column("id").to_pylist() == [2, 3]
+
+
+def join(**options: Any) -> SemJoin:
+    return SemJoin(
+        **{"input": NOTES, "other": WORDS, "alias": "w", "prompt": prompt("{text}", "{word}", why="string"), "using": (("id", "id"),)}
+        | options
+    )
+
+
+def yes(left: dict[str, Any], right: dict[str, Any]) -> Said:
+    return {"match": right["word"] != "y", "why": f"{left['text']}{right['word']}" if right["word"] != "y" else None}
+
+
+def test_a_join_asks_about_candidate_pairs_only_and_brings_the_other_row_and_the_answers() -> None:
+    found, seen = ask(join(), yes, ROWS, WORDED)
+    assert [(r["id"], r["w"], r["why"]) for r in found.table.to_pylist()] == [
+        (1, {"id": 1, "word": "x", "n": 2}, "ax"),
+        (2, {"id": 2, "word": "x", "n": 5}, "bx"),
+    ]
+    assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "y"), ("b", "x")]
+
+
+@pytest.mark.parametrize(
+    ("how", "ids"), [("inner", [1, 2]), ("left", [1, 2, 3]), ("semi", [1, 2]), ("anti", [3])]
+)
+def test_how_says_which_left_rows_stay(how: Any, ids: list[int]) -> None:
+    found, _ = ask(join(how=how), yes, ROWS, WORDED)
+    assert found.table.column("id").to_pylist() == ids
+    if how == "left":
+        assert found.table.to_pylist()[-1] == {"id": 3, "text": None, "w": None, "why": None}
+
+
+def test_keep_one_takes_the_first_match_by_order() -> None:
+    always = lambda _left, _right: {"match": True, "why": ""}  # noqa: E731
+    found, _ = ask(join(keep="one", order=(Sort(sql("w.n")),)), always, ROWS, WORDED)
+    assert [row["w"]["word"] for row in found.table.to_pylist()] == ["y", "x"]
+    found, _ = ask(join(keep="one"), always, ROWS, WORDED)
+    assert [row["w"]["word"] for row in found.table.to_pylist()] == ["x", "x"]
+
+
+def test_equal_rows_of_the_other_side_are_asked_about_once_and_all_of_them_match() -> None:
+    twice = [{"id": 1, "word": "x", "n": 1}, {"id": 1, "word": "x", "n": 2}]
+    found, seen = ask(join(), yes, ROWS, twice)
+    assert len(seen) == 1
+    assert [row["w"]["n"] for row in found.table.to_pylist()] == [1, 2]
+
+
+@pytest.mark.parametrize(("on_error", "ids"), [("raise", [2]), ("null", [1, 2])])
+def test_a_failed_pair_costs_its_left_row_or_only_itself(on_error: Any, ids: list[int]) -> None:
+    found, _ = ask(join(on_error=on_error), lambda a, b: "invalid: x" if b["word"] == "y" else yes(a, b), ROWS, WORDED)
+    assert found.table.column("id").to_pylist() == ids
+    assert [f.row["id"] for f in found.failures] == [1]
+
+
+def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_itself() -> None:
+    node = SemAgg(
+        input=WORDS, by=("id",), order=(Sort(sql("n")),), prompt=prompt("{word}", all="string"), alone=(("all", sql("upper(word)")),)
+    )
+    found, seen = ask(node, lambda rows: {"all": "+".join(row["word"] for row in rows)}, WORDED)
+    assert found.table.to_pylist() == [{"id": 1, "all": "y+x"}, {"id": 2, "all": "X"}, {"id": 9, "all": "Z"}]
+    assert len(seen) == 1
+
+
+def test_topk_ranks_within_groups_and_equal_scores_stay_in_row_order() -> None:
+    node = SemTopk(input=WORDS, per=("id",), k=1, prompt=prompt("{word}"))
+    found, _ = ask(node, lambda _row: {"score": 7.0}, WORDED)
+    assert [(r["id"], r["word"], r["rank"], r["score"]) for r in found.table.to_pylist()] == [
+        (1, "x", 0, 7.0), (2, "x", 0, 7.0), (9, "z", 0, 7.0),
+    ]  # fmt: skip
+
+
+def test_no_rows_ask_nothing() -> None:
+    found, seen = ask(join(), yes, [], WORDED)
+    assert not seen
+    assert found.table.num_rows == 0
+    assert found.table.schema.names == ["id", "text", "w", "why"]
