@@ -1,0 +1,199 @@
+"""A model that answers from the text of the request alone.
+
+It reads a request as a person would: the instructions and the question in the system message, the rows in the user message.
+It puts a record's values into the question in place of `<field>`, so that a row gets one answer however it was asked, and it
+gives wrong answers, or none, if the request says the wrong thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from semgraph.errors import RowError
+from semgraph.expr.functions import canonical_json
+from semgraph.llm.base import Limits, Reply, Request, Usage
+
+_LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
+_FIELD = re.compile(r"<([A-Za-z_][A-Za-z0-9_.]*)>")
+_SAID = ("The question for each record", "The question for each pair", "The question,", "What they are to fit,")
+_SIDES = ("About a left record", "About a right record")
+
+
+@dataclass
+class Mind:
+    """What the model thinks. Each gets text and says what it answers.
+
+    Args:
+        answer: The answer to a question about one row, without the number.
+        match: The answers for a pair's two texts if they match (for questions about both: text and ""), else None.
+        combine: The answer for the questions of a group's rows and the earlier answers among them.
+        score: How well the row of a question fits.
+    """
+
+    answer: Callable[[str], dict[str, Any]] = lambda text: {}
+    match: Callable[[str, str], dict[str, Any] | None] = lambda left, right: None
+    combine: Callable[[list[str], list[dict[str, Any]]], dict[str, Any]] = lambda texts, parts: {}
+    score: Callable[[str], float] = lambda text: 0.0
+
+
+@dataclass
+class Oracle:
+    """An `LLM` with a mind. Remembers the requests it was sent, and how many were under way at once."""
+
+    mind: Mind
+    limits: Limits = field(default_factory=Limits)
+    name: str = "oracle"
+    exact_tokens: bool = True
+    requests: list[Request] = field(default_factory=list)
+    running: int = 0
+    most_running: int = 0
+
+    def count_tokens(self, text: str) -> int:
+        return -(-len(text.encode()) // 4)
+
+    def dollars(self, usage: Usage) -> float | None:
+        return 0.0
+
+    async def complete(self, request: Request) -> Reply:
+        self.requests.append(request)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(0)
+            prompt = sum(self.count_tokens(message.content) for message in request.messages)
+            if prompt + request.max_tokens > self.limits.context_tokens:
+                raise RowError("rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1)
+            text = json.dumps(think(self.mind, request))
+            usage = Usage(prompt, 0, self.count_tokens(text))
+            if usage.completion > request.max_tokens:
+                cut = text[: request.max_tokens * 4]
+                return Reply(cut, usage, call_id=call_id(request), dollars=0.001, finish="length")
+            return Reply(text, usage, call_id=call_id(request), dollars=0.001)
+        finally:
+            self.running -= 1
+
+    async def aclose(self) -> None:
+        pass
+
+
+def call_id(request: Request) -> str:
+    return f"call-{request.fingerprint[:12]}"
+
+
+def think(mind: Mind, request: Request) -> dict[str, Any]:
+    """The answer to a request, in the form its schema asks for."""
+    system, user = parts(request)
+    keys = list(json.loads(request.schema)["properties"])
+    if keys == ["answers"]:
+        template = question(system)
+        return {"answers": [{"id": n, **one(mind, request, filled(template, r))} for n, r, *_ in lines(user)]}
+    if keys == ["ranking"]:
+        template = question(system)
+        scored = [(mind.score(filled(template, record)), -n) for n, record, *_ in lines(user)]
+        return {"ranking": [-n for _, n in sorted(scored, reverse=True)]}
+    if keys == ["matches"]:
+        return {"matches": list(matching(mind, system, user))}
+    if "match" in keys:
+        left, right = sides(user)
+        found = mind.match(left, right)
+        rest = dict.fromkeys(keys[1:])
+        return {"match": found is not None, **rest, **(found or {})}
+    if lines(user):
+        template = question(system)
+        found = lines(user)
+        earlier = [record for _, record, part, _ in found if part]
+        return mind.combine([filled(template, record) for _, record, part, _ in found if not part], earlier)
+    return one(mind, request, user)
+
+
+def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
+    """The answer to one row's question: a score where a score is asked for."""
+    return {"score": mind.score(text)} if '"score"' in request.schema else mind.answer(text)
+
+
+def parts(request: Request) -> tuple[str, str]:
+    """System message, and user message without context: the contexts of these tests begin with "Context:"."""
+    system, user = (message.content for message in request.messages)
+    if user.startswith("Context:"):
+        user = user.split("\n\n", 1)[1]
+    return system, user.split("\n\nYour last answer was not valid", 1)[0]
+
+
+def question(system: str, said: tuple[str, ...] = _SAID) -> str:
+    """The question as the system message states it; without words of its own it is the record's values."""
+    for paragraph in system.split("\n\n"):
+        head, _, rest = paragraph.partition("\n")
+        if head.startswith(said):
+            return rest
+    return ""
+
+
+def filled(template: str, record: dict[str, Any]) -> str:
+    """A question with a record's values in place."""
+    if not template:
+        return " ".join(map(shown, record.values())).strip()
+    return _FIELD.sub(lambda m: shown(record[m[1]]) if m[1] in record else m[0], template).strip()
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
+    """The numbered records of a user message, if it has any: number, record, whether it is an earlier answer, rivals."""
+    head, _, rest = user.partition("\n")
+    if head not in {"Records:", "Left records:", "Right records:"}:
+        return []
+    found = [_LINE.match(line) for line in rest.split("\n")]
+    return [(int(m[1]), json.loads(m[3]), bool(m[2]), m[4] or "") for m in found if m is not None]
+
+
+def sides(user: str) -> tuple[str, str]:
+    """The two texts of a pair; for a question about both, that and nothing."""
+    if not user.startswith("Left record:\n"):
+        return user, ""
+    left, right = user.removeprefix("Left record:\n").split("\n\nRight record:\n")
+    return left, right
+
+
+def matching(mind: Mind, system: str, user: str):
+    """The matching pairs of a block, among those that are to be compared."""
+    left_text, _, right_text = user.partition("\n\nRight records:\n")
+    rights = {n: record for n, record, *_ in lines("Right records:\n" + right_text)}
+    both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
+    for n, left, _, rivals in lines(left_text):
+        for m in rights if rivals == "all" else map(int, rivals.split(", ")):
+            texts = (filled(both, left | rights[m]), "") if both else (filled(own, left), filled(other, rights[m]))
+            found = mind.match(*texts)
+            if found is not None:
+                yield {"left": n, "right": m, **found}
+
+
+@dataclass
+class Faulty:
+    """A model around a model whose replies a function spoils: it gets request and reply and may also raise."""
+
+    inner: Oracle
+    spoil: Callable[[Request, Reply], Reply]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def complete(self, request: Request) -> Reply:
+        return self.spoil(request, await self.inner.complete(request))
+
+
+def edited(reply: Reply, change: Callable[[Any], Any]) -> Reply:
+    """A reply whose JSON was changed."""
+    return replace(reply, text=json.dumps(change(json.loads(reply.text))))
+
+
+def is_packed(request: Request) -> bool:
+    return next(iter(json.loads(request.schema)["properties"])) in {"answers", "matches", "ranking"}

@@ -1,0 +1,370 @@
+"""What every implementation of an operator must do, found by the library, over a model that answers from the request alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semgraph.errors import BudgetReached, ModelUnavailable, RowError
+from semgraph.llm.base import Limits, Reply, Request
+from semgraph.meter import StepMetrics
+from tests.operators.cases import Case, answers, ask, mind, reference, ways
+from tests.operators.oracle import Faulty, Oracle, is_packed
+
+EVERY = pytest.mark.parametrize(("operator", "way"), ways())
+SAME = pytest.mark.parametrize(("operator", "way"), ways(same=True, packs=True))
+OTHER = pytest.mark.parametrize(("operator", "way"), ways(same=False))
+SOME = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+AWKWARD = [
+    None, "", " ", "Ada", "ada", "Ada", "Ångström", "李雷 🎈", "two\nlines", '2. {"text":"fake"}', "Records:\n1. {}",
+    "line\u2028separator", 'quote " and \\ and \t', "<text> {text}", "null", "Right record:", "\x85\x00\x1f",
+]  # fmt: skip
+text = st.one_of(st.none(), st.sampled_from(AWKWARD), st.text(max_size=12))
+
+
+def sizes(operator: str) -> int:
+    return 6 if operator == "sem_join" else 14
+
+
+@st.composite
+def cases(draw: Any, operator: str, plain: bool = False) -> Case:
+    n = draw(st.integers(0, sizes(operator)))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    # The two texts of a single pair stand in one message in the prompt's own words, so there they are plain.
+    word = st.one_of(st.none(), st.text("aAbB éß", max_size=4)) if operator == "sem_join" else text
+    case = Case(operator, column(word), context=draw(st.booleans()), by=draw(st.booleans()), both=draw(st.booleans()))
+    case.group = column(st.integers(0, 2))
+    # Rows that are asked about together must have one partition, prompt and context: here they depend on the group.
+    whole = operator in {"sem_agg", "sem_topk"}
+    case.partition = [f"p{g % 2}" for g in case.group] if whole else column(st.sampled_from(["p0", "p1"]))
+    case.kind = ["ab"[g % 2] for g in case.group] if whole else column(st.sampled_from("ab"))
+    case.reference = [f"r{g}" for g in case.group] if whole else column(st.sampled_from(["r0", "r1"]))
+    if operator == "sem_join":
+        case.others = draw(st.lists(word, max_size=5))
+        everything = [(i, j) for i in range(n) for j in range(len(case.others))]
+        chosen = draw(st.lists(st.booleans(), min_size=len(everything), max_size=len(everything)))
+        case.pairs = [pair for pair, wanted in zip(everything, chosen, strict=True) if wanted]
+    return case
+
+
+def some(operator: str, n: int = 9, **more: Any) -> Case:
+    """Some plain rows, in groups of up to six."""
+    texts = [f"{'abc'[i % 3]}{i} word{i % 4}" for i in range(n)]
+    more.setdefault("group", [i // 6 for i in range(n)])
+    return Case(operator, texts, others=[f"{c}9" for c in "abcd"], **more)
+
+
+# ------------------------------------------------------------------------------------------- the answers
+
+
+@SAME
+def test_it_answers_as_the_reference_does(operator: str, way: str) -> None:
+    @SOME
+    @given(cases(operator))
+    def check(case: Case) -> None:
+        asyncio.run(compare(case, way))
+
+    async def compare(case: Case, way: str) -> None:
+        assert answers(await ask(case, way)) == answers(await ask(case, reference(operator)))
+
+    check()
+
+
+@OTHER
+def test_what_need_not_answer_as_the_reference_does_comes_near_it(operator: str, way: str) -> None:
+    right, found, wanted = 0, 0, 0
+
+    async def compare(case: Case) -> tuple[set[Any], set[Any]]:
+        ours, theirs = await ask(case, way), await ask(case, reference(operator))
+        assert ours.column("error").null_count == ours.num_rows
+        return chosen(case, ours), chosen(case, theirs)
+
+    for n in range(1, 30):
+        ours, theirs = asyncio.run(compare(some(operator, n)))
+        right, found, wanted = right + len(ours & theirs), found + len(ours), wanted + len(theirs)
+    assert right / found >= 0.95  # precision
+    assert right / wanted >= 0.95  # recall
+
+
+def chosen(case: Case, table: Any) -> set[Any]:
+    """What a consumer sees: the k best rows of each group with their ranks, or the answer of each group."""
+    if case.operator == "sem_agg":
+        return {(row["item"], str(row["words"]), row["rows"]) for row in table.to_pylist()}
+    groups = case.rows().items.column("group").to_pylist()
+    best = sorted(range(len(groups)), key=lambda i: (groups[i], -table.column("score")[i].as_py(), i))
+    ranks: dict[int, int] = {}
+    found = set()
+    for item in best:
+        rank = ranks[groups[item]] = ranks.get(groups[item], -1) + 1
+        if rank < case.node().k:
+            found.add((item, rank))
+    return found
+
+
+@EVERY
+async def test_no_rows_give_no_answers_and_ask_nothing(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator))
+    table = await ask(Case(operator, []), way, llm)
+    assert table.num_rows == 0
+    assert llm.requests == []
+
+
+@EVERY
+async def test_an_empty_right_side_gives_no_answers(operator: str, way: str) -> None:
+    if operator == "sem_join":
+        assert (await ask(Case(operator, ["a", "b"]), way)).num_rows == 0
+
+
+@EVERY
+async def test_one_row_has_one_answer(operator: str, way: str) -> None:
+    (row,) = answers(await ask(Case(operator, ["Ada"], others=["ada"]), way))
+    assert row["error"] is None
+
+
+@EVERY
+async def test_equal_rows_have_equal_answers(operator: str, way: str) -> None:
+    case = Case(operator, ["same"] * 7, others=["same", "some"])
+    rows = answers(await ask(case, way))
+    for row in rows:
+        del row["item"]
+        if operator == "sem_topk" and way.startswith("listwise"):
+            del row["score"]  # places are distinct
+    step = 2 if operator == "sem_join" else 1
+    assert rows[::step] == [rows[0]] * len(rows[::step])
+
+
+# ------------------------------------------------------------------------------------------- what shares a request
+
+
+def apart_case(operator: str) -> Case:
+    """Rows whose texts say their partition, prompt and context."""
+    n, m = 24, 6
+    keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(n)]
+    case = Case(operator, [f"mark-{''.join(key)} {i}" for i, key in enumerate(keys)], by=True, context=True)
+    case.partition, case.kind, case.reference = map(list, zip(*keys, strict=True))
+    case.group = [sorted(set(keys)).index(key) for key in keys]
+    case.others = [f"m{j}" for j in range(m)]
+    return case
+
+
+@EVERY
+async def test_rows_of_two_partitions_prompts_or_contexts_are_never_in_one_request(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator))
+    case = apart_case(operator)
+    assert all(error is None for error in (await ask(case, way, llm)).column("error").to_pylist())
+    for request in llm.requests:
+        system, user = (message.content for message in request.messages)
+        marks = set(re.findall(r"mark-(p\d)(\w)(r\d)", user))
+        assert len(marks) == 1 or operator == "sem_agg"
+        for whose, kind, context in marks:
+            assert request.partition == whose
+            assert system.startswith("Be exact." if kind == "a" else "Be kind.")
+            assert user.startswith(f"Context: {context}\n\n")
+    rows = [m for request in llm.requests for m in re.findall(r"mark-\w+ \d+", request.messages[1].content)]
+    assert set(rows) == set(case.texts)
+
+
+@pytest.mark.parametrize(("operator", "way"), ways("sem_agg", "sem_topk", same=None, packs=True))
+async def test_a_group_with_two_partitions_is_never_in_one_request(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator))
+    case = some(operator, 4, partition=["p", "p", "q", "q"])
+    errors = (await ask(case, way, llm)).column("error").to_pylist()
+    for request in llm.requests:
+        assert not re.search("a0|b1", request.messages[1].content) or request.partition == "p"
+        assert not re.search("c2|a3", request.messages[1].content) or request.partition == "q"
+    if not way.startswith("packed"):
+        wrong = [error for error in errors if error is not None]
+        assert wrong
+        assert all(error.startswith("mixed: ") and "partitions" in error for error in wrong)
+
+
+@EVERY
+def test_other_partitions_change_nothing_in_a_partition_s_requests(operator: str, way: str) -> None:
+    @SOME
+    @given(st.permutations(range(3)), st.sets(st.integers(0, 2)))
+    def check(order: list[int], left_out: set[int]) -> None:
+        case = apart_case(operator)
+        base = asyncio.run(sent(case, way))
+        index = [i for p in order if p not in left_out for i in range(len(case.texts)) if i % 3 == p]
+        turned = replace(case)
+        for name in ("texts", "partition", "kind", "reference", "group"):
+            setattr(turned, name, [getattr(case, name)[i] for i in index])
+        ours = asyncio.run(sent(turned, way))
+        assert ours == {r for r in base if int(r.partition[1]) not in left_out}
+
+    async def sent(case: Case, way: str) -> set[Request]:
+        llm = Oracle(mind(operator))
+        await ask(case, way, llm)
+        return set(llm.requests)
+
+    check()
+
+
+@EVERY
+async def test_what_is_static_stands_first_and_is_the_same_for_all_rows(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator))
+    await ask(some(operator), way, llm)
+    packed = {is_packed(request) for request in llm.requests}
+    systems = {(m.role, m.content) for request in llm.requests for m in request.messages[:1]}
+    assert len(systems) <= max(2, len(packed))
+    assert all(role == "system" and content.startswith("Be exact.\n\n") for role, content in systems)
+
+
+# ------------------------------------------------------------------------------------------- limits
+
+
+LONG = "long " * 400  # 500 tokens
+SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)
+
+
+@EVERY
+async def test_a_row_that_does_not_fit_the_model_is_that_row_s_error(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator), SMALL)
+    case = some(operator, 5)
+    case.texts[2] = LONG * 4
+    case.group = [0, 0, 1, 0, 0]
+    errors = (await ask(case, way, llm)).column("error").to_pylist()
+    step = len(case.others) if operator == "sem_join" else 1
+    at = [i for i, error in enumerate(errors) if error is not None]
+    if operator == "sem_topk" and way.startswith("listwise"):
+        assert at == []  # alone in its group it is the best without being asked about
+        return
+    wrong = {"sem_agg": [1], "sem_topk": [4]}.get(operator, list(range(2 * step, 3 * step)))
+    assert at == wrong
+    for i in at:
+        assert re.match(r"too_long: the request has 2,\d\d\d tokens and .* the model takes 2,000 in all\. ", errors[i])
+
+
+@pytest.mark.parametrize(("operator", "way"), ways(packs=True))
+async def test_what_does_not_fit_one_request_becomes_several(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator), SMALL)
+    case = some(operator, 8)
+    case.texts = [f"{t} {'x' * 500}" for t in case.texts]
+    case.group = [0] * 8
+    ours = await ask(case, way, llm)
+    assert ours.column("error").null_count == ours.num_rows  # the oracle rejects what is too long
+    wide = replace(case)
+    if operator != "sem_topk" or not way.startswith("listwise"):
+        assert answers(ours) == answers(await ask(wide, reference(operator)))
+
+
+async def test_a_group_that_does_not_fit_is_an_error_of_single_and_none_of_tree() -> None:
+    case = Case("sem_agg", [f"w{i} " + "x" * 900 for i in range(12)])
+    (error,) = (await ask(case, "single", Oracle(mind("sem_agg"), SMALL))).column("error").to_pylist()
+    assert error.startswith("too_long: ")
+    (row,) = answers(await ask(case, "tree", Oracle(mind("sem_agg"), SMALL)))
+    assert (row["rows"], row["error"]) == (12, None)
+
+
+@EVERY
+async def test_no_more_is_under_way_than_keeps_the_model_busy(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator), Limits(in_flight=3))
+    await ask(some(operator, 40), way, llm)
+    assert llm.most_running <= 6
+
+
+# ------------------------------------------------------------------------------------------- failures
+
+
+@EVERY
+async def test_one_failing_row_of_many_costs_the_others_nothing(operator: str, way: str) -> None:
+    case = some(operator, 18)
+    case.texts[7] = "poison"
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        if "poison" in request.messages[1].content:
+            raise RowError("rejected", "no poison", attempts=1)
+        return reply
+
+    ours = await ask(case, way, Faulty(Oracle(mind(operator)), spoil))
+    theirs = await ask(case, reference(operator))
+    failed = [i for i, error in enumerate(ours.column("error").to_pylist()) if error is not None]
+    assert all(ours.column("error")[i].as_py() == "rejected: no poison" for i in failed)
+    if operator == "sem_topk" and way.startswith("listwise"):
+        assert len(failed) <= case.node().k + 1
+        return
+    pairs = case.rows().items.to_pylist()
+    assert (
+        failed == [1] if operator == "sem_agg" else [i for i, pair in enumerate(pairs) if pair["left"] == 7] == failed
+    )
+    others = [i for i in range(ours.num_rows) if i not in failed]
+    assert answers(ours.take(others)) == answers(theirs.take(others))
+
+
+@EVERY
+async def test_when_a_budget_is_reached_it_stops_at_once(operator: str, way: str) -> None:
+    await stops(operator, way, BudgetReached("100 calls"))
+
+
+@EVERY
+async def test_when_no_model_answers_it_stops_at_once(operator: str, way: str) -> None:
+    await stops(operator, way, ModelUnavailable("no answer"))
+
+
+async def stops(operator: str, way: str, error: Exception) -> None:
+    llm = Oracle(mind(operator), Limits(in_flight=2))
+    before = asyncio.all_tasks()
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        raise error
+
+    with pytest.raises(type(error)):
+        await ask(some(operator, 30), way, Faulty(llm, spoil))
+    assert len(llm.requests) <= 4
+    assert asyncio.all_tasks() == before
+
+
+@EVERY
+async def test_cancelled_it_leaves_nothing_under_way(operator: str, way: str) -> None:
+    llm = Oracle(mind(operator))
+    never = asyncio.Event()
+    begun = asyncio.Event()
+
+    class Hanging:
+        limits, count_tokens = llm.limits, staticmethod(llm.count_tokens)
+        running = 0
+
+        async def complete(self, request: Request) -> Reply:
+            Hanging.running += 1
+            begun.set()
+            try:
+                await never.wait()
+            finally:
+                Hanging.running -= 1
+            raise AssertionError
+
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(ask(some(operator, 20), way, Hanging()))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert Hanging.running == 0
+    assert asyncio.all_tasks() == before
+
+
+# ------------------------------------------------------------------------------------------- metering
+
+
+@EVERY
+async def test_every_call_is_metered_and_named(operator: str, way: str) -> None:
+    llm, metrics = Oracle(mind(operator)), StepMetrics()
+    table = await ask(some(operator, 13), way, llm, metrics)
+    assert metrics.calls_issued == len(llm.requests) == metrics.attempts > 0
+    assert metrics.tokens_in == sum(llm.count_tokens(m.content) for r in llm.requests for m in r.messages)
+    assert metrics.tokens_out > 0
+    assert metrics.dollars == pytest.approx(0.001 * len(llm.requests))
+    known = {f"call-{request.fingerprint[:12]}" for request in llm.requests}
+    rests_on = [set(calls) for calls in table.column("calls").to_pylist()]
+    assert set.union(*rests_on) == known
+    assert all(rests_on) or way.startswith("listwise")  # a group of one is ranked without asking
