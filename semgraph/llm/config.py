@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.llm.models import find
 from semgraph.llm.sources import Source, from_environment, from_file, from_options, user_config
 from semgraph.llm.specs import ModelSpec, parse_spec, without_password
+from semgraph.llm.wire import OPENAI_URL
 
 OPENAI_MODEL = "openai:gpt-4.1-mini"
 OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
-OPENAI_URL = "https://api.openai.com/v1"
 
 _DEFAULTS: dict[str, Any] = {
     "store": "sqlite:.semgraph/graph.db",
@@ -121,10 +122,18 @@ class Settings:
         return ("default", *(role for role in bound if role not in ("default", "embed")))
 
     def model(self, role: str = "default") -> ModelSpec:
-        """The model of a role; a role that nobody bound is answered by `default`."""
-        value = self.values.get(f"models.{role}", self["models.default"]).value
-        assert isinstance(value, ModelSpec)
-        return value
+        """The model of a role. Where nobody bound `small`, it is `default`.
+
+        Raises:
+            PlanError: Nobody bound the role.
+        """
+        bound = self.values.get(f"models.{role}") or (self["models.default"] if role == "small" else None)
+        if bound is None or role == "embed":
+            hint = did_you_mean(role, self.roles) or f"Bind it: {role} = ... under [models] in semgraph.toml"
+            there = f"Bound are {', '.join(self.roles)}"
+            raise PlanError(Problem(f'no model is bound to the role "{role}"', there=there, hint=hint))
+        assert isinstance(bound.value, ModelSpec)
+        return bound.value
 
     @property
     def embedder(self) -> ModelSpec:
@@ -219,6 +228,8 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
     origin = source.origin_of(key)
     try:
         spec = parse_spec(source.values[key], "embedder" if key == "models.embed" else "model", origin)
+        if spec.provider == "local" and spec.model:
+            find(spec.model, spec.kind)
     except PlanError as error:
         problems.extend(error.problems)
         return None

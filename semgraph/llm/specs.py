@@ -15,6 +15,9 @@ Kind = Literal["model", "embedder"]
 _URL = re.compile(r"@(https?://[^?]*)")
 _NAME_AND_PASSWORD = re.compile(r"//[^/?]*@")
 _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
+EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
+"""Options that are passed on to an OpenAI-compatible endpoint as they are."""
+
 _KEYS: dict[Kind, dict[str, dict[str, type]]] = {
     "model": {
         "openai": {
@@ -26,6 +29,7 @@ _KEYS: dict[Kind, dict[str, dict[str, type]]] = {
             "max_output": int,
             "timeout": float,
             "key_env": str,
+            **dict.fromkeys(EXTRAS, str),
         },
         "local": {"threads": int, "context": int},
         "recorded": {},
