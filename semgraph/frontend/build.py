@@ -60,7 +60,7 @@ def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
         if kind in {"input", "within", "graph"}:
             continue
         found["over" if kind == "over" else f.name] = f
-        if kind in _BESIDE:
+        if kind in _BESIDE and getattr(cls, "returns_types", True):
             found[_BESIDE[kind]] = f
     return found
 

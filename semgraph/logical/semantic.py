@@ -40,9 +40,13 @@ RESERVED = ("item", "error", "calls")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node):
-    """What the five have in common. `on_error: null` keeps a row whose answer failed, with NULL answers."""
+    """What the five have in common. `on_error: null` keeps a row whose answer failed, with NULL answers.
+
+    `returns_types` is a trait: whether a prompt returns typed answers, which plans say in `add` beside an inline question.
+    """
 
     calls_llm: ClassVar[bool] = True
+    returns_types: ClassVar[bool] = True
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
     on_error: OnError = argument("choice", choices=_ON_ERROR, default="raise")
@@ -143,6 +147,7 @@ class SemFilter(Semantic):
     """The rows for which the model says yes to the prompt."""
 
     keyword: ClassVar[str] = "sem_filter"
+    returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
 
@@ -259,6 +264,7 @@ class SemTopk(Semantic):
     """The `k` best rows of each group of equal `per`, best first, with `rank` (from 0) and `score`."""
 
     keyword: ClassVar[str] = "sem_topk"
+    returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
     k: int = argument("number")
