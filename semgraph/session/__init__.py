@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.result import OnProgress, Result
@@ -16,25 +16,26 @@ from semgraph.frontend.yaml import load_plan
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.semantic import OnError
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
 from semgraph.session.running import RunRequest, run_plan
 from semgraph.stores.base import Store
 
 T = TypeVar("T")
-PlanLike = str | Path | LogicalPlan | Frame
+PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
 
 class Session:
     """Models, an embedder, a store and limits; runs plans with them.
 
-    Making a session opens nothing. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local model
-    and the store `.semgraph/graph.db`; `settings` says which and where from.
+    Making a session opens nothing. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local
+    model and the store `.semgraph/graph.db`; `settings` says which and where from.
 
     Args:
-        llm: A model such as `openai:gpt-4.1-mini`, `local`, `recorded`, or an `LLM` object (an endpoint; the session wraps it).
+        llm: A model such as `openai:gpt-4.1-mini`, `local`, `recorded`, or an `LLM` object, which the session wraps.
         embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder` object.
-        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store` object, which the session does not close.
+        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which the session leaves open.
         use: Ways of steps for every plan, such as `{"told": "block(left=10)"}`.
         operators: Folders with implementations of your own; code is loaded from nowhere else.
         config: A file in place of `./semgraph.toml`.
@@ -128,7 +129,7 @@ class Session:
         again: bool = False,
         fresh: bool = False,
         write: bool = True,
-        on_error: str | None = None,
+        on_error: OnError | None = None,
         progress: OnProgress | None = None,
         record_to: str | Path | None = None,
         **inputs: Any,

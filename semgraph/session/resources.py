@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Embedder
@@ -16,8 +16,11 @@ from semgraph.llm.embed.once import EmbedOnce
 from semgraph.llm.endpoints import build_embedder, build_models
 from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
+from semgraph.llm.recorder import Recorder
 from semgraph.llm.stack import stack
 from semgraph.stores.base import Store
+
+Clock = Callable[[str], datetime]
 
 
 @dataclass(frozen=True)
@@ -31,62 +34,76 @@ class Given:
 
 @dataclass(frozen=True)
 class Opened:
-    """What one run uses."""
+    """What one run uses. `now` tells the time of a slice or wave, by its name."""
 
     llm: LLM
     embedder: Embedder
     store: Store
     journal: Journal | None
     budget: Budget
+    now: Clock
 
 
 @dataclass
 class Resources:
-    """Opens what runs need, and keeps what must outlive a run: the store in memory, and a model in this process."""
+    """Opens what runs need, and keeps what must outlive a run: the store in memory."""
 
     settings: Settings
     given: Given
     _memory: Store | None = None
-    _kept: dict[str, LLM] = field(default_factory=dict)
 
     @asynccontextmanager
     async def open(self, plan: str, plan_file: Path, *, fresh: bool, record_to: Path | None) -> AsyncIterator[Opened]:
         """Everything one run uses, closed afterwards.
 
         Args:
-            plan: Name of the plan, for recordings.
-            plan_file: Its file; recordings stand in `recordings/` beside it.
+            plan: Name of the plan; its recording is `recordings/PLAN.jsonl` beside its file.
+            plan_file: The plan's file.
             fresh: Ask anew even what the journal knows.
-            record_to: Where to record the run.
+            record_to: Where to record the run, if it is to be recorded.
         """
         limits = self.settings.limits
         budget = Budget(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
+        recording = plan_file.parent / "recordings" / f"{plan}.jsonl"
         path = self.settings.journal_path
-        journal = Journal(path, self.settings.keep_days) if path is not None else None
-        closing: list[Any] = []
-        try:
-            llm, endpoints = self._models(budget, journal, fresh=fresh)
-            closing += endpoints
-            inner = self.given.embedder or build_embedder(self.settings)
-            closing += [] if self.given.embedder else [inner]
-            embedder = EmbedOnce(inner, journal, budget, fresh)
-            store = await self.store()
-            closing += [store] if store is not self._memory and store is not self.given.store else []
-            yield Opened(llm, embedder, store, journal, budget)
-        finally:
-            for thing in closing:
-                await thing.aclose()
+        async with AsyncExitStack() as closing:
+            journal = Journal(path, self.settings.keep_days) if path is not None else None
             if journal is not None:
-                await journal.aclose()
+                closing.callback(journal.close)
+            llm = self._models(budget, journal, recording, fresh=fresh)
+            inner = self.given.embedder or build_embedder(self.settings, recording)
+            kept = None if self.settings.embedder.provider == "recorded" and self.given.embedder is None else journal
+            embedder: Embedder = EmbedOnce(inner, kept, budget, fresh)
+            if self.given.llm is None:
+                closing.push_async_callback(llm.aclose)
+            if self.given.embedder is None:
+                closing.push_async_callback(inner.aclose)
+            store = await self.store()
+            if store is not self._memory and store is not self.given.store:
+                closing.push_async_callback(store.aclose)
+            now = self._clock(recording)
+            recorder = Recorder() if record_to is not None else None
+            if recorder is not None:
+                llm, embedder, now = recorder.llm(llm), recorder.embedder(embedder), recorder.clock(now)
+            yield Opened(llm, embedder, store, journal, budget, now)
+            if recorder is not None and record_to is not None:
+                recorder.write(record_to)
 
-    def _models(self, budget: Budget, journal: Journal | None, *, fresh: bool) -> tuple[LLM, list[LLM]]:
-        """The models by role behind one `LLM`, and the endpoints to close."""
+    def _models(self, budget: Budget, journal: Journal | None, recording: Path, *, fresh: bool) -> LLM:
+        """The models by role behind one `LLM`."""
         limits = self.settings.limits
-        if self.given.llm is not None:
-            limiter = Limiter(limits.in_flight or self.given.llm.limits.in_flight, limits.rpm, limits.tpm)
-            return stack(self.given.llm, limiter, budget=budget, journal=journal, fresh=fresh), []
-        llm = build_models(self.settings, budget=budget, journal=journal, fresh=fresh)
-        return llm, [llm]
+        if self.given.llm is None:
+            return build_models(self.settings, budget=budget, journal=journal, fresh=fresh, recording=recording)
+        limiter = Limiter(limits.in_flight or self.given.llm.limits.in_flight, limits.rpm, limits.tpm)
+        return stack(self.given.llm, limiter, budget=budget, journal=journal, fresh=fresh)
+
+    def _clock(self, recording: Path) -> Clock:
+        spec = self.settings.model()
+        if self.given.llm is not None or spec.provider != "recorded":
+            return lambda _name: datetime.now(UTC)
+        from semgraph.llm.recorded import Recorded
+
+        return Recorded(self.settings.cwd / spec.model if spec.model else recording).now
 
     async def store(self) -> Store:
         """The store that the settings name. Raises StoreUnavailable or PlanError."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import semgraph
-from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, Options, Outcome, result_table
 from semgraph.execution.record import RunRecord, new_run, timestamp
@@ -23,7 +22,7 @@ from semgraph.llm.roles import bound
 from semgraph.logical.graph import Search
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import OnError, Semantic
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
 from semgraph.optimizer import optimize
@@ -31,7 +30,6 @@ from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
 from semgraph.session.resources import Opened, Resources
-from semgraph.stores.base import Store
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class RunRequest:
     again: bool = False
     fresh: bool = False
     write: bool = True
-    on_error: str | None = None
+    on_error: OnError | None = None
     progress: OnProgress | None = None
     runs: Path | None = None
     record_to: str | Path | None = None
@@ -81,7 +79,7 @@ def _trimmed(request: RunRequest) -> LogicalPlan:
     return plan
 
 
-def _with_on_error(plan: LogicalPlan, on_error: str) -> LogicalPlan:
+def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
     from semgraph.logical.node import rewrite
 
     def change(node: Node) -> Node:
@@ -132,7 +130,7 @@ class _Run:
             observe=self._observe, answered=self._answered,
         )  # fmt: skip
         write = self.request.write and self.request.until is None
-        options = Options(self.name, self._clock(), self.request.again, write, fingerprint, self._committed)
+        options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
         executor = Executor(runtime, options)
         self._describe(status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint)
         try:
@@ -143,9 +141,6 @@ class _Run:
             raise
         self._finish(outcome, "budget" if outcome.stopped else "done", outcome.stopped)
         return self._result(outcome)
-
-    def _clock(self) -> Callable[[str], datetime]:
-        return lambda _name: timestamp()
 
     def _describe(self, **facts: Any) -> None:
         if self.record is None:
@@ -221,6 +216,3 @@ class _Run:
             record=self.record.folder if self.record else None,
             exit_code=code,
         )
-
-
-__all__ = ["RunRequest", "SemgraphError", "Store", "run_plan"]
