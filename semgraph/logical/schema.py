@@ -145,7 +145,7 @@ class Graph:
                 if end not in labels or labels[end].kind != "node":
                     msg = f'"{end}" is no node label' if end else "an edge needs source and target"
                     raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
-        draw = _draw(data.get("draw") or {}, labels)
+        draw = _draw(_mapping(data.get("draw"), "draw"), labels)
         return cls(str(data.get("graph", "graph")), key, partition, labels, draw)
 
 
@@ -247,4 +247,5 @@ def _label(name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, T
         open=frozenset(opened),
         source=str(body.get("source", "")),
         target=str(body.get("target", "")),
+        ignore=frozenset(_texts(body.get("ignore"), *path, "ignore")),
     )
