@@ -9,6 +9,7 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Position, did_you_mean
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
+from semgraph.frontend.arguments import Scope
 from semgraph.frontend.body import read_body
 from semgraph.frontend.build import Faults
 from semgraph.frontend.document import read_file
@@ -17,7 +18,7 @@ from semgraph.frontend.head import read_head
 from semgraph.frontend.reading import Reading, at
 from semgraph.frontend.settings import known_keys, mapping, settle
 from semgraph.frontend.shape import input_schema
-from semgraph.frontend.steps import Poisoned, Results, Steps
+from semgraph.frontend.steps import Poisoned, Results
 from semgraph.logical.node import Node
 from semgraph.logical.plan import InputSpec, Order
 from semgraph.logical.relational import Add
@@ -25,7 +26,7 @@ from semgraph.logical.relational import Add
 _KEYS = ("plan", "inputs", "params", "preset")
 
 
-def call_plan(caller: Reading, scope: Steps, value: Any, step: str, origin: Position) -> Results:
+def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Position) -> Results:
     """The results of a called plan; its steps are named `step/inner`, and its writes are the caller's.
 
     Its inputs are relations of the caller with at least the declared columns, of the declared types: a missing column that
@@ -88,7 +89,7 @@ def _same_graph(caller: Reading, inner: Reading) -> None:
     raise Fault("the called plan reads a graph, and this plan names none", "plan", hint=hint)
 
 
-def _inputs(scope: Steps, inner: Reading, value: Any, step: str, origin: Position) -> dict[str, Node]:
+def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Position) -> dict[str, Node]:
     given = mapping(value, "a mapping of relations")
     faults = known_keys(given, inner.inputs, "the called plan")
     found: dict[str, Node] = {}

@@ -14,6 +14,7 @@ from semgraph.frontend.document import Document
 from semgraph.frontend.head import own_inputs, read_head
 from semgraph.frontend.reading import Loading, Reading
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.schema import Graph
 
 
 def load_document(
@@ -24,6 +25,7 @@ def load_document(
     preset: str | None = None,
     use: Mapping[str, Any] | None = None,
     folders: tuple[Path, ...] = (),
+    graphs: Mapping[Path, Graph] | None = None,
 ) -> LogicalPlan:
     """A checked plan from plain data with positions.
 
@@ -34,11 +36,12 @@ def load_document(
         preset: One of the plan's presets.
         use: Choices for steps, in place of the plan's.
         folders: Where called plans are looked for after the plan's own folder.
+        graphs: Graphs that are known already, by the path of their file.
 
     Raises:
         PlanError: With everything that is wrong.
     """
-    loading = Loading(call_plan, folders, open=(path,))
+    loading = Loading(call_plan, folders, open=(path,), graphs=dict(graphs or {}))
     reading = Reading(loading, document, path.parent)
     read_head(reading, preset, params or {}, use or {})
     read_body(reading, own_inputs(reading))
