@@ -15,10 +15,11 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.models import find
 from semgraph.llm.sources import Source, from_environment, from_file, from_options, user_config
 from semgraph.llm.specs import ModelSpec, parse_spec, without_password
-from semgraph.llm.wire import OPENAI_URL
 
 OPENAI_MODEL = "openai:gpt-4.1-mini"
 OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
+# As `semgraph.llm.wire` has it; importing that loads much that settings do not need.
+OPENAI_URL = "https://api.openai.com/v1"
 
 _DEFAULTS: dict[str, Any] = {
     "store": "sqlite:.semgraph/graph.db",
