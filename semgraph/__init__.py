@@ -1,1 +1,3 @@
 """semgraph: knowledge-graph pipelines as query plans."""
+
+__version__ = "0.1.0"

@@ -264,8 +264,8 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     shown = _record(right, node.prompt.other_fields, range(right.num_rows))
     sides, sides_first = _dense([shown[r] for r in rights])  # equal right rows are one
     items, items_first = _dense(list(zip(asked, sides, strict=True)))
-    left_asked = left.take([lefts[i] for i in asked_first])
-    right_asked = right.take([rights[i] for i in sides_first])
+    left_asked = left.take(pa.array([lefts[i] for i in asked_first], pa.int64()))
+    right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
     pairs = pa.table(
         {
             "left": pa.array([asked[i] for i in items_first], pa.int64()),
