@@ -1,7 +1,8 @@
 """Asking about pairs of rows, one by one or in blocks: sem_join.
 
-A block lists its left and its right rows once each. Their numbers do not overlap, so that a model that confuses the sides is
-found out. Each left row names the right rows it is to be compared with; the answer lists the matching pairs only.
+A block lists its left and its right rows once each. Left numbers begin at 1, right numbers at the next hundred, so that a
+model that confuses the sides, or counts for itself, is found out. Each left row names the right rows it is to be compared
+with; the answer lists the matching pairs only.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _ANSWER = (
 
 
 class _Read(NamedTuple):
-    """A block's answer: values of the pairs listed rightly, pairs listed wrongly, left rows in doubt (None: all)."""
+    """A block's answer: values of the pairs listed rightly, pairs listed wrongly, left rows in doubt."""
 
     matches: dict[int, dict[str, Any]]
     wrong: set[int]
-    doubtful: set[int] | None
+    doubtful: set[int]
 
 
 class PairFraming(Framing):
@@ -131,7 +132,7 @@ class PairFraming(Framing):
         marks = [self._mark([rights[self.right[i]] for i in mine], len(near)) for mine in lists]
         first = {self.right[i]: i for i in reversed(work.items)}
         lefts = numbered([f"{self.record_of(mine[0])} {mark}" for mine, mark in zip(lists, marks, strict=True)])
-        others = numbered([self._other_record(first[r]) for r in near], len(lists) + 1)
+        others = numbered([self._other_record(first[r]) for r in near], _first_right(lists))
         texts = (_HEADINGS[0] + "\n".join(lefts), _HEADINGS[1] + "\n".join(others))
         return self.compose(work, item, self.sheet(prompt, "block"), len(work.items), *texts)
 
@@ -146,7 +147,7 @@ class PairFraming(Framing):
         """The items of each left row, in the order of their numbers (from 1), and the number of each right row."""
         lists = by_key(work.items, self.keys.left)
         near = dict.fromkeys(self.right[item] for item in work.items)
-        return lists, {right: number for number, right in enumerate(near, len(lists) + 1)}
+        return lists, {right: number for number, right in enumerate(near, _first_right(lists))}
 
     def _mark(self, numbers: Sequence[int], everything: int) -> str:
         return "compare with: " + ("all" if len(numbers) == everything else ", ".join(map(str, sorted(numbers))))
@@ -164,14 +165,14 @@ class PairFraming(Framing):
         except Invalid as error:
             if error.kind == "truncated":
                 return self._divided(work, calls)
-            read = _Read({}, set(), None)
+            read = _Read({}, set(), {self.keys.left[item] for item in work.items})
         return self._sort_out(work, read, calls, calls_of(reply))
 
     def _sort_out(self, work: Work, read: _Read, calls: tuple[str, ...], own: tuple[str, ...]) -> list[Work]:
         again: list[Work] = []
         lists = by_key(work.items, self.keys.left)
         for mine in lists:
-            doubtful = read.doubtful is None or self.keys.left[mine[0]] in read.doubtful
+            doubtful = self.keys.left[mine[0]] in read.doubtful
             rest = []
             for item in mine:
                 if item in read.wrong:
@@ -214,16 +215,16 @@ class PairFraming(Framing):
         lists, rights = self._numbers(work)
         pairs = {(n, rights[self.right[item]]): item for n, mine in enumerate(lists, 1) for item in mine}
         read = _Read({}, set(), set())
+        numbers = set(rights.values())
         for entry in list_of(text, _LIST):
             sides = entry if isinstance(entry, dict) else {}
             left, right = number(sides.get(self._left_key)), number(sides.get(self._right_key))
-            item = pairs.get((left or 0, right or 0))
+            if left is None or right is None or not 1 <= left <= len(lists) or right not in numbers:
+                raise Invalid("it names records that are not there")  # it counted otherwise: trust no number
+            item = pairs.get((left, right))
             if item is None:
-                # It names a pair that was not asked, so it may have meant any other of that left row.
-                if left is None or not 1 <= left <= len(lists):
-                    read = read._replace(doubtful=None)
-                elif read.doubtful is not None:
-                    read.doubtful.add(self.keys.left[lists[left - 1][0]])
+                # The pair was not asked about, so it may have meant any other of that left row.
+                read.doubtful.add(self.keys.left[lists[left - 1][0]])
             elif item in read.matches or item in read.wrong:
                 read.wrong.add(item)
             else:
@@ -233,6 +234,10 @@ class PairFraming(Framing):
                 except Invalid:
                     read.wrong.add(item)
         return read
+
+
+def _first_right(lists: Sequence[object]) -> int:
+    return (len(lists) // 100 + 1) * 100 + 1
 
 
 _HEADINGS = ("Left records:\n", "Right records:\n")

@@ -165,7 +165,7 @@ async def test_rows_of_two_partitions_prompts_or_contexts_are_never_in_one_reque
     for request in llm.requests:
         system, user = (message.content for message in request.messages)
         marks = set(re.findall(r"mark-(p\d)(\w)(r\d)", user))
-        assert len(marks) == 1 or operator == "sem_agg"
+        assert len(marks) == 1
         for whose, kind, context in marks:
             assert request.partition == whose
             assert system.startswith("Be exact." if kind == "a" else "Be kind.")
