@@ -30,12 +30,15 @@ _DEFAULTS: dict[str, Any] = {
 _FALSE = ("", "0", "false", "no", "off")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Value:
     """A setting and where it came from: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`."""
 
     value: Any
     origin: str
+
+    def __repr__(self) -> str:
+        return f"Value({without_password(str(self.value))}, {self.origin})"
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,7 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
     try:
         spec = parse_spec(source.values[key], "embedder" if key == "models.embed" else "model", origin)
         if spec.provider == "local" and spec.model:
-            find(spec.model, spec.kind)
+            find(spec.model, spec.kind, origin)
     except PlanError as error:
         problems.extend(error.problems)
         return None

@@ -151,8 +151,13 @@ DEFAULT_MODEL = _QWEN.name
 DEFAULT_EMBEDDER = _MINILM.name
 
 
-def find(name: str, kind: Kind | None = None) -> Model:
+def find(name: str, kind: Kind | None = None, where: str = "") -> Model:
     """The model of that name, in any case of letters; of that kind, where one is asked for.
+
+    Args:
+        name: Such as `Qwen2.5-Coder-1.5B`.
+        kind: Only models of this kind.
+        where: Where the name was written, for messages.
 
     Raises:
         PlanError: There is none; names those that there are.
@@ -163,7 +168,7 @@ def find(name: str, kind: Kind | None = None) -> Model:
         return folded[name.lower()]
     raise PlanError(
         Problem(
-            f'there is no local {kind or "model"} "{name}"',
+            f'{where}{": " if where else ""}there is no local {kind or "model"} "{name}"',
             there=f"There are {', '.join(known)}",
             hint=did_you_mean(name, known),
         )

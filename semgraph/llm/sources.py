@@ -11,6 +11,7 @@ from typing import Any
 
 from semgraph.errors import Problem, did_you_mean
 
+_OURS = "SEMGRAPH_"
 _VARIABLES = {"SEMGRAPH_LLM": "llm", "SEMGRAPH_EMBEDDER": "models.embed", "SEMGRAPH_STORE": "store"}
 _KNOWN_VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
 _NUMBERS: dict[str, type] = {
@@ -58,10 +59,10 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
     """The variables that name a model, an embedder or a store. A misspelt one is an error, not silence."""
     for name in env:
-        if name.startswith("SEMGRAPH_") and name not in _KNOWN_VARIABLES:
-            hint = did_you_mean(name, _KNOWN_VARIABLES)
-            if hint:
-                problems.append(Problem(f"environment: nothing reads {name}", hint=hint))
+        if name.startswith(_OURS) and name not in _KNOWN_VARIABLES:
+            near = did_you_mean(name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in _KNOWN_VARIABLES])
+            if near:
+                problems.append(Problem(f"environment: nothing reads {name}", hint=near.replace('"', f'"{_OURS}', 1)))
     given = {key: env[name] for name, key in _VARIABLES.items() if name in env}
     source = _checked("environment", given, cwd, problems, also=("llm",))
     return Source("environment", source.values, {key: f"environment {name}" for name, key in _VARIABLES.items()})
