@@ -1,3 +1,89 @@
-"""semgraph: knowledge-graph pipelines as query plans."""
+"""semgraph: knowledge-graph pipelines as query plans.
 
-__version__ = "0.1.0"
+```python
+import semgraph as sg
+
+result = sg.Session().run("complaints", tickets=rows)
+```
+
+Every name is loaded when it is first used, so that importing semgraph costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semgraph.errors import (
+        BudgetReached,
+        ConcurrentWrite,
+        EngineError,
+        InputError,
+        ModelUnavailable,
+        PlanError,
+        RowError,
+        SemgraphError,
+        StoreUnavailable,
+        UnavailableError,
+    )
+    from semgraph.execution.result import Progress, Result
+    from semgraph.frontend.fluent import plan
+    from semgraph.frontend.frame import Frame
+    from semgraph.frontend.sources import table
+    from semgraph.frontend.yaml import load_plan
+    from semgraph.session import Session
+
+_PLACES = {
+    "BudgetReached": "semgraph.errors",
+    "ConcurrentWrite": "semgraph.errors",
+    "EngineError": "semgraph.errors",
+    "Frame": "semgraph.frontend.frame",
+    "InputError": "semgraph.errors",
+    "ModelUnavailable": "semgraph.errors",
+    "PlanError": "semgraph.errors",
+    "Progress": "semgraph.execution.result",
+    "Result": "semgraph.execution.result",
+    "RowError": "semgraph.errors",
+    "SemgraphError": "semgraph.errors",
+    "Session": "semgraph.session",
+    "StoreUnavailable": "semgraph.errors",
+    "UnavailableError": "semgraph.errors",
+    "load_plan": "semgraph.frontend.yaml",
+    "plan": "semgraph.frontend.fluent",
+    "table": "semgraph.frontend.sources",
+}
+
+__all__ = [
+    "BudgetReached",
+    "ConcurrentWrite",
+    "EngineError",
+    "Frame",
+    "InputError",
+    "ModelUnavailable",
+    "PlanError",
+    "Progress",
+    "Result",
+    "RowError",
+    "SemgraphError",
+    "Session",
+    "StoreUnavailable",
+    "UnavailableError",
+    "load_plan",
+    "plan",
+    "table",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("semgraph")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'semgraph' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -73,5 +73,5 @@ def find_run(ref: str, folder: Path = RUNS) -> Run:
     if found:
         raise PlanError(Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in found)))
     there = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
-    hint = did_you_mean(ref, names) or "semgraph runs list"
+    hint = did_you_mean(ref, names) or "List them: semgraph runs list"
     raise PlanError(Problem(f'there is no run "{ref}"', there=there, hint=hint))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from semgraph.frontend.document import read_file
+from semgraph.frontend.files import Given
+from semgraph.frontend.finding import find_plan
 from semgraph.llm.config import Settings
 from semgraph.llm.specs import ModelSpec
 from semgraph.logical.graph import Search
@@ -17,8 +21,6 @@ from semgraph.logical.sinks import Merge
 from semgraph.report.formats import plural, size
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from semgraph.llm.models import Model
 
 
@@ -43,39 +45,24 @@ class Needs:
         return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores)
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where a plan came from: what was typed, the file, whether it is a shipped one."""
-
-    typed: str
-    path: Path
-    shipped: bool
-
-    def __str__(self) -> str:
-        if not self.shipped:
-            return str(self.path)
-        folder = Path(self.typed).parent
-        beside = "" if folder == Path() or folder.exists() else f"; there is no {folder} here"
-        return f"shipped with semgraph{beside}"
-
-
-def header(
-    plan: LogicalPlan, where: Where, given: Mapping[str, tuple[str, pa.Table]], settings: Settings
-) -> Iterator[str]:
+def header(plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings) -> Iterator[str]:
     """The lines.
 
     Args:
         plan: The prepared plan.
-        where: Where it came from.
-        given: For each input, what to call where its rows came from, and the rows.
+        typed: What the user called it.
+        given: The inputs; none: the plan's example will run.
         settings: As resolved.
     """
     needs = Needs.of(plan)
-    yield f"plan   {plan.name} ({where})"
-    for source, rows in given.values():
-        yield f"input  {source}: {plural(rows.num_rows, 'row')}{_whose(plan, rows)}"
+    yield f"plan   {plan.name} ({_where(typed)})"
+    for each in given.values():
+        whose = each.rows.column(_partition(plan)).to_pylist() if _partition(plan) in each.rows.column_names else []
+        yield f"input  {each.source}: {plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
     if not given:
-        yield "input  none: this plan has no inputs"
+        for name, rows in _example(plan).items():
+            whose = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
+            yield f"input  the plan's example: {plural(len(rows), 'row')} of {name}{_of(plan, whose)}"
     for role in needs.roles:
         origin = settings.values.get(f"models.{role}", settings["models.default"]).origin
         name = "model " if role == "default" else f"{role:<6}"
@@ -84,18 +71,47 @@ def header(
         yield "model  none: this plan asks no language model"
     if needs.embeds:
         yield f"embed  {described(settings.embedder)}   ({settings['models.embed'].origin})"
-    if needs.stores:
+    if needs.stores or plan.writes:
         yield f"store  {store(settings)}   ({settings['store'].origin})"
 
 
-def _whose(plan: LogicalPlan, rows: pa.Table) -> str:
-    """Which partitions the rows belong to: by name if it is one."""
-    name = plan.order.partition if plan.order else plan.graph.partition
-    if name not in rows.column_names or not rows.num_rows:
+def _where(typed: str) -> str:
+    path, shipped = find_plan(typed)
+    folder = Path(typed).parent
+    if shipped and not Path(typed).exists():
+        beside = "" if folder == Path() or folder.exists() else f"; there is no {folder} here"
+        return f"shipped with semgraph {version('semgraph')}{beside}"
+    return str(path)
+
+
+def _partition(plan: LogicalPlan) -> str:
+    return plan.order.partition if plan.order else plan.graph.partition
+
+
+def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
+    """Whose the rows are: by name if they are of one partition."""
+    found = sorted({value or "" for value in values})
+    called = _partition(plan).removesuffix("_id")
+    if not found:
         return ""
-    found = sorted({value or "" for value in rows.column(name).to_pylist()})
-    called = name.removesuffix("_id")
     return f' of {called} "{found[0]}"' if len(found) == 1 else f" of {len(found)} {called}s"
+
+
+def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
+    return (plan.document.get("example") or {}).get("inputs") or {}
+
+
+def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
+    """Plans whose example builds on this one's: what to type, and the first line of what they do."""
+    folder = find_plan(typed)[0].parent
+    found = {}
+    for path in sorted(folder.glob("*.yaml")):
+        data = read_file(path).data
+        if isinstance(data, dict) and plan.name in ((data.get("example") or {}).get("after") or ()):
+            found[f"{Path(typed).parent / path.name}" if "/" in typed else path.stem] = str(
+                data.get("doc") or ""
+            ).split("\n")[0]
+    return found
 
 
 def described(spec: ModelSpec) -> str:
@@ -136,7 +152,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[Model]:
     return [model for model in models.values() if not on_disk(model, settings.environment)]
 
 
-def announcement(models: list[Model], settings: Settings, *, recorded: bool) -> Iterator[str]:
+def announcement(models: list[Model], plan: LogicalPlan, settings: Settings) -> Iterator[str]:
     """What is said before models are fetched: how much, whose, where to, and what to do instead."""
     from semgraph.llm.models import models_dir
 
@@ -147,5 +163,11 @@ def announcement(models: list[Model], settings: Settings, *, recorded: bool) -> 
     yield ""
     yield f"Not here yet: {names}, {total}, once, {licences}, to {folder}"
     yield "Ctrl-C stops, a later run goes on from there."
-    if recorded:
+    if recordings(plan):
         yield "No time? Add --llm recorded: replays answers shipped with the plan, nothing is downloaded."
+
+
+def recordings(plan: LogicalPlan) -> bool:
+    """Whether answers to the plan's example are shipped beside it."""
+    folder = Path(plan.file).parent / "recordings"
+    return any(path.name.startswith(plan.name) for path in folder.glob("*")) if folder.is_dir() else False

@@ -1,0 +1,206 @@
+"""What every command has: the options that stand everywhere, where it prints, and what becomes of errors and signals."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semgraph.errors import SemgraphError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from semgraph.llm.config import Settings
+
+INTERRUPTED = 130
+_WIDTH = 120
+_PANEL = "Everywhere"
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    text = "text"
+    json = "json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that stand everywhere; None where not given."""
+
+    llm: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL)
+    ] = None
+    embedder: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL)
+    ] = None
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="STORE", help="sqlite:PATH, memory, neo4j, neo4j-local, URI.", rich_help_panel=_PANEL),
+    ] = None
+    operators: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Folder of your implementations.", rich_help_panel=_PANEL)
+    ] = None
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL)
+    ] = None
+    format: Annotated[
+        Format | None, typer.Option(help="text, or json: one object on stdout.", rich_help_panel=_PANEL)
+    ] = None
+    verbose: Annotated[
+        bool | None, typer.Option("-v", "--verbose", help="Say more; show tracebacks.", rich_help_panel=_PANEL)
+    ] = None
+    quiet: Annotated[
+        bool | None, typer.Option("-q", "--quiet", help="Results and errors only.", rich_help_panel=_PANEL)
+    ] = None
+    no_color: Annotated[bool | None, typer.Option("--no-color", help="As NO_COLOR does.", rich_help_panel=_PANEL)] = (
+        None
+    )
+
+    @property
+    def json(self) -> bool:
+        """Whether results are one JSON object."""
+        return self.format is Format.json
+
+    @functools.cached_property
+    def out(self) -> Console:
+        """Where results go: stdout."""
+        return _console(self, stderr=False)
+
+    @functools.cached_property
+    def err(self) -> Console:
+        """Where talk goes: stderr."""
+        return _console(self, stderr=True)
+
+    def show(self, *lines: str) -> None:
+        """Print lines of a result."""
+        for line in lines:
+            say(self.out, line)
+
+    def talk(self, *lines: str) -> None:
+        """Print lines that are no result, unless `-q`."""
+        if not self.quiet:
+            for line in lines:
+                say(self.err, line)
+
+    def warn(self, line: str) -> None:
+        """Print a line that must be seen, also with `-q`."""
+        say(self.err, line)
+
+    def dump(self, value: Any) -> None:
+        """Print one JSON object."""
+        import json
+
+        typer.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+    def settings(self) -> Settings:
+        """All settings with these options. Raises PlanError."""
+        from semgraph.llm.config import Settings
+
+        given = {
+            "llm": self.llm,
+            "embedder": self.embedder,
+            "store": self.store,
+            "operators": self.operators or None,
+        }
+        return Settings.load(given, config=None if self.config is None else Path(self.config))
+
+    def session(self, **more: Any) -> Any:
+        """A session with these options."""
+        from semgraph.session import Session
+
+        return Session(
+            llm=self.llm,
+            embedder=self.embedder,
+            store=self.store,
+            operators=tuple(self.operators or ()),
+            config=self.config,
+            **more,
+        )
+
+
+def say(console: Console, line: str) -> None:
+    """Print text as it is: no markup, no wrapping."""
+    console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def _console(options: Options, *, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH
+    return Console(file=stream, no_color=options.no_color or None, width=width, highlight=False)
+
+
+def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command whose first argument is an `Options`: it gets the options that stand everywhere, and ends as it should.
+
+    The same options may stand before the command's name; those behind it win.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    wants_context = any(parameter.name == "ctx" for parameter in own)
+    own = [parameter for parameter in own if parameter.name != "ctx"]
+    common = inspect.signature(Options, eval_str=True).parameters.values()
+    taken = {parameter.name for parameter in own}
+    shared = [p.replace(kind=p.KEYWORD_ONLY) for p in common if p.name not in taken]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+    @functools.wraps(command)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        found = {p.name: given.pop(p.name) for p in shared}
+        options = replace(ctx.obj or Options(), **{name: value for name, value in found.items() if value is not None})
+        with guard(options):
+            command(options, **(given | ({"ctx": ctx} if wants_context else {})))
+
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    run.__signature__ = inspect.Signature([context, *parameters, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (context, *parameters, *shared)}
+    return run
+
+
+@contextmanager
+def guard(options: Options) -> Iterator[None]:
+    """Turn errors into a message on stderr and an exit code; a traceback only with `-v`."""
+    try:
+        yield
+    except SemgraphError as error:
+        code, text = error.exit_code, str(error)
+    except KeyboardInterrupt:
+        code, text = INTERRUPTED, "interrupted"
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        code, text = 1, _system(error)
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        if options.verbose:
+            raise
+        code, text = (
+            1,
+            (
+                f"{type(error).__name__}: {error}\nThis should not happen: semgraph did not expect it. "
+                "Run again with -v for the whole story, and report it"
+            ),
+        )
+    else:
+        return
+    if options.verbose:
+        options.err.print_exception()
+    for line in text.splitlines():
+        say(options.err, line)
+    raise typer.Exit(code)
+
+
+def _system(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"

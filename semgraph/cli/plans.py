@@ -1,0 +1,81 @@
+"""`semgraph plans`: list, show, check and copy plans; the JSON Schema of the language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semgraph.cli.common import Options, everywhere
+
+app = typer.Typer(help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True)
+
+
+@app.command("list")
+@everywhere
+def list_plans(options: Options) -> None:
+    """Show the plans in ./plans and those that come with semgraph."""
+    from semgraph.report.plans import described, list_lines, listed
+
+    found = listed()
+    if options.json:
+        options.dump([described(file) for file in found])
+    else:
+        options.show(*list_lines(found, options.out.width))
+
+
+@app.command()
+@everywhere
+def show(options: Options, plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")]) -> None:
+    """Explain one plan: inputs, parameters, presets, steps and their ways, prompts, an example command."""
+    from semgraph.report.plans import described, page, plan_file
+
+    file = plan_file(plan)
+    if options.json:
+        options.dump(described(file))
+    else:
+        options.show(*page(file, options.out.width, prompts=bool(options.verbose)))
+
+
+@app.command()
+@everywhere
+def check(
+    options: Options,
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")] = None,
+) -> None:
+    """Check plans without running them: every problem with its line. Exit code 2 if there is one."""
+    from semgraph.report.plans import checked, files_in
+
+    found = [checked(path) for path in files_in(files or ["plans"])]
+    if options.json:
+        options.dump([{"file": c.file, "ok": not c.problems, "problems": c.problems} for c in found])
+    else:
+        options.show(*(line for c in found for line in c.lines()))
+    wrong = sum(bool(c.problems) for c in found)
+    if wrong:
+        options.talk(f"{wrong} of {len(found)} plans {'has' if wrong == 1 else 'have'} errors")
+        raise typer.Exit(2)
+
+
+@app.command()
+@everywhere
+def copy(
+    options: Options,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
+) -> None:
+    """Copy a plan with its graph, prompts and the plans it calls, so that you can change them. Overwrites nothing."""
+    from semgraph.report.plans import copied
+
+    for path in copied(plan, folder):
+        options.show(str(path))
+
+
+@app.command()
+@everywhere
+def schema(options: Options) -> None:
+    """Print the JSON Schema of plan files: an editor that knows it completes and checks as you type."""
+    from semgraph.frontend.jsonschema import plan_schema
+
+    options.dump(plan_schema())

@@ -1,0 +1,122 @@
+"""`semgraph run`: run a plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semgraph.cli.arguments import (
+    Inputs,
+    MaxCalls,
+    MaxSeconds,
+    MaxTokens,
+    MaxUsd,
+    OnError,
+    Params,
+    Plan,
+    Preset,
+    Uses,
+    pairs,
+    parameters,
+)
+from semgraph.cli.common import Options, everywhere
+from semgraph.cli.signals import run_until_signal
+
+if TYPE_CHECKING:
+    from semgraph.execution.result import Result
+    from semgraph.logical.plan import LogicalPlan
+    from semgraph.session import Session
+
+
+@everywhere
+def run(
+    options: Options,
+    plan: Plan,
+    input: Inputs = None,  # noqa: A002 - the option's name
+    set: Params = None,  # noqa: A002 - the option's name
+    preset: Preset = None,
+    use: Uses = None,
+    rows: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="STEP", help="Stop behind this step; nothing is written.")
+    ] = None,
+    no_write: Annotated[bool, typer.Option("--no-write", help="Write nothing to the store.")] = False,
+    max_usd: MaxUsd = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_seconds: MaxSeconds = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also rows that were written before.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew what the journal knows.")] = False,
+    on_error: Annotated[OnError | None, typer.Option(help="Set failed rows aside, or keep them with NULLs.")] = None,
+) -> None:
+    """Run a plan: on the rows you give, or on its example."""
+    limits = {"max_usd": max_usd, "max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
+    with options.session(**limits) as session:
+        prepared = session.prepare(plan, params=parameters(set), preset=preset, use=pairs("--use", use))
+        given = _introduce(options, session, prepared, plan, input)
+        more = {
+            "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": again, "fresh": fresh,
+            "on_error": on_error and on_error.value,
+        }  # fmt: skip
+        began = time.monotonic()
+        result = _run(options, session, prepared, more, given)
+        _report(options, result, prepared, plan, time.monotonic() - began)
+    raise typer.Exit(result.exit_code)
+
+
+def _introduce(
+    options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None
+) -> dict[str, Any]:
+    """Read the inputs, print the first lines, fetch models that are not here."""
+    from semgraph.frontend.files import read_inputs
+    from semgraph.report.header import header
+
+    found = read_inputs(given or (), plan)
+    options.talk(*header(plan, typed, found, session.settings))
+    _fetch(options, session, plan)
+    return {name: each.rows for name, each in found.items()}
+
+
+def _fetch(options: Options, session: Session, plan: LogicalPlan) -> None:
+    from semgraph.llm.download import pull
+    from semgraph.report.header import announcement, missing
+    from semgraph.report.progress import downloading
+
+    models = missing(plan, session.settings)
+    if models:
+        options.talk(*announcement(models, plan, session.settings))
+    for model in models:
+        with downloading(options.err, model.name, quiet=bool(options.quiet)) as told:
+            pull(model, progress=told, env=session.settings.environment)
+
+
+def _run(
+    options: Options, session: Session, plan: LogicalPlan, more: Mapping[str, Any], given: Mapping[str, Any]
+) -> Result:
+    from semgraph.report.progress import watched
+
+    options.talk("")
+    with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
+        job = session.arun(plan, progress=progress, **more, **given)
+        return run_until_signal(
+            job, lambda: options.talk("stopping: what was answered is kept; once more ends at once")
+        )
+
+
+def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, seconds: float) -> None:
+    from semgraph.report.header import following
+    from semgraph.report.outcome import hints, outcome, remarks
+
+    if options.json:
+        options.dump(result.to_json())
+    else:
+        options.show(*outcome(result, plan, options.out.width, seconds, every=bool(options.verbose)))
+    options.talk(*hints(result, plan, following(plan, typed)))
+    for line in remarks(result, plan, typed):
+        options.warn(line)

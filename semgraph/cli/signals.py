@@ -1,0 +1,70 @@
+"""Ctrl-C and SIGTERM: the first stops a run cleanly, so that it can be resumed; the second ends the process at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar
+
+from semgraph.cli.common import INTERRUPTED
+
+T = TypeVar("T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_until_signal(job: Coroutine[Any, Any, T], told: Callable[[], None]) -> T:
+    """Run a coroutine in a loop of its own. The first signal cancels it, after `told`.
+
+    Raises:
+        KeyboardInterrupt: It was cancelled by a signal, and has cleaned up.
+    """
+    interrupted = False
+
+    async def main() -> T:
+        nonlocal interrupted
+        task = asyncio.ensure_future(job)
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            nonlocal interrupted
+            interrupted = True
+            told()
+            task.cancel()
+
+        with _handling(lambda: loop.call_soon_threadsafe(stop)):
+            return await task
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        if not interrupted:
+            raise
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
+def _handling(first: Callable[[], object]) -> Iterator[None]:
+    """Call `first` at the first signal; end the process at the second. Only the main thread can handle signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    count = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            os._exit(INTERRUPTED)
+        first()
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

