@@ -52,10 +52,10 @@ def returned(graph: Graph, label: Label, properties: Iterable[str], *, partition
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
-    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are NULL: length 0."""
+    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are NULL: length 1."""
     if name in label.columns:
         return label.columns[name].arrow
-    return pa.list_(pa.float32(), dimensions.get((label.name, name), 0))
+    return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
 
 
 def _fields(graph: Graph, label: str, names: Iterable[str], dimensions: Dimensions) -> list[pa.Field[Any]]:

@@ -1,0 +1,174 @@
+"""Exact nearest neighbours by cosine: float32 to find who can be among the best, float64 to rank them.
+
+A product in float32 depends in its last bits on the shape of the batch, so two equal vectors may come out unequal. Every score
+that leaves this module is a product in float64 of one vector with one other: it depends on the two alone, and ties are ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
+
+_CHUNK = 1 << 23
+"""Scores held at once: 32 MB in float32."""
+
+
+class Block:
+    """The vectors of one partition, each under the id of its row. Vectors of zeros have no direction and are left out."""
+
+    def __init__(self, size: int) -> None:
+        import numpy as np
+
+        self.size = size
+        self.count = 0
+        self._ids: Ints = np.empty(0, np.int64)
+        self._vectors: Singles = np.empty((0, size), np.float32)
+        self._norms: Floats = np.empty(0, np.float64)
+        self._place: dict[int, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Memory held, about."""
+        return self._vectors.nbytes + 128 * self.count
+
+    @property
+    def ids(self) -> Ints:
+        """Ids of the rows, in no order."""
+        return self._ids[: self.count]
+
+    @property
+    def vectors(self) -> Singles:
+        """Vectors, in the order of `ids`."""
+        return self._vectors[: self.count]
+
+    @property
+    def norms(self) -> Floats:
+        """Their lengths."""
+        return self._norms[: self.count]
+
+    def put(self, ids: Ints, vectors: Singles) -> None:
+        """Add vectors, or replace those that are there."""
+        import numpy as np
+
+        norms = lengths(vectors)
+        known = np.fromiter((self._place.get(i, -1) for i in ids.tolist()), np.int64, len(ids))
+        for i in np.flatnonzero((known >= 0) & (norms == 0)).tolist():
+            self._remove(int(ids[i]))
+        new = (known < 0) & (norms > 0)
+        again = (known >= 0) & (norms > 0)
+        places = np.fromiter((self._place[i] for i in ids[again].tolist()), np.int64, int(again.sum()))
+        self._vectors[places], self._norms[places] = vectors[again], norms[again]
+        self._append(ids[new], vectors[new], norms[new])
+
+    def reserve(self, room: int) -> None:
+        """Make room for so many vectors in all."""
+        import numpy as np
+
+        if room > len(self._ids):
+            old = self.count
+            grown = (np.empty(room, np.int64), np.empty((room, self.size), np.float32), np.empty(room, np.float64))
+            grown[0][:old], grown[1][:old], grown[2][:old] = self.ids, self.vectors, self.norms
+            self._ids, self._vectors, self._norms = grown
+
+    def _append(self, ids: Ints, vectors: Singles, norms: Floats) -> None:
+        start, end = self.count, self.count + len(ids)
+        if end > len(self._ids):
+            self.reserve(max(end, 2 * start))
+        self._ids[start:end], self._vectors[start:end], self._norms[start:end] = ids, vectors, norms
+        self._place.update(zip(ids.tolist(), range(start, end), strict=True))
+        self.count = end
+
+    def _remove(self, row: int) -> None:
+        place, last = self._place.pop(row), self.count - 1
+        if place != last:
+            for column in (self._ids, self._vectors, self._norms):
+                column[place] = column[last]
+            self._place[int(self._ids[place])] = place
+        self.count = last
+
+    def places(self, ids: Sequence[int]) -> Ints:
+        """Where the vectors of some rows are; -1 for rows without one."""
+        import numpy as np
+
+        return np.fromiter((self._place.get(i, -1) for i in ids), np.int64, len(ids))
+
+
+def lengths(vectors: Singles) -> Floats:
+    """Euclidean lengths in float64, each computed from its own vector alone."""
+    import numpy as np
+
+    found = np.empty(len(vectors), np.float64)
+    step = max(1, _CHUNK // max(vectors.shape[1], 1) // 4)
+    for start in range(0, len(vectors), step):
+        wide = vectors[start : start + step].astype(np.float64)
+        found[start : start + step] = np.sqrt((wide * wide).sum(axis=1))
+    return found
+
+
+def exact(block: Block, places: Ints, query: Floats) -> Floats:
+    """Cosines in float64 of the vectors at `places` with a query."""
+    import numpy as np
+
+    found = np.empty(len(places), np.float64)
+    norm = np.sqrt((query * query).sum())
+    step = max(1, _CHUNK // max(block.size, 1) // 4)
+    for start in range(0, len(places), step):
+        at = places[start : start + step]
+        products = (block.vectors[at].astype(np.float64) * query).sum(axis=1)
+        found[start : start + step] = products / (block.norms[at] * norm)
+    return np.clip(found, -1.0, 1.0)
+
+
+class Candidates(NamedTuple):
+    """Who can be among the best of one query.
+
+    Args:
+        block: For each candidate, which block it is in.
+        places: Where in the block.
+        floor: Whoever is not here has a smaller cosine than this.
+    """
+
+    block: Ints
+    places: Ints
+    floor: float
+
+
+def candidates(blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None) -> list[Candidates]:
+    """For each query at least the `wanted` nearest vectors (None: all) whose cosine exceeds `above`."""
+    import numpy as np
+
+    total = sum(block.count for block in blocks)
+    if not total:
+        empty = np.empty(0, np.int64)
+        return [Candidates(empty, empty, above) for _ in queries]
+    unit = (queries / np.sqrt((queries * queries).sum(axis=1))[:, None]).astype(np.float32)
+    margin = (blocks[0].size + 8) * 2.0**-23  # more than what float32 can be off
+    number = np.repeat(np.arange(len(blocks)), [block.count for block in blocks])
+    place = np.concatenate([np.arange(block.count) for block in blocks])
+    found = []
+    step = max(1, _CHUNK // total)
+    for start in range(0, len(unit), step):
+        parts = [unit[start : start + step] @ block.vectors.T / block.norms.astype(np.float32) for block in blocks]
+        for scores in parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1):
+            kept, floor = _best(scores, above, wanted, margin)
+            found.append(Candidates(number[kept], place[kept], floor))
+    return found
+
+
+def _best(scores: Singles, above: float, wanted: int | None, margin: float) -> tuple[Ints, float]:
+    import numpy as np
+
+    kept = np.flatnonzero(scores > above - margin)
+    if wanted is None or len(kept) <= wanted:
+        return kept, above
+    among = scores[kept]
+    last = float(np.partition(among, len(among) - wanted)[len(among) - wanted])
+    return kept[among >= last - 2 * margin], last - margin

@@ -1,0 +1,222 @@
+"""The embedded store: a graph in one SQLite file, or in memory. Nothing to install; several processes may use one file.
+
+A commit is in the file when `commit` returns, and stays there if the process dies; a loss of power may cost the latest
+commits, each whole with its marks, so that a run does them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import TypeVar
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError
+from semgraph.expr import Scalar
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import (
+    Batch,
+    Delete,
+    Mark,
+    MatchQuery,
+    PartitionState,
+    SearchQuery,
+    Statistics,
+    Written,
+)
+from semgraph.stores.conjunct import read
+from semgraph.stores.rows import match_schema, other_length, scan_schema, search_schema
+from semgraph.stores.sqlite_file import File
+from semgraph.stores.sqlite_marks import states
+from semgraph.stores.sqlite_match import Matching, Scanning
+from semgraph.stores.sqlite_schema import (
+    Table,
+    bring_up_to_date,
+    check_dimensions,
+    check_file,
+    is_current,
+    read_dimensions,
+    tables_of,
+)
+from semgraph.stores.sqlite_search import Search, Sizes
+from semgraph.stores.sqlite_terms import Asking
+from semgraph.stores.sqlite_vectors import VectorCache
+from semgraph.stores.sqlite_write import Merge, clear, commit
+
+T = TypeVar("T")
+_MANY_ROWS = 2_000
+_MANY_PRODUCTS = 50_000
+"""From these numbers on, work leaves the event loop's thread."""
+
+
+class SqliteStore:
+    """A store over one SQLite file. See `Store` for what each method promises.
+
+    Args:
+        path: Of the file, made with its folder if it is not there; ":memory:" keeps all in memory, of this store alone.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = fspath(path)
+        self._file = File(self.path, self.name)
+        self._tables: dict[str, Table] = {}
+        self._vectors = VectorCache()
+        self._sizes = Sizes()
+        self._dimensions: dict[tuple[str, str], int] = {}
+
+    @property
+    def name(self) -> str:
+        """`sqlite:PATH`, or `memory`."""
+        return "memory" if self.path == ":memory:" else f"sqlite:{self.path}"
+
+    @property
+    def round_trips(self) -> int:
+        """Transactions made so far."""
+        return self._file.round_trips
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it was opened for. Raises EngineError before `ensure`."""
+        if not self._tables:
+            raise EngineError(f"{self.name}  was asked before it was opened by ensure")
+        return next(iter(self._tables.values())).graph
+
+    def takes(self, expr: Scalar, alias: str | None) -> bool:
+        """Whether a conjunct can run in SQLite, with NULLs as in DuckDB."""
+        return read(expr, alias) is not None
+
+    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
+        """Make the file, or bring it up to date with the graph. Raises StoreUnavailable, PlanError."""
+        tables = tables_of(graph)
+        await self._file.open(lambda con: check_file(con, self.name))
+
+        def is_ready(con: sqlite3.Connection) -> bool:
+            check_file(con, self.name)
+            ready = is_current(con, tables)
+            if ready:
+                check_dimensions(con, tables, dimensions, self.name)
+                self._dimensions = read_dimensions(con)
+            return ready
+
+        def make_ready(con: sqlite3.Connection) -> None:
+            check_file(con, self.name)
+            bring_up_to_date(con, tables)
+            check_dimensions(con, tables, dimensions, self.name)
+            self._dimensions = read_dimensions(con)
+
+        if not await self._file.run(is_ready):
+            await self._file.run(make_ready, writes=True, large=True)
+        self._tables = tables
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """Search, all queries over the same rows in one transaction."""
+        graph = self.graph
+        if not queries or not rows.num_rows:
+            return [search_schema(graph, query, self._dimensions).empty_table() for query in queries]
+        asking = Asking(rows)
+        searches = [Search(self._table(query.label), query, asking) for query in queries]
+
+        def work(con: sqlite3.Connection) -> list[pa.Table]:
+            dimensions = self._read_dimensions(con)
+            for search in searches:
+                for nearest in search.nearest:
+                    self._check_length(search.query.label, nearest.embedding, nearest.size)
+            asking.load(con)
+            return [search.run(con, self._vectors, self._sizes, dimensions) for search in searches]
+
+        products = [nearest.work(self._vectors) for search in searches for nearest in search.nearest]
+        known = None if None in products else sum(count for count in products if count is not None)
+        return await self._file.run(work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS)
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """Match a pattern for all rows in one transaction."""
+        graph = self.graph
+        if not rows.num_rows:
+            return match_schema(graph, query, self._dimensions).empty_table()
+        asking = Asking(rows)
+        matching = Matching(self._tables, query, asking)
+
+        def work(con: sqlite3.Connection) -> pa.Table:
+            asking.load(con)
+            return matching.run(con, self._read_dimensions(con))
+
+        return await self._file.run(work, large=_large(rows.num_rows))
+
+    async def scan(
+        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+    ) -> pa.Table:
+        """All rows of a label in some partitions, in one transaction."""
+        table = self._table(label)
+        if partitions is not None and not partitions:
+            return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
+        scanning = Scanning(table, properties, partitions, where)
+        return await self._file.run(lambda con: scanning.run(con, self._read_dimensions(con)), large=True)
+
+    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
+        """Heads and marks, in one transaction."""
+        tables = self._tables if self.graph else {}
+        if not partitions:
+            return {}
+        return await self._file.run(lambda con: states(con, tables, plan, partitions), large=_large(len(partitions)))
+
+    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
+        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, EngineError, StoreUnavailable."""
+        tables = self._tables if self.graph else {}
+        count = sum(write.rows.num_rows for write in batch.writes)
+        if not count and mark is None:
+            return Written()
+
+        def prepare() -> list[Merge]:
+            merges = [write for write in batch.writes if not isinstance(write, Delete)]
+            return [Merge(self._table(write.label), write, self.name) for write in merges if write.rows.num_rows]
+
+        merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
+
+        def work(con: sqlite3.Connection) -> dict[str, int]:
+            return commit(con, tables, batch, merges, mark)
+
+        return Written(await self._file.run(work, writes=True, large=_large(count)))
+
+    async def statistics(self) -> Statistics:
+        """Counts by label, and lengths of the stored vectors."""
+        tables = self._tables if self.graph else {}
+
+        def work(con: sqlite3.Connection) -> Statistics:
+            counts = {
+                name: con.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for name, table in tables.items()
+            }
+            return Statistics(counts, {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables})
+
+        return await self._file.run(work)
+
+    async def clear(self, partitions: Sequence[str] | None = None) -> None:
+        """Delete the rows and marks of some partitions, or of all."""
+        tables = self._tables if self.graph else {}
+        if partitions is None or partitions:
+            await self._file.run(lambda con: clear(con, tables, partitions), writes=True, large=True)
+
+    async def aclose(self) -> None:
+        """Close the file. Safe to call twice."""
+        await self._file.close()
+        self._vectors.clear()
+
+    def _table(self, label: str) -> Table:
+        if label not in self.graph.labels:
+            raise EngineError(f'{self.name}  was asked about "{label}"; its labels are {", ".join(self.graph.labels)}')
+        return self._tables[label]
+
+    def _read_dimensions(self, con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+        self._dimensions = read_dimensions(con)
+        return self._dimensions
+
+    def _check_length(self, label: str, vector: str, size: int | None) -> None:
+        stored = self._dimensions.get((label, vector), size)
+        if stored is not None and size is not None and stored != size:
+            raise other_length(self.name, label, vector, stored, size)
+
+
+def _large(rows: int) -> bool:
+    return rows > _MANY_ROWS

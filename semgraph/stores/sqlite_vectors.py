@@ -1,0 +1,103 @@
+"""Vectors of an SQLite file in memory, one block per partition, kept in step with the file whoever writes to it.
+
+Each transaction that writes raises the file's version and stamps the vectors that it wrote with it; a vector that goes
+leaves the version at which its partition lost one. So within a read a block knows by two look-ups whether it is current,
+and else reads only what is newer than itself, or all anew if something went.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semgraph.stores.cosine import Block
+from semgraph.stores.sqlite_schema import quote
+
+_BATCH = 8192
+_DISTINCT = (
+    "WITH RECURSIVE p(x) AS (SELECT min(part) FROM {table} UNION ALL "
+    "SELECT (SELECT min(part) FROM {table} WHERE part > x) FROM p WHERE x IS NOT NULL) "
+    "SELECT x FROM p WHERE x IS NOT NULL"
+)
+
+
+@dataclass
+class _Held:
+    block: Block
+    version: int
+
+
+def file_version(con: sqlite3.Connection) -> int:
+    """The version of the file that this transaction sees."""
+    found: int = con.execute("SELECT value FROM \"#meta\" WHERE name = 'version'").fetchone()[0]
+    return found
+
+
+class VectorCache:
+    """Blocks by table and partition; the least recently used go when they take more than `limit` bytes."""
+
+    def __init__(self, limit: int = 4 << 30) -> None:
+        self.limit = limit
+        self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._grown = False
+
+    def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
+        """How many vectors are held of some partitions (None: of all that are held); None if one is not held at all."""
+        if partitions is None:
+            counts = [held.block.count for (name, _), held in self._held.items() if name == table]
+            return sum(counts) if counts else None
+        found = [self._held.get((table, partition)) for partition in partitions]
+        return None if None in found else sum(held.block.count for held in found if held is not None)
+
+    def blocks(self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int) -> list[Block]:
+        """The current blocks of some partitions (None: all), within a transaction."""
+        version = file_version(con)
+        if partitions is None:
+            partitions = [part for (part,) in con.execute(_DISTINCT.format(table=quote(table)))]
+        found = [self._block(con, table, partition, size, version) for partition in partitions]
+        if self._grown:
+            self._forget(len(found))
+        return [block for block in found if block.count]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held.clear()
+
+    def _block(self, con: sqlite3.Connection, table: str, partition: str, size: int, version: int) -> Block:
+        name = (table, partition)
+        held = self._held.get(name)
+        if held is None or held.block.size != size or (held.version != version and _lost(con, name, held.version)):
+            held = self._held[name] = _Held(Block(size), -1)
+        if held.version != version:
+            _read(con, table, partition, held)
+            held.version = version
+            self._grown = True
+        self._held.move_to_end(name)
+        return held.block
+
+    def _forget(self, kept: int) -> None:
+        held = sum(one.block.bytes for one in self._held.values())
+        while held > self.limit and len(self._held) > kept:
+            held -= self._held.popitem(last=False)[1].block.bytes
+        self._grown = False
+
+
+def _lost(con: sqlite3.Connection, name: tuple[str, str], version: int) -> bool:
+    """Whether a vector went since a version."""
+    row = con.execute('SELECT version FROM "#gone" WHERE name = ? AND part = ?', name).fetchone()
+    return row is not None and row[0] > version
+
+
+def _read(con: sqlite3.Connection, table: str, partition: str, held: _Held) -> None:
+    """Put all that is newer than the block into it."""
+    import numpy as np
+
+    newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
+    if not held.block.count:
+        held.block.reserve(con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0])
+    cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
+    while rows := cursor.fetchmany(_BATCH):
+        ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+        held.block.put(ids, np.frombuffer(b"".join(row[1] for row in rows), "<f4").reshape(len(rows), held.block.size))
