@@ -6,6 +6,7 @@ else is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, did_you_mean
 
 NOW = "now"
 _ADMITTED: tuple[type[exp.Expr], ...] = (
@@ -147,7 +148,8 @@ def _short(text: str) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    line = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return re.sub(r"Required keyword: '\w+' missing for <class '[^']*'>", "Something is missing", line)
 
 
 def _admit(tree: exp.Expr, source: str) -> None:
@@ -187,9 +189,9 @@ def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
             if name == NOW:
                 return node
             if name not in params:
-                known = ", ".join(f"${p}" for p in (*params, NOW))
+                known = [f"${p}" for p in dict.fromkeys((*params, NOW))]
                 msg = f'no parameter "${name}"'
-                raise Fault(msg, there=f"parameters: {known}")
+                raise Fault(msg, there="parameters: " + ", ".join(known), hint=did_you_mean(f"${name}", known))
             return literal(params[name])
         return node
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.scalar import Scalar, parse_scalar
+from semgraph.frontend.faults import unknown
 from semgraph.logical.checks import Columns, Sort, Using, column_scalar
 from semgraph.logical.graph import By
 from semgraph.logical.node import Node
@@ -252,13 +253,12 @@ def _method(value: Any, scope: Scope, options: Options) -> By:
         raise wrong("a method such as {equal: name}", value)
     named = [key for key in value if key in _METHODS]
     if len(named) != 1:
-        raise Fault("a method is one of: " + ", ".join(_METHODS), hint="{fulltext: fact, to: query}")
+        raise Fault("a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}")
     via = named[0]
     known = (via, "to", *_METHODS[via])
     for key in value:
         if key not in known:
-            there = f"keys of {via}: " + ", ".join(known)
-            raise Fault(f'{via} has no "{key}"', key, there=there, hint=did_you_mean(key, known))
+            raise unknown(key, known, f"{via} has no", f"keys of {via}", key)
     prop = _under(via, read_name, value[via], scope, options)
     to = column_scalar(prop) if value.get("to") is None else _under("to", read_scalar, value["to"], scope, options)
     rank = _under("rank", read_choice, value.get("rank", "store"), scope, {"choices": _RANKS})

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position, did_you_mean
-from semgraph.frontend.arguments import read_name, read_names, wrong
-from semgraph.frontend.build import SINKS, Faults, build, by_keyword
+from semgraph.errors import Fault, PlanError, Position
+from semgraph.frontend.arguments import read_names, wrong
+from semgraph.frontend.build import SINKS, build, by_keyword
+from semgraph.frontend.faults import Faults, KeyFault, unknown
 from semgraph.frontend.finding import find_plan
 from semgraph.frontend.reading import Reading, at
 from semgraph.frontend.rows import read_rows
 from semgraph.frontend.settings import known_keys, mapping, match_steps, parse_choice
 from semgraph.frontend.steps import Pruned
 from semgraph.logical.node import Node, walk
+from semgraph.logical.schema import NAME
 from semgraph.logical.sinks import Sink
 
 _SINKS = by_keyword(SINKS)
@@ -23,7 +25,8 @@ _SINKS = by_keyword(SINKS)
 def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
     """Steps, writes, results and choices, over these relations as inputs; what is wrong is put among the problems."""
     raw: dict[str, Any] = {}
-    reading.attempt(lambda: raw.update(mapping(reading.data.get("steps"), "a mapping of steps")), "steps")
+    if not reading.attempt(lambda: raw.update(mapping(reading.data.get("steps"), "a mapping of steps")), "steps"):
+        reading.broken.add("")
     for name in raw:
         reading.attempt(partial(_step_name, reading, name, inputs), "steps", name, step=name)
     reading.name_things(inputs, raw)
@@ -38,11 +41,12 @@ def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
 
 
 def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:
-    read_name(name, reading.steps, {})
+    if not NAME.match(name):
+        raise KeyFault(f'"{name}" cannot name a step', hint="letters, digits and _, not starting with a digit")
     if name in inputs:
-        raise Fault(f'"{name}" is an input already', hint="give the step another name")
+        raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
     if name in reading.graph.labels:
-        raise Fault(f'"{name}" is a label of the graph', hint="give the step another name")
+        raise KeyFault(f'"{name}" is a label of the graph', hint="give the step another name")
 
 
 def _writes(reading: Reading) -> None:
@@ -59,15 +63,14 @@ def _write(reading: Reading, item: Any, i: int) -> None:
     words = [key for key in item if key in _SINKS]
     for key in item:
         if key not in _SINKS and key != "when":
-            there = "writes: " + ", ".join(_SINKS) + "; beside them: when"
-            raise Fault(f'"{key}" writes nothing', key, there=there, hint=did_you_mean(key, [*_SINKS, "when"]))
+            raise unknown(key, [*_SINKS, "when"], "a write has no", "keys", key)
     if len(words) != 1:
         raise Fault("one merge or delete on a line", there="here: " + (", ".join(words) or "none"))
     if "when" in item and not reading.steps.holds(item["when"]):
         return
     path = ("writes", i, words[0])
     try:
-        given = reading.steps.expand(item[words[0]], path)
+        given = reading.steps.expansion.expand(item[words[0]], path)
         reading.writes.append(_sink(reading, words[0], given, reading.document.position(*path)))
     except Pruned:
         return
@@ -96,7 +99,7 @@ def _returns(reading: Reading) -> None:
     value = reading.data.get("returns")
     if value is None:
         if not reading.data.get("writes"):
-            raise Fault("the plan writes nothing and returns nothing", hint="returns: [STEP]")
+            raise Fault("the plan writes nothing and returns nothing", hint="write returns: [STEP]")
         return
     if isinstance(value, list):
         for i, item in enumerate(value):
@@ -111,11 +114,11 @@ def _result(reading: Reading, name: str, item: Any) -> None:
     if not name:
         raise wrong("the name of a step", item, "a result that is no step needs a name: {name: [...]}")
     if name in reading.returns:
-        raise Fault(f'two results are named "{name}"', hint="returns: {name: step}")
+        raise Fault(f'two results are named "{name}"', hint="write returns: {name: step}")
     path = ("returns", name)
     with reading.steps.naming(name):
         try:
-            value = item if isinstance(item, str) else reading.steps.expand(item, path)
+            value = item if isinstance(item, str) else reading.steps.expansion.expand(item, path)
             reading.returns[name] = reading.steps.relation(value)
         except Pruned:
             return
@@ -127,8 +130,7 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
     if not steps:
         if name in reading.steps.built:
             return  # pruned, or its problems are told already
-        there = "steps: " + (", ".join(names) or "none")
-        raise Fault(f'use names no step "{name}"', there=there, hint=did_you_mean(name, names))
+        raise unknown(name, names, "use names no step", "steps")
     choice = parse_choice(value)
     for step in steps:
         if not any(n.calls_llm and n.step == reading.prefix + step for n in walk(*known.values())):
@@ -148,9 +150,7 @@ def read_example(reading: Reading) -> None:
     rows = at("example", at, "inputs", mapping, given.get("inputs"), "rows by input")
     for name, listed in rows.items():
         if name not in reading.inputs:
-            there = "inputs: " + (", ".join(reading.inputs) or "none")
-            what = f'no input "{name}"'
-            faults.append(Fault(what, "example", "inputs", name, there=there, hint=did_you_mean(name, reading.inputs)))
+            faults.append(unknown(name, reading.inputs, "no input", "inputs", "example", "inputs", name))
             continue
         order = reading.order if reading.order is not None and reading.order.input == name else None
         ordered = {"partition": order.partition, "key": order.key} if order is not None else {}

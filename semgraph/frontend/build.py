@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from semgraph.errors import Fault, Position, did_you_mean
+from semgraph.errors import Fault, Position
 from semgraph.expr.binder import ORDINAL
 from semgraph.frontend.arguments import READERS, Scope, kind_of
+from semgraph.frontend.faults import Faults, each, replaced, unknown
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.joins import GroupJoin, Join
@@ -28,23 +29,6 @@ OPERATORS: tuple[type[Node], ...] = (
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _BESIDE = {"prompt": "add"}  # a second key that belongs to an argument: the answers of an inline prompt
-
-
-class Faults(Fault):
-    """Several faults of one operator."""
-
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(part for fault in faults for part in each(fault))
-        super().__init__("; ".join(fault.what for fault in self.faults))
-
-    def under(self, *prefix: str | int) -> Faults:
-        """The same faults, seen from further out."""
-        return Faults(fault.under(*prefix) for fault in self.faults)
-
-
-def each(fault: Fault) -> tuple[Fault, ...]:
-    """The single faults of a fault."""
-    return fault.faults if isinstance(fault, Faults) else (fault,)
 
 
 def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
@@ -113,26 +97,20 @@ def build(
 
 
 def _without(fault: Fault, first: str) -> Fault:
-    path = fault.path[1:] if fault.path[:1] == (first,) else fault.path
-    return Fault(fault.what, *path, there=fault.there, hint=fault.hint)
+    return replaced(fault, *fault.path[1:]) if fault.path[:1] == (first,) else fault
 
 
 def _as_written(cls: type[Node], fault: Fault) -> Fault:
     """A fault that names a field by a key that plans do not write (`label` for `over`)."""
     if fault.path and fault.path[0] == "label" and "over" in plan_keys(cls):
-        return Fault(fault.what, "over", *fault.path[1:], there=fault.there, hint=fault.hint)
+        return replaced(fault, "over", *fault.path[1:])
     return fault
 
 
 def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     keys = plan_keys(cls)
-    faults = [
-        Fault(
-            f'{cls.keyword} has no argument "{name}"',
-            name,
-            there="arguments: " + ", ".join(keys),
-            hint=did_you_mean(str(name), keys),
-        )
+    faults: list[Fault] = [
+        unknown(str(name), keys, f"{cls.keyword} has no argument", "arguments", name)
         for name in given
         if name not in keys
     ]

@@ -11,8 +11,8 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.arguments import Scope
 from semgraph.frontend.body import read_body
-from semgraph.frontend.build import Faults
 from semgraph.frontend.document import read_file
+from semgraph.frontend.faults import Faults
 from semgraph.frontend.finding import find_plan
 from semgraph.frontend.head import read_head
 from semgraph.frontend.reading import Reading, at
@@ -26,7 +26,7 @@ from semgraph.logical.relational import Add
 _KEYS = ("plan", "inputs", "params", "preset")
 
 
-def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Position) -> Results:
+def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Position | None) -> Results:
     """The results of a called plan; its steps are named `step/inner`, and its writes are the caller's.
 
     Its inputs are relations of the caller with at least the declared columns, of the declared types: a missing column that
@@ -79,6 +79,8 @@ def _file(caller: Reading, name: str) -> Path:
 
 
 def _same_graph(caller: Reading, inner: Reading) -> None:
+    if caller.graph_broken or inner.graph_broken:
+        raise Poisoned
     if not inner.graph.labels or inner.graph == caller.graph:
         return
     if caller.graph.labels:
@@ -89,7 +91,7 @@ def _same_graph(caller: Reading, inner: Reading) -> None:
     raise Fault("the called plan reads a graph, and this plan names none", "plan", hint=hint)
 
 
-def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Position) -> dict[str, Node]:
+def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Position | None) -> dict[str, Node]:
     given = mapping(value, "a mapping of relations")
     faults = known_keys(given, inner.inputs, "the called plan")
     found: dict[str, Node] = {}
@@ -106,11 +108,11 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
     return found
 
 
-def _fit(node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position) -> Node:
+def _fit(node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position | None) -> Node:
     """A caller's relation as an input: checked, with columns of NULL where it lacks some that may be NULL."""
     declared, have = dict(spec.columns), node.schema.names
     missing, faults = [], []
-    for column in input_schema(spec, order):
+    for column in input_schema(spec, windowed=order is not None and order.input == spec.name):
         name, kind = column.name, type_of_arrow(column.type)
         if name in have:
             own = type_of_arrow(node.schema.field(name).type)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem
+from semgraph.frontend.faults import KeyFault
 
 MAX_BYTES = 1_000_000
 Trail = tuple[str | int, ...]
@@ -46,8 +47,8 @@ class Document:
 
     def problem(self, fault: Fault, *base: str | int, step: str | None = None) -> Problem:
         """A fault below `base`, with its position."""
-        path = (*base, *fault.path)
-        return Problem(fault.what, step, self.position(*path, key=path in self.keys), fault.there, fault.hint)
+        position = self.position(*base, *fault.path, key=isinstance(fault, KeyFault))
+        return Problem(fault.what, step, position, fault.there, fault.hint)
 
 
 def shown(path: Path) -> str:
@@ -128,7 +129,12 @@ def _syntax(problem: str, position: Position) -> Problem:
     if "'\\t'" in problem:
         return Problem("a tab cannot indent YAML", position=position, hint="indent with blanks")
     hint = None
-    if "mapping values are not allowed" in problem:
+    if "undefined alias" in problem:
+        name = problem.split("'")[1]
+        return Problem(
+            f'"*{name}": anchors and aliases have no place here', position=position, hint="name a step or a parameter"
+        )
+    if "mapping values are not allowed" in problem or "but got ':'" in problem:
         hint = 'a text with ": " in it needs quotes'
     if "cannot start any token" in problem:
         hint = "quote the text"

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, did_you_mean
+from semgraph.errors import Fault, PlanError
 from semgraph.frontend.arguments import wrong
-from semgraph.frontend.build import Faults
 from semgraph.frontend.document import read_file
+from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.reading import NO_GRAPH, Reading, at
 from semgraph.frontend.settings import defaults, known_keys, mapping, settle
 from semgraph.frontend.shape import check_keys, input_schema, read_inputs, read_order
@@ -57,8 +57,7 @@ def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], u
         reading.use[step] = (value, ("presets", str(preset), "use", step))
     reading.use |= {step: (value, ()) for step, value in use.items()}
     if preset is not None and preset not in presets:
-        there = "presets: " + (", ".join(presets) or "none")
-        faults.append(Fault(f'no preset "{preset}"', there=there, hint=did_you_mean(preset, presets)))
+        faults.append(unknown(preset, presets, "no preset", "presets"))
     try:
         reading.params.update(settle(declared, chosen.get("params") or {}, params))
     except Fault as fault:
@@ -83,12 +82,14 @@ def _graph(reading: Reading) -> None:
         raise wrong("the name of a graph file", name)
     path = (reading.folder / name).resolve()
     graphs = reading.loading.graphs
+    reading.graph_broken = True
     if path not in graphs:
         graphs[path] = None
         if not path.is_file():
             raise Fault(f'no graph file "{name}"', there=f"looked beside the plan: {reading.folder / name}")
         graphs[path] = read_graph(reading.folder / name)
     reading.graph = graphs[path] or NO_GRAPH
+    reading.graph_broken = graphs[path] is None
 
 
 def read_graph(path: Path) -> Graph:
@@ -101,21 +102,29 @@ def read_graph(path: Path) -> Graph:
 
 
 def _inputs(reading: Reading) -> None:
-    reading.inputs = read_inputs(reading.data.get("inputs"))
+    reading.broken = {""}
+    reading.inputs, faults = read_inputs(reading.data.get("inputs"))
+    reading.broken = {str(fault.path[0]) for fault in faults}
+    if faults:
+        raise Faults(faults)
 
 
 def _order(reading: Reading) -> None:
     if reading.data.get("order") is not None:
-        value = reading.steps.expand(reading.data["order"], ("order",))
+        value = reading.steps.expansion.expand(reading.data["order"], ("order",))
+        if isinstance(value, Mapping) and value.get("input") in reading.broken:
+            return
         reading.order = read_order(value, reading.inputs, reading.graph.partition)
 
 
 def own_inputs(reading: Reading) -> dict[str, Node]:
     """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
     found: dict[str, Node] = {}
+    order = reading.data.get("order")
+    ordered = order.get("input") if isinstance(order, Mapping) else None  # also where the rest of it has problems
     for name, spec in reading.inputs.items():
-        windowed = reading.order is not None and reading.order.input == name
+        windowed = name == ordered
         origin = reading.document.position("inputs", name, key=True)
-        columns = input_schema(spec, reading.order)
+        columns = input_schema(spec, windowed=windowed)
         found[name] = Input(step=name, origin=origin, name=name, columns=columns, windowed=windowed)
     return found

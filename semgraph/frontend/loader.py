@@ -43,6 +43,9 @@ def load_document(
     """
     loading = Loading(call_plan, folders, open=(path,), graphs=dict(graphs or {}))
     reading = Reading(loading, document, path.parent)
+    if not isinstance(document.data, Mapping):
+        what = "a plan is a mapping with plan, inputs, steps and so on"
+        raise PlanError(Problem(what, position=document.position(), hint="start with plan: NAME"))
     read_head(reading, preset, params or {}, use or {})
     read_body(reading, own_inputs(reading))
     reading.attempt(partial(read_allow, reading))

@@ -12,6 +12,7 @@ from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend.arguments import kind_of, wrong
 from semgraph.frontend.document import Document, parse, read_text, shown
+from semgraph.frontend.faults import unknown
 from semgraph.frontend.settings import known_keys, mapping
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME
@@ -20,6 +21,7 @@ SECTIONS = ("rules", "examples", "context", "item", "other")
 _STATIC = ("rules", "examples")
 _FRONT = ("returns", "describe", "role", "max_tokens")
 _HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
+_NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
 _LONE_BRACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|([{}])")
 Answers = tuple[tuple[str, Type], ...]
 Described = tuple[tuple[str, str], ...]
@@ -47,9 +49,11 @@ class Prompts:
         rest = dict(value)
         by, otherwise = rest.pop("by", None), rest.pop("otherwise", None)
         if not isinstance(by, str) or not NAME.match(by):
-            raise Fault("several prompts need by, the column that picks", hint="{by: COLUMN, VALUE: name, ...}")
+            raise Fault("several prompts need by, the column that picks", hint="write {by: COLUMN, VALUE: name, ...}")
         if not rest:
-            raise Fault("several prompts need a prompt for a value", hint=f"{{by: {by}, VALUE: name, otherwise: name}}")
+            raise Fault(
+                "several prompts need a prompt for a value", hint=f"write {{by: {by}, VALUE: name, otherwise: name}}"
+            )
         pairs = []
         for key, name in rest.items():
             try:
@@ -76,6 +80,20 @@ class Prompts:
             raise fault.under("add") from None
         return Prompt(" ".join(text.split()[:6]), returns, describe, item=item)
 
+    def located(self, fault: Fault) -> Fault:
+        """A fault about a placeholder of a prompt file, with where that stands; any other as it is."""
+        found = _NO_COLUMN.match(fault.what)
+        path = self.folder / f"{found[1]}.md" if found else None
+        if found is None or path is None or not path.is_file():
+            return fault
+        before, brace, _ = read_text(path, "prompt").partition(f"{{{found[2]}}}")
+        if not brace:
+            return fault
+        column = len(before) - (before.rfind("\n") + 1) + 1
+        place = Position(shown(path), before.count("\n") + 1, column)
+        there = f"{{{found[2]}}} stands at {place}" + (f"; {fault.there}" if fault.there else "")
+        return Fault(fault.what, *fault.path, there=there, hint=fault.hint)
+
     def _file(self, name: str) -> Prompt:
         path = self.folder / f"{name}.md"
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
@@ -96,7 +114,9 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
         try:
             sections[name] = _template(name, text, params or {})
         except Fault as fault:
-            position = Position(parts.front.file, line + _lines_before(text, fault), 1)
+            before = text[: _offset(text, fault)]
+            column = len(before) - before.rfind("\n")
+            position = Position(parts.front.file, line + before.count("\n"), column)
             problems.append(Problem(fault.what, None, position, fault.there, fault.hint))
     if "item" not in parts.sections:
         where = Position(parts.front.file, 1, 1)
@@ -182,13 +202,12 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
     return template
 
 
-def _lines_before(text: str, fault: Fault) -> int:
-    """In which line of a section a fault stands: that of the placeholder, or of the lone brace, that it names."""
-    named = re.search(r"\{[^{}\"]*\}|\$[A-Za-z_]\w*", f"{fault.what} {fault.there or ''}")
-    lone = next((m.start() for m in _LONE_BRACE.finditer(text) if m[1]), None)
+def _offset(text: str, fault: Fault) -> int:
+    """Where in a section a fault stands: at the placeholder or parameter that it names, else at the lone brace."""
+    named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)
     at = text.find(named[0]) if named else -1
-    where = lone if at < 0 else at
-    return text.count("\n", 0, where) if where is not None else 0
+    lone = next((m.start() for m in _LONE_BRACE.finditer(text) if m[1]), 0)
+    return lone if at < 0 else at
 
 
 def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described, str, int]:
@@ -237,7 +256,7 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
         raise fault
     text = value.get("describe", "")
     if not isinstance(value.get("type"), str) or not isinstance(text, str):
-        raise Fault(f"expected a type, found {kind_of(value.get('type'))}", hint="{type: string, describe: text}")
+        raise Fault(f"expected a type, found {kind_of(value.get('type'))}", hint="write {type: string, describe: text}")
     return parse_type(value["type"]), text
 
 
@@ -246,8 +265,7 @@ def _describe(value: Any, answers: Answers) -> Described:
     known = list(_paths(answers))
     for name, text in mapping(value, "texts by name").items():
         if name not in known:
-            there = "answers: " + (", ".join(known) or "none")
-            raise Fault(f'no answer "{name}"', "describe", name, there=there, hint=did_you_mean(name, known))
+            raise unknown(name, known, "no answer", "answers", "describe", name)
         if not isinstance(text, str):
             raise wrong("a text", text).under("describe", name)
         found.append((name, text))

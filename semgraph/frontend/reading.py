@@ -10,6 +10,7 @@ from typing import Any
 
 from semgraph.errors import Fault, Problem
 from semgraph.frontend.document import Document, Trail
+from semgraph.frontend.expansion import Expansion
 from semgraph.frontend.prompts import Prompts
 from semgraph.frontend.steps import Results, Steps
 from semgraph.logical.node import Node
@@ -59,7 +60,9 @@ class Reading:
     params: dict[str, Any] = field(default_factory=dict)
     use: dict[str, tuple[Any, Trail]] = field(default_factory=dict)
     graph: Graph = NO_GRAPH
+    graph_broken: bool = False
     inputs: dict[str, InputSpec] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
     order: Order | None = None
     writes: list[Sink] = field(default_factory=list)
     returns: dict[str, Node] = field(default_factory=dict)
@@ -77,13 +80,15 @@ class Reading:
         self.steps = Steps(
             document=self.document,
             params=self.params,
-            graph=self.graph,
+            known_graph=None if self.graph_broken else self.graph,
             inputs=inputs,
             raw=raw,
             prompts=Prompts(self.folder, self.params),
+            expansion=Expansion(self.params),
             call=partial(self.loading.call, self),
             problems=self.loading.problems,
             prefix=self.prefix,
+            broken=frozenset(self.broken),
         )
 
     def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import Fault, PlanError, Problem
-from semgraph.frontend.build import each
+from semgraph.frontend.faults import each
 from semgraph.frontend.prompts import Prompts
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node

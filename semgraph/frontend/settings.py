@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault
 from semgraph.expr.scalar import NOW
 from semgraph.frontend.arguments import kind_of, wrong
+from semgraph.frontend.faults import KeyFault, unknown
 from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 
@@ -29,24 +30,18 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
 def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> list[Fault]:
     """A fault for each key that does not belong there."""
     listed = list(known)
-    return [
-        Fault(f'{what} has no "{key}"', key, there="keys: " + ", ".join(listed), hint=did_you_mean(str(key), listed))
-        for key in value
-        if key not in listed
-    ]
+    return [unknown(str(key), listed, f"{what} has no", "keys", key) for key in value if key not in listed]
 
 
-def unknown_parameter(name: str, params: Iterable[str]) -> Fault:
+def unknown_parameter(name: str, params: Iterable[str], *path: str | int, value: bool = False) -> Fault:
     """The fault of a parameter that the plan does not have."""
-    listed = list(params)
-    there = "parameters: " + (", ".join(listed) or "none")
-    return Fault(f'no parameter "{name}"', there=there, hint=did_you_mean(name, listed))
+    return unknown(name, params, "no parameter", "parameters", *path, value=value)
 
 
 def defaults(declared: Mapping[str, Any]) -> list[Fault]:
     """What is wrong with the names of declared parameters."""
     return [
-        Fault(f'"{name}" cannot name a parameter', name, hint="letters, digits and _; $now is the window's time")
+        KeyFault(f'"{name}" cannot name a parameter', name, hint="letters, digits and _; $now is the window's time")
         for name in declared
         if not NAME.match(name) or name == NOW
     ]
@@ -58,8 +53,7 @@ def settle(declared: Mapping[str, Any], *given: Mapping[str, Any]) -> dict[str, 
     for values in given:
         for name, value in values.items():
             if name not in declared:
-                fault = unknown_parameter(name, declared)
-                raise Fault(fault.what, name, there=fault.there, hint=fault.hint)
+                raise unknown_parameter(name, declared, name)
             found[name] = value
     return found
 
@@ -84,13 +78,15 @@ def holds(condition: Any, params: Mapping[str, Any]) -> bool:
             return bool(_value(name, params))
         if isinstance(condition, bool):
             return condition
-        raise Fault(f"expected a parameter, found {kind_of(condition)}", hint="when: $flag, or when: {$param: value}")
+        raise Fault(
+            f"expected a parameter, found {kind_of(condition)}", hint="write when: $flag, or when: {$param: value}"
+        )
     if not condition:
-        raise Fault("expected a parameter, found nothing", hint="when: {$param: value}")
+        raise Fault("expected a parameter, found nothing", hint="write when: {$param: value}")
     for key, wanted in condition.items():
         name = whole_parameter(key)
         if not name:
-            raise Fault(f'"{key}" is no parameter', key, hint="when: {$param: value}")
+            raise Fault(f'"{key}" is no parameter', key, hint="write when: {$param: value}")
         value = _value(name, params)
         if not (value in wanted if isinstance(wanted, list) else value == wanted):
             return False

@@ -10,7 +10,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend.arguments import READERS, wrong
-from semgraph.frontend.build import Faults, each
+from semgraph.frontend.faults import Faults, KeyFault, each
 from semgraph.frontend.settings import known_keys, mapping
 from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
 from semgraph.logical.schema import NAME
@@ -29,7 +29,7 @@ def check_keys(data: Any) -> dict[str, Any]:
     faults = known_keys(found, KEYS, "a plan")
     name = found.get("plan")
     if name is None:
-        faults.append(Fault("a plan needs its name", hint="plan: NAME as the first line"))
+        faults.append(Fault("a plan needs its name", hint="write plan: NAME as the first line"))
     elif not isinstance(name, str) or not NAME.match(name):
         faults.append(Fault(f'"{name}" cannot name a plan', "plan", hint="letters, digits and _"))
     if not isinstance(found.get("doc", ""), str):
@@ -39,21 +39,19 @@ def check_keys(data: Any) -> dict[str, Any]:
     return found
 
 
-def read_inputs(value: Any) -> dict[str, InputSpec]:
-    """The declared inputs. Raises Faults."""
+def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
+    """The declared inputs without problems, and the problems of the others. Raises Fault."""
     found: dict[str, InputSpec] = {}
     faults: list[Fault] = []
     for name, columns in mapping(value, "a mapping of inputs").items():
         if not NAME.match(name):
-            faults.append(Fault(f'"{name}" cannot name an input', name, hint="letters, digits and _"))
+            faults.append(KeyFault(f'"{name}" cannot name an input', name, hint="letters, digits and _"))
             continue
         try:
             found[name] = InputSpec(name, _columns(columns))
         except Fault as fault:
             faults += each(fault.under(name))
-    if faults:
-        raise Faults(faults)
-    return found
+    return found, faults
 
 
 def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
@@ -65,7 +63,7 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
         except Fault as fault:
             faults.append(fault.under(name))
     if not found and not faults:
-        faults.append(Fault("an input needs columns", hint="{id: string, text: string null}"))
+        faults.append(Fault("an input needs columns", hint="such as {id: string, text: string null}"))
     if faults:
         raise Faults(faults)
     return tuple(found.items())
@@ -73,14 +71,14 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
     if not NAME.match(name):
-        raise Fault(f'"{name}" cannot name a column', hint="letters, digits and _, not starting with a digit")
+        raise KeyFault(f'"{name}" cannot name a column', hint="letters, digits and _, not starting with a digit")
     if any(name.lower() == other.lower() for other in others):
-        raise Fault(f'the column "{name}" is there already, but for case')
+        raise KeyFault(f'the column "{name}" is there already, but for case')
     if not isinstance(text, str):
         raise wrong("a type such as string", text)
     kind = parse_type(text)
     if "enum" in text and _has_enum(kind):
-        raise Fault("an enum is a model's answer; an input's column is a string", hint="string")
+        raise Fault("an enum is a model's answer; an input's column is a string", hint="write string")
     return kind
 
 
@@ -126,9 +124,11 @@ class _OrderReader:
         (key,) = self.columns("key", (), (pa.string(),)) or ("",)
         key_of = self.columns("key_of", (), None)
         if not key and not key_of:
-            self.faults.append(Fault("order needs key, or key_of: what names a row", hint="key: id, or key_of: [text]"))
+            self.faults.append(
+                Fault("order needs key, or key_of: what names a row", hint="write key: id, or key_of: [text]")
+            )
         elif key and self.types[key].nullable and not key_of:
-            hint = f'key_of: columns that a name is made from, or make "{key}" a column that is never NULL'
+            hint = f'say key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
             self.faults.append(Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint))
         return Order(
             input=self.spec.name,
@@ -188,8 +188,8 @@ class _OrderReader:
 _NO_SCOPE: Any = None
 
 
-def input_schema(spec: InputSpec, order: Order | None) -> pa.Schema:
-    """The columns of an input as steps see it: of the ordered one, with the two that the engine adds."""
-    if order is None or order.input != spec.name:
+def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
+    """The columns of an input as steps see it: of the one that is cut into windows, with the two that the engine adds."""
+    if not windowed or {POSITION, TURN} & set(spec.schema.names):
         return spec.schema
     return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))

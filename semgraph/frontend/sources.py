@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, InputError, PlanError, Position, Problem
+from semgraph.errors import Fault, InputError, PlanError, Problem
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.build import SOURCES, build, by_keyword
 from semgraph.frontend.calls import call_plan
 from semgraph.frontend.document import Document
+from semgraph.frontend.faults import Faults
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.reading import NO_GRAPH, Loading, Reading
@@ -62,7 +63,7 @@ def table(
     except Fault as fault:
         raise told("order", fault) from None
     checked = check_rows(spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else "")
-    node = Input(step=name, name=name, columns=input_schema(spec, cut), windowed=cut is not None)
+    node = Input(step=name, name=name, columns=input_schema(spec, windowed=cut is not None), windowed=cut is not None)
     return Frame(Made("", {}, node, table=checked, spec=spec, order=dict(order or {})), world, key)
 
 
@@ -94,9 +95,12 @@ def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
     if problems:
         raise InputError(*problems)
     try:
-        spec = read_inputs({name: types})[name]
+        specs, faults = read_inputs({name: types})
     except Fault as fault:
         raise told("table", fault) from None
+    if faults:
+        raise told("table", Faults(faults))
+    spec = specs[name]
     return pa.table(arrays, names=list(columns)), spec
 
 
@@ -153,7 +157,7 @@ def call(
     caller = Reading(loading, Document("", {}), world.folder)
     caller.graph = world.graph
     try:
-        results = call_plan(caller, FluentScope(world), plain, step or "call", Position(plan, 1, 1))
+        results = call_plan(caller, FluentScope(world), plain, step or "call", None)
     except Fault as fault:
         raise told("call", fault) from None
     except Poisoned:

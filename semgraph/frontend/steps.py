@@ -9,10 +9,12 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.frontend.arguments import kind_of, wrong
-from semgraph.frontend.build import OPERATORS, SOURCES, Faults, build, by_keyword, each
+from semgraph.frontend.build import OPERATORS, SOURCES, build, by_keyword
 from semgraph.frontend.document import Document, Trail
+from semgraph.frontend.expansion import Expansion
+from semgraph.frontend.faults import Faults, KeyFault, each, unknown
 from semgraph.frontend.prompts import Prompts
-from semgraph.frontend.settings import holds, known_keys, unknown_parameter, whole_parameter
+from semgraph.frontend.settings import holds, known_keys
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
@@ -42,8 +44,7 @@ class Results:
         """A result by name. Raises Fault."""
         if name in self.tables:
             return self.tables[name]
-        there = f"results of {self.name}: " + (", ".join(self.tables) or "none")
-        raise Fault(f'{self.name} returns no "{name}"', there=there, hint=did_you_mean(name, self.tables))
+        raise unknown(name, self.tables, f"{self.name} returns no", f"results of {self.name}", value=True)
 
 
 Found = Node | Results
@@ -57,37 +58,46 @@ class Steps:
     Args:
         document: The plan file.
         params: The parameters' values.
-        graph: The graph that labels belong to.
+        known_graph: The graph that labels belong to; None where its file has problems.
         inputs: Relations of the inputs by name.
         raw: The steps as plain data, in order.
         prompts: Where prompts are found.
+        expansion: Puts parameters in place.
         call: Builds a called plan.
         problems: Where problems are put.
         prefix: Put before the names of steps: the calling step's name and "/".
+        broken: Inputs with problems. With "" among them, any unknown name may be one.
     """
 
     document: Document
     params: Mapping[str, Any]
-    graph: Graph
+    known_graph: Graph | None
     inputs: Mapping[str, Node]
     raw: Mapping[str, Any]
     prompts: Prompts
+    expansion: Expansion
     call: Call
     problems: list[Problem]
     prefix: str = ""
+    broken: frozenset[str] = frozenset()
     built: dict[str, Found | Poisoned | Pruned] = field(default_factory=dict)
     inner: dict[str, Node] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)
     _step: str = ""
-    _places: dict[int, Trail] = field(default_factory=dict)
-    _kept: list[Any] = field(default_factory=list)
 
     # -- names -----------------------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that labels belong to. Raises Poisoned where its file has problems."""
+        if self.known_graph is None:
+            raise Poisoned
+        return self.known_graph
 
     def is_relation(self, name: str) -> bool:
         """Whether a name is that of an input, a step or a result."""
         root = name.split(".", maxsplit=1)[0]
-        return name in self.inputs or root in self.raw
+        return name in self.inputs or root in self.raw or name in self.broken
 
     def relation(self, value: Any) -> Node:
         """A relation by name, or a nested step. Raises Fault."""
@@ -97,12 +107,12 @@ class Steps:
         if len(found.tables) == 1:
             return next(iter(found.tables.values()))
         names = ", ".join(f"{found.name}.{t}" for t in found.tables)
-        raise Fault(f"{found.name} has several results", there=names or "none", hint="name one of them")
+        raise Fault(f"{found.name} has several results", there=f"results: {names or 'none'}", hint="name one of them")
 
     def find(self, value: Any) -> Found:
         """A relation, or the results of a call. Raises Fault, Poisoned or Pruned."""
         if isinstance(value, list):
-            return self.pipeline(value, self._places.get(id(value), ()))
+            return self.pipeline(value, self.expansion.place(value))
         if not isinstance(value, str):
             raise wrong("the name of a relation, or a list of operators", value)
         if value in self.inputs:
@@ -114,12 +124,13 @@ class Steps:
                 return found
             if isinstance(found, Results):
                 return found.table(table)
-            raise Fault(f'step {root} is no call, so it has no result "{table}"', hint=f"{root}")
-        if value in self.graph.labels:
+            raise Fault(f'step {root} is no call, so it has no result "{table}"', hint=f"say {root}")
+        if value not in self.broken and value in self.graph.labels:
             return self.scan(value)
+        if self.broken & {value, ""}:
+            raise Poisoned
         known = [*self.inputs, *self.raw, *self.graph.labels]
-        there = "relations here: " + (", ".join(known) or "none")
-        raise Fault(f'no relation "{value}"', there=there, hint=did_you_mean(value, known))
+        raise unknown(value, known, "no relation", "relations here", value=True)
 
     def scan(self, value: Any, origin: Position | None = None) -> Node:
         """The stored rows of a label."""
@@ -165,14 +176,14 @@ class Steps:
             for fault in known_keys(value, ("when", "do"), "a step as a mapping"):
                 raise fault
             if "do" not in value:
-                raise Fault('a step with when needs "do"', hint="{when: $flag, do: [...]}")
+                raise Fault('a step with when needs "do"', hint="write {when: $flag, do: [...]}")
             if "when" in value and not self.holds(value["when"]):
                 return Pruned(path[-1])
             value, path = value["do"], (*path, "do")
         if not isinstance(value, list):
-            hint = f"[{{from: {value}}}]" if isinstance(value, str) else "a dash and an operator on each line"
+            hint = f"write [{{from: {value}}}]" if isinstance(value, str) else "a dash and an operator on each line"
             raise wrong("a list of operators", value, hint)
-        return self.pipeline(self.expand(value, path), path)
+        return self.pipeline(self.expansion.expand(value, path), path)
 
     @contextmanager
     def naming(self, step: str) -> Iterator[None]:
@@ -208,33 +219,6 @@ class Steps:
             return True
         return False
 
-    def expand(self, value: Any, path: Trail) -> Any:
-        """Plain data with parameters in place of texts that are one as a whole. Raises Faults."""
-        faults: list[Fault] = []
-        found = self._expanded(value, path, path, faults)
-        if faults:
-            raise Faults(faults)
-        self._kept.append(found)
-        return found
-
-    def _expanded(self, value: Any, path: Trail, base: Trail, faults: list[Fault]) -> Any:
-        name = whole_parameter(value)
-        if name and name not in self.params:
-            fault = unknown_parameter(name, self.params)
-            faults.append(fault.under(*path[len(base) :]))
-            return None
-        if name:
-            value = self.params[name]
-            found: Any = _copy(value)
-        elif isinstance(value, Mapping):
-            found = {k: self._expanded(v, (*path, k), base, faults) for k, v in value.items()}
-        elif isinstance(value, list):
-            found = [self._expanded(v, (*path, i), base, faults) for i, v in enumerate(value)]
-        else:
-            return value
-        self._places[id(found)] = path
-        return found
-
     # -- a list of operators ----------------------------------------------------------------------------------------
 
     def pipeline(self, items: list[Any], path: Trail) -> Found:
@@ -268,14 +252,21 @@ class Steps:
         if isinstance(found, Results):
             if len(found.tables) != 1:
                 names = ", ".join(f"{found.name}.{t}" for t in found.tables) or "none"
-                raise Fault(f"{found.name} has several results", there=names, hint="go on in a step of its own")
+                raise Fault(
+                    f"{found.name} has several results", there=f"results: {names}", hint="go on in a step of its own"
+                )
             found = next(iter(found.tables.values()))
-        return build(_OPERATORS[keyword], value, self, source=found, step=self._step, origin=origin)
+        try:
+            return build(_OPERATORS[keyword], value, self, source=found, step=self._step, origin=origin)
+        except Faults as faults:
+            raise Faults(self.prompts.located(fault) for fault in faults.faults) from None
 
     def switch(self, value: Any) -> Found:
         """The form of a step that a parameter picks."""
         if not isinstance(value, Mapping) or "on" not in value:
-            raise Fault("switch needs on and a form for each value", hint="{on: $param, VALUE: [...], VALUE: [...]}")
+            raise Fault(
+                "switch needs on and a form for each value", hint="write {on: $param, VALUE: [...], VALUE: [...]}"
+            )
         picked = word(value["on"])
         forms = {key: form for key, form in value.items() if key != "on"}
         if picked not in forms:
@@ -300,15 +291,9 @@ def word(value: Any) -> str:
     return str(value)
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _copy(v) for k, v in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
 def _operator(item: Any, *, first: bool) -> tuple[str, Any]:
     if not isinstance(item, Mapping):
-        hint = f"{{from: {item}}}" if first and isinstance(item, str) else None
+        hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
         raise Fault(f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint)
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
@@ -316,11 +301,11 @@ def _operator(item: Any, *, first: bool) -> tuple[str, Any]:
     ((keyword, value),) = item.items()
     if keyword in SOURCE_WORDS:
         if not first:
-            raise Fault(f'"{keyword}" is a source and starts a step', keyword, hint="begin another step with it")
+            raise KeyFault(f'"{keyword}" is a source and starts a step', keyword, hint="begin another step with it")
     elif keyword not in _OPERATORS:
         hint = did_you_mean(keyword, [*_OPERATORS, *SOURCE_WORDS])
-        raise Fault(f'"{keyword}" is no operator', keyword, there="operators: " + ", ".join(_OPERATORS), hint=hint)
+        raise KeyFault(f'"{keyword}" is no operator', keyword, there="operators: " + ", ".join(_OPERATORS), hint=hint)
     elif first:
         hint = "the line before it: {from: NAME}"
-        raise Fault(f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint)
+        raise KeyFault(f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint)
     return keyword, value
