@@ -1,0 +1,158 @@
+"""The branch of one search method: which hits, in which order, how many, and what of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.logical.schema import Label
+from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.cypher import pins
+from semgraph.stores.cypher.terms import ROW, Conditions, instant, quoted, stored, string, type_of
+from semgraph.stores.rows import returned
+
+EXACT_BELOW = 5000
+"""A partition with fewer rows of a label is read whole by `nearest`."""
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """The full-text and vector indexes that a database has.
+
+    Args:
+        fulltext: By the graph's name: the index's own, and whether it has the partition too.
+        vectors: Names of the indexes by label and vector property.
+    """
+
+    fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    vectors: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+class Hits:
+    """The hits `h` of one query."""
+
+    def __init__(
+        self,
+        query: SearchQuery,
+        label: Label,
+        conditions: Conditions,
+        indexes: Indexes,
+        confined: Callable[[SearchQuery, str], str],
+    ) -> None:
+        self.query, self.label, self.indexes = query, label, indexes
+        self.conditions = conditions
+        self.confined = confined
+        self.terms = conditions.read(query.where, query.alias)
+        self.graph = conditions.graph
+        name = quoted(label.name)
+        self.pattern = f"(h:{name})" if label.kind == "node" else f"()-[h:{name}]->()"
+
+    def parts(self, method: Method, number: int, count: Callable[[str, str], str]) -> tuple[list[str], str]:
+        """The branch as parts of a union, and the index that it reads as far as needed.
+
+        Args:
+            method: How to find hits.
+            number: Of the branch; `m{number}` is the field of the row with what to look for.
+            count: Gives the variable with the number of rows in the partition.
+        """
+        sought = f"{ROW}.m{number}"
+        if method.via == "fulltext":
+            index = self._fulltext_index(method.prop)
+            return [self._read_on(number, self._fulltext(self.indexes.fulltext[index][0], number), "s", method)], index
+        if method.via == "nearest":
+            return self._nearest(method, number, sought, count)
+        test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
+        found = f"{self._match(test)}\n{self._ranked('1.0', method)}"
+        return [f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"], ""
+
+    def _nearest(
+        self, method: Method, number: int, sought: str, count: Callable[[str, str], str]
+    ) -> tuple[list[str], str]:
+        if method.prop not in self.label.vectors:
+            raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
+        name = self.label.vectors[method.prop]
+        vector = f"h.{quoted(name)}"
+        score = f"2 * vector.similarity.cosine({vector}, {sought}) - 1"
+        exact = (
+            f"{self._match(f'size({vector}) = size({sought})')}\n{self._ranked(score, method)}\n"
+            f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        )
+        index = self.indexes.vectors.get((self.label.name, name), "")
+        pinned = pins.by_key(self.terms, self.graph.key) or (self.label.kind == "edge" and pins.ends(self.terms))
+        if not index or pinned or method.k is None:
+            return [exact], ""
+        n = count(self.pattern, self.confined(self.query, "g"))
+        kind = "node" if self.label.kind == "node" else "relationship"
+        read = (
+            f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
+            f"CALL db.index.vector.query{kind.title()}s({string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
+            f"WITH collect([{kind}, 2 * score - 1]) AS found"
+        )
+        return [
+            f"WITH {ROW}, {n} WHERE {n} < {EXACT_BELOW}\n{exact}",
+            self._read_on(number, read, score, method),
+        ], index
+
+    def _fulltext_index(self, prop: str) -> str:
+        for name, properties in self.label.fulltext.items():
+            if prop in properties:
+                if name not in self.indexes.fulltext:
+                    raise StoreUnavailable(
+                        f'there is no full-text index "{name}" in the database: run with writing once'
+                    )
+                return name
+        raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+
+    def _fulltext(self, index: str, number: int) -> str:
+        kind = "node" if self.label.kind == "node" else "relationship"
+        return (
+            f"UNWIND {ROW}.m{number} AS text\n"
+            f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) YIELD {kind}, score\n"
+            f"WITH {kind} AS hit, sum(score) AS s ORDER BY s DESC\n"
+            "WITH collect([hit, s]) AS found"
+        )
+
+    def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
+        """What an index gives, filtered; it says how much it read, so that it can be asked for more."""
+        return (
+            f"{read}\nCALL ({ROW}, found) {{\n"
+            f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
+            f"{self._ranked(score, method)}\nRETURN {self._collected()}\n}}\n"
+            f"RETURN {number} AS b, hits, size(found) AS fetched, found[-1][1] AS last"
+        )
+
+    def _match(self, test: str) -> str:
+        pairs = pins.ends(self.terms) if self.label.kind == "edge" else ()
+        if not pairs:
+            return f"MATCH {self.pattern} WHERE {self._filter(test)}"
+        found = pins.match(self.graph, self.label, pairs, self.conditions.value)
+        return (
+            f"{found}\nWITH h WHERE {self._filter(test)}"
+            if " WITH " not in found
+            else f"{found} WHERE {self._filter(test)}"
+        )
+
+    def _filter(self, test: str = "") -> str:
+        parts = test, self.confined(self.query, ROW), self.conditions.text(self.terms, {self.query.alias: "h"})
+        return " AND ".join(part for part in parts if part) or "true"
+
+    def _ranked(self, score: str, method: Method) -> str:
+        order = [] if method.via == "order" else ["score DESC"]
+        for name, descending in self.query.order if method.via == "order" else ():
+            value = self._value(name)
+            order += [f"{value} IS NULL", f"{value} DESC" if descending else value]
+        above = f" WHERE score > {float(method.above)!r}" if method.via == "nearest" else ""
+        limit = "" if method.k is None else f" LIMIT {method.k}"
+        key = f"h.{quoted(self.graph.key)}"
+        return f"WITH h, {score} AS score{above}\nWITH h, score ORDER BY {', '.join([*order, key])}{limit}"
+
+    def _value(self, name: str) -> str:
+        kind = type_of(self.label, name)
+        found = stored(self.graph, self.label, "h", name)
+        return instant(found) if kind is not None and kind.name == "timestamp" else found
+
+    def _collected(self) -> str:
+        names = returned(self.graph, self.label, self.query.properties)
+        found = (stored(self.graph, self.label, "h", name) for name in names)
+        return f"collect([score, {', '.join(found)}]) AS hits"

@@ -1,0 +1,133 @@
+"""Searches in Cypher: for each row one sub-query with a branch per method, all in one statement.
+
+A branch returns its number, a list of hits (score, key, ends, properties) that are ranked and cut already, and, where it read
+an index that cannot filter, how many entries it read and the score of the last one: what is needed to know whether to read on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import SearchQuery
+from semgraph.stores.conjunct import Value
+from semgraph.stores.cypher.hits import EXACT_BELOW, Hits, Indexes
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One method of one query.
+
+    Args:
+        query: Number of the query.
+        method: Number of its method.
+        number: Under which its hits come back; its row field is `m{number}`, its limit the parameter `f{number}`.
+        index: The index that it reads as far as needed; "" if it finds all at once.
+    """
+
+    query: int
+    method: int
+    number: int
+    index: str = ""
+
+
+@dataclass(frozen=True)
+class SearchText:
+    """A statement for some queries, whatever the rows.
+
+    Args:
+        text: Reads `$groups`: rows in lists, each of one partition.
+        bound: Values of its conjuncts.
+        branches: What its records belong to.
+        partitions: Row fields by the column with the partition value.
+    """
+
+    text: str
+    bound: Bound
+    branches: tuple[Branch, ...]
+    partitions: Mapping[str, str]
+
+
+def compile_search(
+    graph: Graph,
+    queries: Sequence[SearchQuery],
+    lists: frozenset[str],
+    indexes: Indexes,
+    only: frozenset[int] | None = None,
+) -> SearchText:
+    """The statement for queries over the same rows.
+
+    Args:
+        graph: Says what labels and properties are.
+        queries: What to find.
+        lists: The partition columns of the rows that hold lists.
+        indexes: What the database has.
+        only: Numbers of the branches to ask; None: all.
+
+    Raises:
+        EngineError: A query names what the graph does not have.
+        StoreUnavailable: It needs an index that the database does not have.
+    """
+    writer = _Writer(graph, lists, indexes)
+    number = 0
+    for i, query in enumerate(queries):
+        for j in range(len(query.methods)):
+            if only is None or number in only:
+                writer.add(query, Branch(i, j, number))
+            number += 1
+    return writer.done()
+
+
+@dataclass
+class _Writer:
+    """The statement while it grows."""
+
+    graph: Graph
+    lists: frozenset[str]
+    indexes: Indexes
+    names: dict[Value, str] = field(default_factory=dict)
+    partitions: dict[str, str] = field(default_factory=dict)
+    counts: dict[tuple[str, str], str] = field(default_factory=dict)
+    branches: list[Branch] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+    def add(self, query: SearchQuery, branch: Branch) -> None:
+        """Add a method."""
+        conditions = Conditions(self.graph, {query.alias: self.graph.label(query.label)}, self.names)
+        hits = Hits(query, self.graph.label(query.label), conditions, self.indexes, self.confined)
+        parts, index = hits.parts(query.methods[branch.method], branch.number, self.count)
+        self.parts += parts
+        self.branches.append(Branch(branch.query, branch.method, branch.number, index))
+
+    def confined(self, query: SearchQuery, row: str) -> str:
+        """The condition that keeps hits in the row's partition."""
+        if query.partition is None:
+            return ""
+        name = self.partitions.setdefault(query.partition, f"p{len(self.partitions)}")
+        operator = "IN" if query.partition in self.lists else "="
+        return f"h.{quoted(self.graph.partition)} {operator} {row}.{name}"
+
+    def count(self, pattern: str, confined: str) -> str:
+        """The variable that says how many rows of a label a partition has, or 0 if the label has fewer than it matters."""
+        return self.counts.setdefault((pattern, confined), f"n{len(self.counts)}")
+
+    def done(self) -> SearchText:
+        """All of it, joined."""
+        prelude, imported = ["UNWIND $groups AS g"], [ROW]
+        for i, ((pattern, confined), name) in enumerate(self.counts.items()):
+            imported.append(name)
+            where = f" WHERE {confined}" if confined else ""
+            prelude.append(
+                f"CALL () {{ MATCH {pattern} RETURN count(h) AS t{i} }}\n"
+                f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW}\n"
+                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} RETURN count(h) AS {name} }}"
+            )
+        prelude.append(f"UNWIND g.rows AS {ROW}")
+        text = (
+            "\n".join((*prelude, f"CALL ({', '.join(imported)}) {{", "\nUNION ALL\n".join(self.parts), "}"))
+            + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
+        )
+        bound = Conditions(self.graph, {}, self.names).bound
+        return SearchText(text, bound, tuple(self.branches), dict(self.partitions))

@@ -1,0 +1,296 @@
+"""Neo4j as a store: 5.26 or later, any edition, over Bolt.
+
+Labels, properties and indexes are those of the graph, without wrapping, so that other programs can read what is written and
+what they wrote can be read. Marks and heads are nodes under labels of semgraph's own.
+
+A cosine is computed by the server in float32: two stores agree on it to about 1e-6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
+from semgraph.expr import Scalar
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import (
+    Batch,
+    EdgeWrite,
+    Mark,
+    Marked,
+    MatchQuery,
+    PartitionState,
+    SearchQuery,
+    Statistics,
+    Written,
+)
+from semgraph.stores.conjunct import Prop, Test, read
+from semgraph.stores.cypher import schema
+from semgraph.stores.cypher.hits import Indexes
+from semgraph.stores.cypher.match import compile_match, compile_scan
+from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
+from semgraph.stores.cypher.write import compile_commit
+from semgraph.stores.neo4j_bolt import Bolt
+from semgraph.stores.neo4j_search import Searches
+from semgraph.stores.neo4j_values import column_of, fields, partition_field, time_of
+from semgraph.stores.rows import column, match_schema, other_length, scan_schema
+
+if TYPE_CHECKING:
+    from neo4j import AsyncManagedTransaction
+
+_INDEX_SECONDS = 3600
+
+
+def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
+    """A store over the local server of a folder, which must be running. Raises StoreUnavailable."""
+    from semgraph.stores.neo4j_local import status
+
+    server = status(folder)
+    if not server.running:
+        raise StoreUnavailable(f"no Neo4j runs in {server.folder}. Start it: semgraph neo4j start")
+    return Neo4jStore(server.uri, server.user, server.password, database)
+
+
+class Neo4jStore:
+    """A store in a Neo4j database. Opening it connects; making it does not.
+
+    Args:
+        uri: `neo4j://host:7687` or `bolt://host:7687`.
+        user: "" for a server without authentication.
+        password: Of the user.
+        database: None: the user's home database.
+    """
+
+    def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
+        self._bolt = Bolt(uri, user, password, database)
+        self._graph: Graph | None = None
+        self._dimensions: dict[tuple[str, str], int] = {}
+        self._indexes = Indexes()
+        self._searches = Searches(self._bolt)
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        return self._bolt.uri
+
+    @property
+    def round_trips(self) -> int:
+        """Statements run so far."""
+        return self._bolt.round_trips
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it was opened for. Raises EngineError before that."""
+        if self._graph is None:
+            raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
+        return self._graph
+
+    def takes(self, expr: Scalar, alias: str | None) -> bool:
+        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
+        term = read(expr, alias)
+        parts = term.walk() if isinstance(term, Test) else (term,)
+        return term is not None and not any(isinstance(part, Prop) and part.name == "attributes" for part in parts)
+
+    async def attach(self, graph: Graph) -> schema.Change:
+        """Open the store for a graph without changing anything; gives what `ensure` would change, without vectors.
+
+        Raises:
+            StoreUnavailable: It does not answer, rejects the password, or is too old.
+        """
+        there = await self._open(graph)
+        self._searches.opened(graph, self._indexes, self._dimensions)
+        return schema.changes(graph, None, there)
+
+    async def _open(self, graph: Graph) -> list[schema.Index]:
+        await self._bolt.open()
+        there = await self._there()
+        self._graph, self._indexes = graph, schema.usable(graph, there)
+        self._dimensions = dict((await self.statistics()).dimensions)
+        return there
+
+    async def _there(self) -> list[schema.Index]:
+        return [schema.Index.of(record) for record in await self._bolt.read(schema.SHOW)]
+
+    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
+        """Create what is missing: constraints and indexes. Idempotent.
+
+        A plain index on a key makes room for the constraint, which brings its own.
+
+        Raises:
+            StoreUnavailable: It does not answer, rejects the password, is too old or read-only, holds vectors of another
+                length, or several rows with one key. Nothing was changed.
+        """
+        there = await self._open(graph)
+        for (of, name), stored in self._dimensions.items():
+            if dimensions not in (None, stored):
+                raise other_length(self.name, of, name, stored, dimensions or 0)
+        change = schema.changes(graph, dimensions, there)
+        for label in change.keys:
+            await self._refuse_duplicates(label.name)
+        for statements in (change.drop, change.create):
+            if statements:
+                await self._bolt.write(partial(self._run_all, statements))
+        if change.create:
+            await self._bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
+            self._indexes = schema.usable(graph, await self._there())
+        if dimensions is not None:
+            names = ((label.name, name) for label in graph.labels.values() for name in label.vectors.values())
+            self._dimensions = dict.fromkeys(names, dimensions)
+        self._searches.opened(graph, self._indexes, self._dimensions)
+
+    async def _run_all(self, statements: Sequence[str], tx: AsyncManagedTransaction) -> None:
+        for statement in statements:
+            await self._bolt.run(tx, statement)
+
+    async def _refuse_duplicates(self, label: str) -> None:
+        query = schema.duplicates(self.graph, self.graph.label(label))
+        [[number, some]] = await self._bolt.read(query)
+        if number:
+            raise StoreUnavailable(
+                f"{self.name}  {number:,} {self.graph.key} of {label} are there several times (such as {', '.join(some)}), "
+                "and semgraph merges by it. Nothing was changed. Remove the copies first; this finds them all: "
+                + query.splitlines()[0]
+                + " RETURN key, rows"
+            )
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """Search; all queries over the same `rows`, in one round trip (more where an index has to be read further)."""
+        return await self._searches.run(queries, rows)
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys of the variables."""
+        wanted = match_schema(self.graph, query, self._dimensions)
+        if not rows.num_rows:
+            return wanted.empty_table()
+        several = query.partition is not None and pa.types.is_list(column(rows, query.partition).type)
+        text = compile_match(self.graph, query, several=several)
+        more: dict[str, Sequence[Any]] = {short: column(rows, path).to_pylist() for path, short in text.columns.items()}
+        if query.partition is not None:
+            more["p0"] = partition_field(rows, query.partition)
+        parameters = {"rows": fields(rows, text.bound.values, more), **text.bound.constants}
+        records = sorted(await self._bolt.read(text.text, parameters), key=lambda r: (r[0], *(v[0] for v in r[1:])))
+        arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
+        for i, element in enumerate(query.pattern.variables, 1):
+            label, kind = self.graph.label(element.label), wanted.field(element.var).type
+            inner = [
+                column_of((record[i][j] for record in records), label, kind[j].name, kind[j].type)
+                for j in range(kind.num_fields)
+            ]
+            arrays.append(pa.StructArray.from_arrays(inner, fields=list(kind)))
+        return pa.table(arrays, schema=wanted)
+
+    async def scan(
+        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+    ) -> pa.Table:
+        """All rows of a label in some partitions (None: all): key, partition, properties; sorted by key."""
+        declared = self.graph.label(label)
+        wanted = scan_schema(self.graph, label, properties, self._dimensions)
+        text = compile_scan(self.graph, declared, properties, where, confined=partitions is not None)
+        parameters = {"partitions": list(partitions or ()), **text.bound.constants}
+        records = [record[0] for record in await self._bolt.read(text.text, parameters)]
+        arrays = [column_of((r[i] for r in records), declared, f.name, f.type) for i, f in enumerate(wanted)]
+        return pa.table(arrays, schema=wanted)
+
+    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
+        """Heads and valid marks of the given partitions for a plan, in one round trip."""
+        key = quoted(self.graph.key)
+        witnesses = " OR ".join(
+            f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
+            for label in self.graph.nodes
+        )
+        text = (
+            "UNWIND $partitions AS p\n"
+            f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}) WHERE m.witness IS NULL OR {witnesses}\n"
+            "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS marks }\n"
+            f"OPTIONAL MATCH (h:{HEAD} {{partition: p}})\nRETURN p, h.head, marks"
+        )
+        parameters = {"plan": plan, "partitions": list(dict.fromkeys(partitions))}
+        records = await self._bolt.read(text, parameters)
+        return {
+            partition: PartitionState(head, {row: Marked(row, f, time_of(now), run) for row, f, now, run in marks})
+            for partition, head, marks in records
+        }
+
+    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
+        """Write all of a batch, or nothing, in one transaction and one round trip.
+
+        Raises:
+            ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
+            StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
+            EngineError: An edge's end is not there, or a node that should go still has edges; nothing was written.
+        """
+        self._refuse_other_lengths(batch)
+        text = compile_commit(self.graph, batch, mark)
+
+        async def work(tx: AsyncManagedTransaction) -> list[int]:
+            records = await self._bolt.run(tx, text.text, text.parameters)
+            if not records:
+                raise ConcurrentWrite(mark.partition if mark is not None else "")
+            for i, write in enumerate(batch.writes):
+                if isinstance(write, EdgeWrite) and not write.only_existing and records[0][i] < write.rows.num_rows:
+                    await self._refuse_missing_end(tx, write)
+            return [int(count) for count in records[0][: len(batch.writes)]]
+
+        counts = await self._bolt.write(work)
+        written: dict[str, int] = {}
+        for write, count in zip(batch.writes, counts, strict=True):
+            written[write.label] = written.get(write.label, 0) + count
+        return Written(written)
+
+    def _refuse_other_lengths(self, batch: Batch) -> None:
+        for write in batch.writes:
+            for name in set(self.graph.label(write.label).vectors.values()) & set(write.rows.column_names):
+                kind: Any = write.rows.schema.field(name).type
+                stored = self._dimensions.get((write.label, name))
+                if stored is not None and pa.types.is_fixed_size_list(kind) and kind.list_size != stored:
+                    raise other_length(self.name, write.label, name, stored, kind.list_size)
+
+    async def _refuse_missing_end(self, tx: AsyncManagedTransaction, write: EdgeWrite) -> None:
+        label, key = self.graph.label(write.label), quoted(self.graph.key)
+        rows = write.rows.select([self.graph.key, "source", "target"]).to_pylist()
+        text = (
+            "UNWIND $rows AS row\n"
+            f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
+            f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
+            "WHERE NOT source OR NOT target RETURN row, source LIMIT 1"
+        )
+        for row, source in await self._bolt.run(tx, text, {"rows": rows}):
+            end, of = ("target", label.target) if source else ("source", label.source)
+            raise EngineError(
+                f'{label.name} {row[self.graph.key]}: its {end} "{row[end]}" is no {of} in the store; nothing was written'
+            )
+
+    async def statistics(self) -> Statistics:
+        """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
+        records = await self._bolt.read(schema.statistics(self.graph))
+        counts = {label: number for label, name, number in records if not name}
+        return Statistics(counts, {(label, name): number for label, name, number in records if name})
+
+    async def clear(self, partitions: Sequence[str] | None = None) -> None:
+        """Delete all nodes, edges and marks of the given partitions, or of all that the graph declares.
+
+        Not one transaction: a partition may be larger than a server's memory. Marks go first.
+        """
+        own = quoted(self.graph.partition)
+        confined = "" if partitions is None else f" WHERE x.{own} IN $partitions"
+        marked = "" if partitions is None else " WHERE x.partition IN $partitions"
+        nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
+        parts = [
+            f"MATCH (x:{HEAD}|{MARK}){marked} RETURN x",
+            *(f"MATCH ()-[x:{quoted(label.name)}]->(){confined} RETURN x" for label in self.graph.edges),
+            f"MATCH (x:{nodes}){confined} RETURN x",
+        ]
+        await self._bolt.in_batches(
+            "CALL () {\n" + "\nUNION ALL ".join(parts) + "\n}\n"
+            "CALL (x) { DETACH DELETE x } IN TRANSACTIONS OF 2000 ROWS",
+            {"partitions": list(partitions or ())},
+        )
+
+    async def aclose(self) -> None:
+        """Close connections. Safe to call twice."""
+        await self._bolt.aclose()

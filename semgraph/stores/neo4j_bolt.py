@@ -1,0 +1,163 @@
+"""A connection to a Neo4j server: one RUN at a time, counted, and its errors in words that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from neo4j import AsyncDriver, AsyncManagedTransaction
+
+T = TypeVar("T")
+Records = list[list[Any]]
+SECONDS = 5.0
+OLDEST = (5, 26)
+_READ_ONLY = (
+    "ForbiddenOnReadOnlyDatabase",
+    "WriteOnReadOnlyAccessDatabase",
+    "Security.Forbidden",
+    "NotALeader",
+    "ReadOnly",
+)
+
+
+class Bolt:
+    """The connection; it opens with the first use."""
+
+    def __init__(self, uri: str, user: str, password: str, database: str | None) -> None:
+        self.uri, self.user, self.database = uri, user, database
+        self.round_trips = 0
+        self._password = password
+        self._driver: AsyncDriver | None = None
+
+    async def open(self) -> None:
+        """Connect, and refuse a server that is too old. Raises StoreUnavailable."""
+        info = await self._told(self._connected().get_server_info())
+        version = re.search(r"(\d+)\.(\d+)", info.agent)
+        if version is None or tuple(map(int, version.groups())) < OLDEST:
+            raise StoreUnavailable(
+                f"{self.uri}  is {info.agent}; semgraph needs Neo4j {'.'.join(map(str, OLDEST))} or later. "
+                "A local one: semgraph neo4j start"
+            )
+
+    async def read(self, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
+        """Run a statement that reads, and give its records. Raises StoreUnavailable."""
+        return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
+
+    async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
+        """Do work in one transaction; whatever it raises rolls it back, and a deadlock makes it start again.
+
+        Raises:
+            StoreUnavailable: The server does not answer, or does not let this user write.
+        """
+        return await self._session("execute_write", work)
+
+    async def run(self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
+        """One statement within a transaction."""
+        self.round_trips += 1
+        result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
+        return [record.values() async for record in result]
+
+    async def in_batches(self, text: str, parameters: Mapping[str, Any]) -> None:
+        """A statement that commits as it goes. Raises StoreUnavailable."""
+
+        async def work() -> None:
+            self.round_trips += 1
+            async with self._connected().session(database=self.database) as session:
+                await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
+
+        await self._told(work())
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._driver is not None:
+            driver, self._driver = self._driver, None
+            await driver.close()
+
+    async def _session(self, how: str, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
+        async def within() -> T:
+            async with self._connected().session(database=self.database) as session:
+                found: T = await getattr(session, how)(work)
+                return found
+
+        return await self._told(within())
+
+    def _connected(self) -> AsyncDriver:
+        if self._driver is None:
+            import neo4j
+
+            try:
+                self._driver = neo4j.AsyncGraphDatabase.driver(
+                    self.uri,
+                    auth=(self.user, self._password) if self.user else None,
+                    connection_timeout=SECONDS,
+                    connection_acquisition_timeout=2 * SECONDS,
+                    max_transaction_retry_time=SECONDS,
+                    notifications_min_severity="OFF",
+                )
+            except (neo4j.exceptions.ConfigurationError, ValueError) as error:
+                raise StoreUnavailable(
+                    f"{self.uri}  is no address of a Neo4j server ({error}): neo4j://host:7687, or bolt://host:7687"
+                ) from error
+        return self._driver
+
+    async def _told(self, work: Awaitable[T]) -> T:
+        from neo4j.exceptions import DriverError, Neo4jError
+
+        try:
+            return await work
+        except (DriverError, Neo4jError, OSError) as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception) -> SemgraphError:
+        from neo4j.exceptions import AuthError, DriverError, Neo4jError, TransientError
+
+        code = getattr(error, "code", None) or ""
+        message = str(getattr(error, "message", None) or error).splitlines()[0]
+        if isinstance(error, AuthError) or "Security.Auth" in code:
+            return StoreUnavailable(
+                f'{self.uri}  rejects user "{self.user}" and the password. '
+                "Give those of this server: NEO4J_USERNAME, NEO4J_PASSWORD"
+                + (". Too many wrong ones: wait a few seconds" if "RateLimit" in code else "")
+            )
+        if "DatabaseNotFound" in code:
+            return StoreUnavailable(
+                f'{self.uri}  has no database "{self.database}". Name one that it has: NEO4J_DATABASE'
+            )
+        if any(part in code for part in _READ_ONLY):
+            return StoreUnavailable(
+                f'{self.uri}  lets user "{self.user}" only read ({message}). Nothing was written. '
+                "Use a user and a database that can be written, or --no-write"
+            )
+        if "ConstraintValidationFailed" in code:
+            return EngineError(f"{_broken_rule(message)}; nothing was written")
+        if isinstance(error, TransientError) or "DatabaseError" in code:
+            return StoreUnavailable(f"{self.uri}  could not finish: {message}. Nothing was written; run again to go on")
+        if isinstance(error, (OSError, DriverError)):
+            return StoreUnavailable(
+                f"{self.uri}  no answer in {SECONDS:.0f} s ({_reason(message)}). Is it running? "
+                "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
+            )
+        return EngineError(f"{self.uri}  {message} [{code}]") if isinstance(error, Neo4jError) else EngineError(message)
+
+
+def _broken_rule(message: str) -> str:
+    """Why the database refused a write."""
+    if "still has relationships" in message:
+        return "a node that is to be deleted still has edges: delete them too, or detach"
+    if message.startswith("Relationship"):
+        return f"{message}: an edge keeps the ends that it has"
+    return message
+
+
+def _reason(message: str) -> str:
+    """The cause in a driver's message: "connection refused" out of many addresses and errno."""
+    for cause in ("refused", "timed out", "reset", "not known"):
+        if cause in message:
+            return {"refused": "connection refused", "reset": "connection reset", "not known": "unknown host"}.get(
+                cause, cause
+            )
+    return message

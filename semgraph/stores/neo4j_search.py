@@ -1,0 +1,169 @@
+"""Searches in Neo4j: one statement for all rows, and further ones only for rows whose index has to be read further."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.cypher import lucene
+from semgraph.stores.cypher.hits import Indexes
+from semgraph.stores.cypher.search import Branch, SearchText, compile_search
+from semgraph.stores.cypher.terms import sent
+from semgraph.stores.neo4j_bolt import Bolt, Records
+from semgraph.stores.neo4j_values import column_of, fields, partition_field
+from semgraph.stores.rows import Dimensions, column, other_length, partitions_of, search_schema
+
+_FIRST, _FACTOR, _MORE = 50, 4, 4
+"""An index is asked for 4 k + 50 entries, then for 4 times as many, or for as many as what was found suggests."""
+
+
+@dataclass
+class Searches:
+    """What outlives a search: the statements made so far, and how far each index had to be read."""
+
+    bolt: Bolt
+    graph: Graph | None = None
+    indexes: Indexes = field(default_factory=Indexes)
+    dimensions: Dimensions = field(default_factory=dict)
+    factors: dict[str, int] = field(default_factory=dict)
+    _texts: dict[Any, SearchText] = field(default_factory=dict)
+
+    def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions) -> None:
+        """Say what the database holds; statements made before are forgotten."""
+        self.graph, self.indexes, self.dimensions = graph, indexes, dimensions
+        self._texts.clear()
+
+    async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """The hits of each query. Raises EngineError, StoreUnavailable."""
+        if self.graph is None:
+            raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
+        return await _Search(self, self.graph, tuple(queries), rows).run()
+
+    def text(self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None) -> SearchText:
+        """The statement for some queries, made once."""
+        assert self.graph is not None
+        key = queries, lists, only
+        if key not in self._texts:
+            self._texts[key] = compile_search(self.graph, queries, lists, self.indexes, only)
+        return self._texts[key]
+
+
+class _Search:
+    """One search: its queries, its rows, and what has been found."""
+
+    def __init__(self, of: Searches, graph: Graph, queries: tuple[SearchQuery, ...], rows: pa.Table) -> None:
+        self.of, self.graph, self.queries, self.rows = of, graph, queries, rows
+        self.limits: dict[int, int] = {}
+        self.found: dict[tuple[int, int, int], list[list[Any]]] = {}
+
+    async def run(self) -> list[pa.Table]:
+        columns = {query.partition for query in self.queries if query.partition is not None}
+        lists = frozenset(name for name in columns if pa.types.is_list(column(self.rows, name).type))
+        only: frozenset[int] | None = None
+        rows = self.rows
+        while self.queries and rows.num_rows:
+            text = self.of.text(self.queries, lists, only)
+            records = await self.of.bolt.read(text.text, self._parameters(text, rows))
+            only, unfinished = self._take(text, records)
+            rows = rows.filter(pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_()))
+        return [self._table(number) for number in range(len(self.queries))]
+
+    def _method(self, branch: Branch) -> Method:
+        return self.queries[branch.query].methods[branch.method]
+
+    def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
+        more = {name: partition_field(rows, path) for path, name in text.partitions.items()}
+        found: dict[str, Any] = dict(text.bound.constants)
+        for branch in text.branches:
+            method = self._method(branch)
+            if branch.index and branch.number not in self.limits:
+                factor = max(_FACTOR, self.of.factors.get(branch.index, 0))
+                self.limits[branch.number] = factor * method.k + _FIRST if method.k is not None else 0
+            if method.via != "order":
+                more[f"m{branch.number}"] = self._sought(branch, rows)
+            limit = self.limits.get(branch.number, 0)
+            found[f"f{branch.number}"] = limit if method.via == "nearest" else {"limit": limit} if limit else {}
+        groups: dict[str, dict[str, Any]] = {}
+        for row in fields(rows, text.bound.values, more):
+            partition = {name: row[name] for name in text.partitions.values()}
+            groups.setdefault(repr(partition), {**partition, "rows": []})["rows"].append(row)
+        return found | {"groups": list(groups.values())}
+
+    def _sought(self, branch: Branch, rows: pa.Table) -> list[Any]:
+        """What each row looks for."""
+        query, method = self.queries[branch.query], self._method(branch)
+        label = self.graph.label(query.label)
+        given: Any = column(rows, method.column)
+        if method.via == "equal":
+            return [sent(value) for value in given.to_pylist()]
+        if method.via == "nearest":
+            name = label.vectors[method.prop]
+            stored = self.of.dimensions.get((label.name, name))
+            if stored is not None and pa.types.is_fixed_size_list(given.type) and given.type.list_size != stored:
+                raise other_length(self.of.bolt.uri, label.name, name, stored, given.type.list_size)
+            return [vector if vector and any(vector) else None for vector in given.to_pylist()]
+        own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
+        confined = partitions_of(rows, query.partition) if query.partition is not None else [None] * rows.num_rows
+        properties = label.fulltext[branch.index]
+        texts = [lucene.queries(t, properties, own, p) for t, p in zip(given.to_pylist(), confined, strict=True)]
+        if any(len(parts) > 1 for parts in texts):
+            self.limits[branch.number] = 0  # the scores of parts add up, so all entries of each are needed
+        return texts
+
+    def _take(self, text: SearchText, records: Records) -> tuple[frozenset[int], set[int]]:
+        """Keep what was found; which branches have to read further, and for which rows."""
+        branches = {branch.number: branch for branch in text.branches}
+        fresh: dict[tuple[int, int, int], list[list[Any]]] = {}
+        further: dict[int, int] = {}
+        unfinished: set[int] = set()
+        for q, number, hits, fetched, last in records:
+            branch, limit = branches[number], self.limits.get(number, 0)
+            method = self._method(branch)
+            fresh.setdefault((branch.query, q, branch.method), []).extend(hits)
+            if fetched is not None and not _enough(method, hits, fetched, last, limit):
+                further[number] = max(further.get(number, 0), _further(method, len(hits), fetched, limit))
+                unfinished.add(q)
+        self.found |= fresh
+        self.limits |= further
+        for number, limit in further.items():
+            index, k = branches[number].index, self._method(branches[number]).k or 1
+            self.of.factors[index] = max(self.of.factors.get(index, 0), limit // k)
+        return frozenset(further), unfinished
+
+    def _table(self, number: int) -> pa.Table:
+        """The hits of a query as the protocol wants them."""
+        query = self.queries[number]
+        label = self.graph.label(query.label)
+        schema = search_schema(self.graph, query, self.of.dimensions)
+        ranked = [
+            (q, query.methods[method].via, method, rank, *hit)
+            for (of, q, method), hits in sorted((key, hits) for key, hits in self.found.items() if key[0] == number)
+            for rank, hit in enumerate(hits)
+        ]
+        columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
+        arrays = [
+            pa.array(values, kind.type) if i < 5 else column_of(values, label, kind.name, kind.type)
+            for i, (values, kind) in enumerate(zip(columns, schema, strict=True))
+        ]
+        return pa.table(arrays, schema=schema)
+
+
+def _enough(method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int) -> bool:
+    """Whether no entry that was not read can be among the hits."""
+    if not limit or fetched < limit or last is None:
+        return True
+    if method.via == "nearest":
+        return len(hits) >= (method.k or 0) or last <= method.above
+    return len(hits) >= (method.k or 0) and hits[-1][0] > last
+
+
+def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
+    """How many entries to read next."""
+    return max(_MORE * limit, math.ceil(2 * (method.k or 1) * fetched / max(passed, 1)))
