@@ -55,7 +55,7 @@ def from_url(url: str, part: Path, size: int, progress: Progress) -> None:
             except (httpx2.ConnectError, httpx2.UnsupportedProtocol) as error:
                 raise SourceFailed(_reason(error)) from error
             except (httpx2.HTTPError, _Truncated) as error:
-                reason = _reason(error)
+                reason = f"broke off after {_length(part):,} of {size:,} bytes: {_reason(error)}"
                 fruitless = 0 if _length(part) > before else fruitless + 1
                 if fruitless == FRUITLESS:
                     break
@@ -115,9 +115,9 @@ def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: P
             raise _Truncated("the server answered a range that was not asked for")
         tag.remember(response.headers.get("etag", ""))
         with _opened(part, append=start > 0) as out:
-            _copy(response.iter_raw(CHUNK), out, start, size, progress)
+            _copy(response.iter_raw(), out, start, size, progress)
     if _length(part) < size:
-        raise _Truncated(f"the connection ended after {_length(part):,} of {size:,} bytes")
+        raise _Truncated("the answer ended")
 
 
 def _start(response: httpx2.Response, have: int, size: int) -> int | None:
