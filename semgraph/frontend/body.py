@@ -37,7 +37,11 @@ def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
         reading.choices |= inner.choices
     known = reading.all_steps()
     for name, (value, path) in reading.use.items():
-        reading.attempt(partial(_choose, reading, name, value, known), *path)
+        choose = partial(_choose, reading, name, value, known)
+        if path:
+            reading.attempt(choose, *path)
+        else:
+            reading.attempt_option(choose)
 
 
 def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:

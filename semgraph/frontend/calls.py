@@ -12,7 +12,7 @@ from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.arguments import Scope
 from semgraph.frontend.body import read_body
 from semgraph.frontend.document import read_file
-from semgraph.frontend.faults import Faults
+from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.finding import find_plan
 from semgraph.frontend.head import read_head
 from semgraph.frontend.reading import Reading, at
@@ -51,6 +51,11 @@ def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Posi
         params = at("params", mapping, given.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
         at("params", settle, declared if isinstance(declared, Mapping) else params, params)
+        presets = inner.data.get("presets")
+        if given.get("preset") is not None and isinstance(presets, Mapping) and given["preset"] not in presets:
+            raise unknown(
+                str(given["preset"]), presets, "the called plan has no preset", "presets", "preset", value=True
+            )
         read_head(inner, given.get("preset"), params, {})
         _same_graph(caller, inner)
         if len(loading.problems) > before:

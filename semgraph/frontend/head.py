@@ -56,14 +56,16 @@ def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], u
     for step, value in (chosen.get("use") or {}).items():
         reading.use[step] = (value, ("presets", str(preset), "use", step))
     reading.use |= {step: (value, ()) for step, value in use.items()}
-    if preset is not None and preset not in presets:
-        faults.append(unknown(preset, presets, "no preset", "presets"))
-    try:
-        reading.params.update(settle(declared, chosen.get("params") or {}, params))
-    except Fault as fault:
-        faults.append(Fault(fault.what, there=fault.there, hint=fault.hint))
     if faults:
         raise Faults(faults)
+    reading.params.update(chosen.get("params") or {})
+    if preset is not None and preset not in presets:
+        reading.attempt_option(partial(_no_preset, preset, presets))
+    reading.attempt_option(lambda: reading.params.update(settle(declared, reading.params, params)))
+
+
+def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
+    raise unknown(preset, presets, "no preset", "presets")
 
 
 def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -196,9 +196,7 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
     if name in _STATIC and template.fields:
         field = template.fields[0]
         hint = f"put {{{field}}} into context or item; {{{{ is a brace"
-        raise Fault(
-            f'"{name}" is the same for every row and names the column "{field}"', there=f"{{{field}}}", hint=hint
-        )
+        raise Fault(f'"{name}" is the same for every row, and names {{{field}}}', hint=hint)
     return template
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from semgraph.errors import Fault, Problem
 from semgraph.frontend.document import Document, Trail
 from semgraph.frontend.expansion import Expansion
+from semgraph.frontend.faults import each
 from semgraph.frontend.prompts import Prompts
 from semgraph.frontend.steps import Results, Steps
 from semgraph.logical.node import Node
@@ -94,6 +95,14 @@ class Reading:
     def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
         """Do something; put what is wrong with it among the problems, at its place below `path`."""
         return self.steps.attempt(action, *path, step=step)
+
+    def attempt_option(self, action: Callable[[], Any]) -> None:
+        """Do something with what was given beside the plan; what is wrong with it has no place in a file."""
+        try:
+            action()
+        except Fault as fault:
+            told = (Problem(part.what, there=part.there, hint=part.hint) for part in each(fault))
+            self.loading.problems.extend(told)
 
     def all_steps(self) -> dict[str, Node]:
         """Every step that was built, those of called plans as `caller/inner`."""

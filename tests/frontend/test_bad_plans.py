@@ -1,0 +1,98 @@
+"""What is said of a plan that is wrong: every file in bad/ that has its messages beside it, word for word.
+
+A message says where (file:line:column), in which step, what is wrong, what is there, and what was probably meant. All
+problems of a file are told at once, in its order; what merely reads something wrong is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from semgraph.errors import PlanError
+from semgraph.frontend.yaml import load_plan
+
+BAD = Path(__file__).parent / "bad"
+CASES = sorted(path.stem for path in BAD.glob("*.txt"))
+
+
+@pytest.fixture
+def in_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(BAD)
+
+
+def told(ref: str, **options: object) -> str:
+    with pytest.raises(PlanError) as caught:
+        load_plan(ref, **options)
+    return re.sub(r"Plans: [a-z_, ]+", "Plans: ...", str(caught.value))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("in_bad")
+def test_what_is_said(case: str) -> None:
+    assert told(f"{case}.yaml") + "\n" == (BAD / f"{case}.txt").read_text()
+
+
+def test_there_are_cases_and_every_wrong_plan_has_its_messages() -> None:
+    plans = {path.stem for path in BAD.glob("*.yaml")}
+    assert len(CASES) > 30
+    assert plans - set(CASES) == {"graph", "crooked_graph", "adder", "called"}
+
+
+@pytest.mark.usefixtures("in_bad")
+def test_every_problem_has_a_place_in_a_file_that_is_there() -> None:
+    for case in CASES:
+        with pytest.raises(PlanError) as caught:
+            load_plan(f"{case}.yaml")
+        for problem in caught.value.problems:
+            assert problem.position is not None, problem
+            lines = Path(problem.position.file).read_text().splitlines()
+            assert 1 <= problem.position.line <= len(lines), problem
+            assert 1 <= problem.position.column <= len(lines[problem.position.line - 1]) + 1, problem
+
+
+@pytest.mark.usefixtures("in_bad")
+def test_options_that_the_plan_does_not_know() -> None:
+    assert told("adder.yaml", params={"stpe": 2}) == ('no parameter "stpe". Parameters: step. Did you mean "step"?')
+    assert told("adder.yaml", preset="fast") == 'no preset "fast". Presets: none'
+    assert told("adder.yaml", use={"mor": "block"}) == (
+        'use names no step "mor". Steps: more, less. Did you mean "more"?'
+    )
+
+
+@pytest.mark.usefixtures("in_bad")
+def test_a_hostile_tag_runs_nothing(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    plan = tmp_path / "hostile.yaml"
+    plan.write_text(f'plan: !!python/object/apply:os.system ["touch {trace}"]\n')
+    assert "has no place here" in told(str(plan))
+    assert not trace.exists()
+
+
+def test_a_plan_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert told("add_epsiode").startswith('no plan "add_epsiode". Plans: ...')
+    assert told("add_epsiode").endswith('Did you mean "add_episode"?')
+
+
+def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("image.yaml").write_bytes(b"plan: x\n# \xff\xd8\xff\xe0")
+    Path("nul.yaml").write_bytes(b"plan: x\n\n\0\0")
+    Path("huge.yaml").write_text("# " + "x" * 10_000_000)
+    Path("folder.yaml").mkdir()
+    assert told("image.yaml") == "image.yaml:2:3  this is no plan: byte 10 is not UTF-8. A plan is a text file"
+    assert told("nul.yaml") == "nul.yaml:3:1  this is no plan: it holds binary data. A plan is a text file"
+    assert told("huge.yaml") == (
+        "huge.yaml:1:1  this file is too large for a plan. 10.0 MB; a plan has at most 1 MB. "
+        "Rows belong into an input file: -i NAME=FILE"
+    )
+    assert told("folder.yaml") == "folder.yaml:1:1  this is a folder, no plan"
+
+
+def test_a_plan_that_is_nested_without_end(tmp_path: Path) -> None:
+    plan = tmp_path / "deep.yaml"
+    plan.write_text("plan: " + "[" * 5000)
+    assert "nested too deeply" in told(str(plan))
