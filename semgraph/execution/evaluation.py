@@ -17,7 +17,6 @@ from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Aggregate
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.cluster import clusters
@@ -25,7 +24,7 @@ from semgraph.physical.context import NodeContext
 from semgraph.physical.framing import check_answer
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
-from semgraph.physical.relational import Segment, execute, runtime_schema
+from semgraph.physical.relational import Segment, Workbench, gives_nothing, runtime_schema
 from semgraph.physical.search import run_searches
 from semgraph.physical.semantic import Answered, Asking, Failure, answer
 from semgraph.stores.base import MatchQuery, SearchQuery, Store
@@ -81,6 +80,7 @@ class Evaluation:
         self._given = given
         self._tasks: dict[int, asyncio.Task[pa.Table]] = {}
         self._trips: dict[int, asyncio.Task[list[pa.Table]]] = {}
+        self._workbench = Workbench()
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,6 +93,7 @@ class Evaluation:
         for done in (*self._tasks.values(), *self._trips.values()):
             if done.done() and not done.cancelled():
                 done.exception()  # seen: only the first is raised
+        self._workbench.close()
 
     async def table(self, node: Node) -> pa.Table:
         """The rows of a node, hidden columns included."""
@@ -131,12 +132,11 @@ class Evaluation:
 
     async def _segment(self, segment: Segment) -> pa.Table:
         tables = await self.tables([node for _, node in segment.inputs])
-        schema = runtime_schema(segment.root)
-        if not any(table.num_rows for table in tables) and not _makes_rows(segment):
-            return schema.empty_table()
+        empty = frozenset(name for (name, _), t in zip(segment.inputs, tables, strict=True) if not t.num_rows)
+        if empty and gives_nothing(segment, empty):
+            return runtime_schema(segment.root).empty_table()
         started = time.perf_counter()
-        names = [name for name, _ in segment.inputs]
-        found = await execute(segment.sql, dict(zip(names, tables, strict=True)), schema, self.now)
+        found = await self._workbench.run(segment, tables, self.now)
         self.runtime.meter.step(segment.root.step).seconds += time.perf_counter() - started
         return found
 
@@ -189,7 +189,9 @@ class Evaluation:
         column = graph.partition if graph else ""
         started = time.perf_counter()
         async with NodeContext(self.runtime.llm, self.runtime.embedder, node, metrics) as ctx:
-            found = await answer(node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer))
+            found = await answer(
+                node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
+            )
         metrics.seconds += time.perf_counter() - started
         metrics.rows_in += found.rows_in
         metrics.rows_failed += len(found.failures)
@@ -224,15 +226,3 @@ class _Counted:
         self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
     ) -> pa.Table:
         return await self._count(self.store.scan(label, properties, partitions, where))
-
-
-def _makes_rows(segment: Segment) -> bool:
-    """Whether a segment gives rows for no rows: an aggregate over everything."""
-    stack = [segment.root]
-    bound = {id(node) for _, node in segment.inputs}
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Aggregate) and not node.by and not node.partitioned:
-            return True
-        stack += [child for child in node.inputs if id(child) not in bound]
-    return False

@@ -39,7 +39,7 @@ class Run:
     @property
     def started(self) -> str:
         """When it began, in ISO 8601; "" if that is not known."""
-        return str(self.facts.get("start") or "")
+        return str(self.facts.get("started") or "")
 
     def remove(self) -> None:
         """Delete the record. What the run wrote to a store stays, and so do its answers in the journal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -67,6 +68,9 @@ class Join(Node):
     def partitioned(self) -> bool:
         """A semi or anti join only keeps left rows."""
         return self.input.partitioned or (self.how not in {"semi", "anti"} and self.other.partitioned)
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     @property
     def adds(self) -> frozenset[str]:

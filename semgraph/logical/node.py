@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -38,8 +38,8 @@ def argument(kind: str, **options: Any) -> Any:
 class Node(ABC):
     """One operator over its inputs.
 
-    Class attributes are traits. `carries`: a column of the result that it does not add is that of its first input. `sole` names the argument that may stand alone as the operator's value
-    (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
+    Class attributes are traits. `carries`: a column of the result that it does not add is that of its first input. `sole`
+    names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
     """
 
     keyword: ClassVar[str] = ""
@@ -98,6 +98,10 @@ class Node(ABC):
     def take_filter(self, where: Scalar) -> Node | None:  # noqa: ARG002
         """The same operator with a conjunct of a filter above it taken in, or None."""
         return None
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        """Whether it has no rows where the inputs marked empty have none: a relational operator, where its first has none."""
+        return empty[0]
 
     @property
     def is_identity(self) -> bool:

@@ -7,6 +7,7 @@ then position, an aggregate's by its first row; every other order is broken by i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -214,6 +215,10 @@ class Aggregate(Node):
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
 
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        """An aggregate over everything has a row where there is none."""
+        return empty[0] and (bool(self.by) or self.partitioned)
+
     def narrowed(self, needed: frozenset[str]) -> Node:
         own = needed | (self.having.fields if self.having else frozenset())
         return replace(self, add=kept(self.add, own))
@@ -244,6 +249,9 @@ class Union(Node):
                     msg = f'column "{f.name}" is {type_of_arrow(f.type)} in the first relation, {type_of_arrow(other)} here'
                     raise Fault(msg, "relations", i)
         return first
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        return all(empty)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

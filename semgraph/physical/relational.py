@@ -42,8 +42,8 @@ def runtime_schema(node: Node) -> pa.Schema:
     return pa.schema([*node.schema, *extra])
 
 
-def compile_segment(root: Node, materialised: frozenset[int]) -> Segment:
-    """Compile a relational node down to the nodes that are materialised (by `id`)."""
+def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
+    """Compile a relational node down to the nodes that are materialised: names of their tables, by `id`."""
     names: dict[int, str] = {}
     inputs: list[tuple[str, Node]] = []
     parts: list[str] = []
@@ -52,7 +52,7 @@ def compile_segment(root: Node, materialised: frozenset[int]) -> Segment:
         if id(node) in names:
             return names[id(node)]
         if node is not root and id(node) in materialised:
-            names[id(node)] = name = f"t{len(inputs)}"
+            names[id(node)] = name = materialised[id(node)]
             inputs.append((name, node))
             return name
         for child in node.inputs:
@@ -67,9 +67,62 @@ def compile_segment(root: Node, materialised: frozenset[int]) -> Segment:
     return Segment(root, tuple(inputs), sql)
 
 
+def gives_nothing(segment: Segment, empty: frozenset[str]) -> bool:
+    """Whether a segment has no rows because the named tables have none: known without running it."""
+    names = {id(node): name for name, node in segment.inputs}
+
+    def visit(node: Node) -> bool:
+        if id(node) in names:
+            return names[id(node)] in empty
+        return node.gives_nothing([visit(child) for child in node.inputs])
+
+    return visit(segment.root)
+
+
 def with_ordinal(table: pa.Table) -> pa.Table:
     """A table with its row numbers as the ordinal, ready to be a relation of a statement."""
     return table.append_column(ORDINAL, pa.array(np.arange(table.num_rows)))
+
+
+def _run(cursor: duckdb.DuckDBPyConnection, sql: str, now: datetime | None) -> pa.Table:
+    try:
+        if f"${NOW}" in sql:
+            text = sql.replace(f"${NOW}", f"CAST(${NOW} AS TIMESTAMPTZ)")
+            result = cursor.sql(text, params={NOW: now})
+        else:
+            result = cursor.sql(sql)
+        found: pa.Table = result.to_arrow_table()
+    except duckdb.Error as error:
+        msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
+        raise EngineError(msg) from error
+    return found
+
+
+class Workbench:
+    """A cursor on which tables are registered once, for all statements of one evaluation. Close it afterwards.
+
+    Small statements run on the event loop's thread (a hand-off costs more than they do), large ones in a worker on a cursor
+    of their own.
+    """
+
+    def __init__(self) -> None:
+        self._cursor = connection().cursor()
+        self._names: set[str] = set()
+
+    async def run(self, segment: Segment, tables: Sequence[pa.Table], now: datetime | None) -> pa.Table:
+        """Run a segment over the rows of its inputs."""
+        named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
+        schema = runtime_schema(segment.root)
+        if sum(table.num_rows for table in tables) > _LARGE:
+            return await execute(segment.sql, named, schema, now)
+        for name in named.keys() - self._names:
+            self._cursor.register(name, with_ordinal(named[name]))
+            self._names.add(name)
+        return conform(_run(self._cursor, segment.sql, now), schema)
+
+    def close(self) -> None:
+        """Let go of the tables."""
+        self._cursor.close()
 
 
 def _execute(sql: str, tables: Mapping[str, pa.Table], now: datetime | None) -> pa.Table:
@@ -77,25 +130,13 @@ def _execute(sql: str, tables: Mapping[str, pa.Table], now: datetime | None) -> 
     try:
         for name, table in tables.items():
             cursor.register(name, with_ordinal(table))
-        if f"${NOW}" in sql:
-            text = sql.replace(f"${NOW}", f"CAST(${NOW} AS TIMESTAMPTZ)")
-            result = cursor.sql(text, params={NOW: now})
-        else:
-            result = cursor.sql(sql)
-        found: pa.Table = result.to_arrow_table()
-        return found
-    except duckdb.Error as error:
-        msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
-        raise EngineError(msg) from error
+        return _run(cursor, sql, now)
     finally:
         cursor.close()
 
 
 async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, now: datetime | None = None) -> pa.Table:
-    """Run a statement over Arrow tables and give its rows the canonical types of `schema`.
-
-    Small statements run on the event loop's thread (a hand-off costs more than they do), large ones in a worker.
-    """
+    """Run one statement over Arrow tables and give its rows the canonical types of `schema`."""
     if sum(table.num_rows for table in tables.values()) > _LARGE:
         found = await asyncio.to_thread(_execute, sql, tables, now)
     else:
@@ -110,9 +151,10 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema) if table.num_rows else schema.empty_table()
 
 
-def plan_segments(roots: Sequence[Node]) -> frozenset[int]:
-    """Which nodes (by `id`) are materialised: what is not relational, what such a node reads, the roots, and a relational node
-    that two segments would compute.
+def plan_segments(roots: Sequence[Node]) -> dict[int, str]:
+    """Which nodes (by `id`) are materialised, and what their tables are called.
+
+    What is not relational, what such a node reads, the roots, and a relational node that two segments would compute.
     """
     order = list(walk(*roots))
     found = {id(node) for node in (*order, *roots) if not node.relational or not node.inputs}
@@ -127,4 +169,4 @@ def plan_segments(roots: Sequence[Node]) -> frozenset[int]:
             if not node.relational:
                 found.add(id(child))
             owners.setdefault(id(child), set()).update(mine)
-    return frozenset(found)
+    return {id(node): f"m{i}" for i, node in enumerate(order) if id(node) in found}

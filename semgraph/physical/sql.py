@@ -1,8 +1,8 @@
 """Scalars and relational operators as DuckDB SQL.
 
-Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning, and, where it derives from
-the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row). They see to it that a wave of many
-partitions computes what each partition would alone: joins, groups, limits and windows are confined by `_p`.
+Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning, and, where it derives
+from the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row). They see to it that a wave
+of many partitions computes what each would alone: joins, groups, limits and windows are confined by `_p`.
 """
 
 from __future__ import annotations
