@@ -236,6 +236,14 @@ class World:
         wanted = {element.var: tuple(properties.get(element.var, ())) for element in pattern.variables}
         return MatchQuery(pattern, wanted, parse_scalar(where).conjuncts() if where else (), partition)
 
+    def keys(self, hits: pa.Table, method: int = 0) -> dict[int, list[str]]:
+        """Keys of the hits of one method, best first, by the ordinal of their row."""
+        found: dict[int, list[str]] = {}
+        for hit in hits.to_pylist():
+            if hit["method"] == method:
+                found.setdefault(hit["_q"], []).append(hit[self.graph.key])
+        return found
+
 
 @pytest.fixture(scope="session")
 def world() -> World:
