@@ -186,7 +186,7 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
     if len(own) != 1:
         names = ", ".join(kind.__name__ for kind in own) or "none"
         msg = f"{file}: a file holds one implementation, this one holds {names}"
-        raise PlanError(Problem(msg, hint=f"class Name(Implementation[{_NODES[operator].__name__}])"))
+        raise PlanError(Problem(msg, hint=f"write class Name(Implementation[{_NODES[operator].__name__}])"))
     kind = own[0]
     node = next((get_args(base)[0] for base in getattr(kind, "__orig_bases__", ()) if get_args(base)), None)
     if isinstance(node, type) and node is not _NODES[operator]:
@@ -217,7 +217,9 @@ def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any
     given = {name for name, _ in choice.params}
     lacking = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in given]
     if lacking:
-        problems.append(Problem(f"{choice.name} needs {', '.join(lacking)}", hint=f"{choice.name}({lacking[0]}=...)"))
+        problems.append(
+            Problem(f"{choice.name} needs {', '.join(lacking)}", hint=f"write {choice.name}({lacking[0]}=...)")
+        )
     if problems:
         raise PlanError(*problems)
     try:

@@ -25,17 +25,15 @@ from semgraph.physical.records import Records, answer_form, instructions, number
 from semgraph.physical.room import Load, Sheet
 
 _TASK = (
-    "Compare each left record with the right records that stand after it, and with no others, pair by pair, "
-    "as if each pair were the only one."
+    'Compare each left record with the right records that are named after its "compare with", and with no others, '
+    "pair by pair, as if each pair were the only one."
 )
 _BOTH = "The question for each pair, where <field> stands for the value in its left or right record:"
 _LEFT = "About a left record, where <field> stands for its value:"
 _RIGHT = "About a right record, where <field> stands for its value:"
 _LIST = "matches"
-_ANSWER = (
-    ". List every pair for which the answer is yes or the statement holds; a pair that you do not list counts as no. "
-    'Without any such pair the list is empty: {"matches": []}'
-)
+_SAID = ", with every pair for which the answer is yes or the statement holds"
+_UNLISTED = "A pair that is not listed counts as no. If there is none, the list is empty."
 
 
 class _Read(NamedTuple):
@@ -111,13 +109,13 @@ class PairFraming(Framing):
             rest = tuple((name, replace(kind, nullable=True)) for name, kind in prompt.returns)
             meaning = "true if the answer is yes or the statement holds, else false"
             own = Form((("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe))
-            said = ". What follows match is null if match is false" if rest else ""
+            said = "; what follows match is null if match is false" if rest else ""
             return Sheet(prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own, said)), own.schema, own)
         sides = ((self._left_key, "left"), (self._right_key, "right"))
         entry = Form.of(prompt, *((key, Type("int64"), f"the number of the {side} record") for key, side in sides))
         sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
         asked = (question(prompt.item, _BOTH if prompt.shared_fields else _LEFT), question(prompt.other, _RIGHT))
-        system = instructions(prompt, _TASK, *asked, answer=answer_form(entry, _ANSWER, sketch))
+        system = instructions(prompt, _TASK, *asked, answer=f"{answer_form(entry, _SAID, sketch)}\n{_UNLISTED}")
         return Sheet(prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry)
 
     def request(self, work: Work) -> Request:
