@@ -75,7 +75,7 @@ def _write(reading: Reading, item: Any, i: int) -> None:
     path = ("writes", i, words[0])
     try:
         given = reading.steps.expansion.expand(item[words[0]], path)
-        reading.writes.append(_sink(reading, words[0], given, reading.document.position(*path)))
+        reading.writes.append(_sink(reading, words[0], given, reading.document.position(*path, key=True)))
     except Pruned:
         return
     except Fault as fault:

@@ -5,6 +5,7 @@ The text is composed to a tree and read from there, so no tag ever constructs an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,6 +19,7 @@ MAX_BYTES = 1_000_000
 Trail = tuple[str | int, ...]
 Place = tuple[int, int]
 _TAG = "tag:yaml.org,2002:"
+_DEEP = re.compile(r"(?:[\[{]\s*){100}")
 _WORDS = {"true": True, "false": False}
 
 
@@ -103,6 +105,8 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    if _DEEP.search(text):  # the reader would take minutes to find out
+        raise PlanError(_syntax("nested too deeply", Position(file, first_line, 1)))
     try:
         tree = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:

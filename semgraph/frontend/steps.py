@@ -230,7 +230,7 @@ class Steps:
             try:
                 keyword, value = _operator(item, first=i == 0)
                 try:
-                    origin = self.document.position(*path, i, keyword)
+                    origin = self.document.position(*path, i, keyword, key=True)
                     found = self.operator(keyword, value, found, origin)
                 except Fault as fault:
                     raise fault.under(keyword) from None

@@ -96,3 +96,5 @@ def test_a_plan_that_is_nested_without_end(tmp_path: Path) -> None:
     plan = tmp_path / "deep.yaml"
     plan.write_text("plan: " + "[" * 5000)
     assert "nested too deeply" in told(str(plan))
+    plan.write_text("".join(" " * i + "a:\n" for i in range(800)))
+    assert "nested too deeply" in told(str(plan))
