@@ -15,6 +15,7 @@ from semgraph.errors import EngineError
 from semgraph.expr.binder import ORDINAL, connection
 from semgraph.expr.scalar import NOW
 from semgraph.logical.node import Node, walk
+from semgraph.physical.direct import Change, direct
 from semgraph.physical.sql import MEMBER, PARTITION, hidden, operator_sql, quote
 
 _LARGE = 20_000  # rows from which a statement leaves the event loop's thread
@@ -29,11 +30,13 @@ class Segment:
         root: The node whose rows it computes.
         inputs: The nodes that it reads, by the name of their table.
         sql: The statement.
+        direct: The same in Arrow alone, where it is simple enough.
     """
 
     root: Node
     inputs: tuple[tuple[str, Node], ...]
     sql: str
+    direct: Change | None = None
 
 
 def runtime_schema(node: Node) -> pa.Schema:
@@ -64,7 +67,7 @@ def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
     last = visit(root)
     columns = [*(quote(name) for name in root.schema.names), *(h for h in hidden(root) if h != ORDINAL)]
     sql = f"WITH {', '.join(parts)} SELECT {', '.join(columns)} FROM {last} ORDER BY {ORDINAL}"
-    return Segment(root, tuple(inputs), sql)
+    return Segment(root, tuple(inputs), sql, direct(root, inputs[0][1]) if len(inputs) == 1 else None)
 
 
 def gives_nothing(segment: Segment, empty: frozenset[str]) -> bool:
@@ -113,6 +116,8 @@ class Workbench:
         """Run a segment over the rows of its inputs."""
         named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
         schema = runtime_schema(segment.root)
+        if segment.direct is not None:
+            return conform(segment.direct(tables[0], now), schema)
         if sum(table.num_rows for table in tables) > _LARGE:
             return await execute(segment.sql, named, schema, now)
         for name in named.keys() - self._names:

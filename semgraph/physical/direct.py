@@ -1,0 +1,172 @@
+"""Segments that need no database: plain columns, constants and NULL tests over one relation, straight in Arrow.
+
+A statement costs a millisecond or more whatever it does; most sinks only rename columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from semgraph.expr.binder import connection, type_of
+from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
+from semgraph.expr.scalar import Scalar, from_ast
+from semgraph.expr.types import TIMESTAMP
+from semgraph.logical.node import Node
+from semgraph.logical.relational import Add, Filter, Project
+from semgraph.physical.sql import MEMBER, PARTITION
+
+Column = Any  # pa.ChunkedArray or pa.Array
+Value = Callable[[pa.Table, datetime | None], Column]
+Change = Callable[[pa.Table, datetime | None], pa.Table]
+
+
+def direct(root: Node, source: Node) -> Change | None:
+    """How to get from the rows of `source` to those of `root` in Arrow alone; None where it takes DuckDB."""
+    changes: list[Change] = []
+    node = root
+    while node is not source:
+        change = _change(node)
+        if change is None or len(node.inputs) != 1:
+            return None
+        changes.append(change)
+        node = node.inputs[0]
+
+    def apply(table: pa.Table, now: datetime | None) -> pa.Table:
+        for change in reversed(changes):
+            table = change(table, now)
+        return table
+
+    return apply
+
+
+def _change(node: Node) -> Change | None:
+    if isinstance(node, Filter):
+        test = _value(node.where, node.input.schema)
+        if test is None:
+            return None
+        return lambda table, now: table.filter(test(table, now))
+    if not isinstance(node, (Project, Add)):
+        return None
+    computed = {name: _value(scalar, node.input.schema) for name, scalar in node.columns}
+    if None in computed.values():
+        return None
+    names, schema = node.schema.names, node.schema
+
+    def project(table: pa.Table, now: datetime | None) -> pa.Table:
+        columns: dict[str, Column] = {}
+        for name in names:
+            compute = computed.get(name)
+            columns[name] = table.column(name) if compute is None else compute(table, now)
+        kept = [name for name in (PARTITION, MEMBER) if name in table.column_names]
+        full = pa.schema([*schema, *(table.schema.field(name) for name in kept)])
+        return pa.table(columns | {name: table.column(name) for name in kept}, schema=full)
+
+    return project
+
+
+def _value(scalar: Scalar, schema: pa.Schema) -> Value | None:
+    """A scalar as a function of a table, if it is simple enough; with the type that the plan gives it."""
+    kind = type_of(scalar, schema)
+    inner = _compile(scalar.ast, schema)
+    return inner and (lambda table, now: inner(table, now).cast(kind))
+
+
+@lru_cache(maxsize=1024)
+def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
+    found = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
+    return pa.array(found.column(0).to_pylist(), kind)[0]
+
+
+_BINARY: dict[type[exp.Expr], str] = {
+    exp.And: "and_kleene",
+    exp.Or: "or_kleene",
+    exp.EQ: "equal",
+    exp.NEQ: "not_equal",
+    exp.GT: "greater",
+    exp.GTE: "greater_equal",
+    exp.LT: "less",
+    exp.LTE: "less_equal",
+}
+
+
+def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR0911 - a return for each form
+    """A syntax tree of a kind that Arrow computes as DuckDB does, NULLs included; both sides of a comparison have one type."""
+    if isinstance(tree, exp.Paren):
+        return _compile(tree.this, schema)
+    if isinstance(tree, exp.Column):
+        path = [part.name for part in tree.parts]
+        return (lambda table, _now: _pick(table, path)) if path[0] in schema.names else None
+    if isinstance(tree, (exp.Parameter, exp.Placeholder)):
+        return lambda table, now: _repeat(pa.scalar(now, TIMESTAMP), table.num_rows)
+    if not tree.find(exp.Column):
+        return _fixed(tree)
+    name = type(tree)
+    if name in _BINARY and _comparable(tree, schema):
+        return _applied(_BINARY[name], [tree.this, tree.expression], schema)
+    if isinstance(tree, exp.Not):
+        return _applied("invert", [tree.this], schema)
+    if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
+        return _applied("is_null", [tree.this], schema)
+    if isinstance(tree, exp.Coalesce):
+        return _applied("coalesce", [tree.this, *tree.expressions], schema)
+    if isinstance(tree, exp.Array) and len(tree.expressions) == 1:
+        return _listed(_compile(tree.expressions[0], schema))
+    return _text_function(tree, schema)
+
+
+def _fixed(tree: exp.Expr) -> Value | None:
+    scalar = from_ast(tree)
+    constant = _constant(scalar.sql, type_of(scalar, pa.schema([])))
+    return lambda table, _now: _repeat(constant, table.num_rows)
+
+
+def _repeat(value: Any, times: int) -> Column:
+    return pa.repeat(value, times)
+
+
+def _comparable(tree: exp.Expr, schema: pa.Schema) -> bool:
+    """Arrow refuses, or widens in its own way, what differs in type; DuckDB is asked then."""
+    left, right = (type_of(from_ast(side), schema) for side in (tree.this, tree.expression))
+    return left == right and not pa.types.is_nested(left)
+
+
+def _applied(function: str, operands: Sequence[exp.Expr], schema: pa.Schema) -> Value | None:
+    inner = [_compile(operand, schema) for operand in operands]
+    compute = getattr(pc, function)
+    if None in inner:
+        return None
+    return lambda table, now: compute(*(value(table, now) for value in inner if value is not None))
+
+
+def _text_function(tree: exp.Expr, schema: pa.Schema) -> Value | None:
+    function = TEXT_FUNCTIONS.get(str(tree.this).lower()) if isinstance(tree, exp.Anonymous) else None
+    inner = _compile(tree.expressions[0], schema) if function and len(tree.expressions) == 1 else None
+    if function is None or inner is None:
+        return None
+    apply = on_columns(function)
+    return lambda table, now: apply(inner(table, now))
+
+
+def _pick(table: pa.Table, path: Sequence[str]) -> Column:
+    column = table.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+def _listed(inner: Value | None) -> Value | None:
+    """A list of one element for each row."""
+    if inner is None:
+        return None
+
+    def listed(table: pa.Table, now: datetime | None) -> Column:
+        flat = inner(table, now)
+        flat = flat.combine_chunks() if isinstance(flat, pa.ChunkedArray) else flat
+        return pa.ListArray.from_arrays(pa.array(range(len(flat) + 1), pa.int32()), flat)
+
+    return listed
