@@ -128,7 +128,7 @@ def _fixed(tree: exp.Expr) -> Value | None:
 
 
 def _repeat(value: Any, times: int) -> Column:
-    return pa.repeat(value, times)
+    return pa.repeat(value, times) if times else pa.array([], value.type)
 
 
 def _comparable(tree: exp.Expr, schema: pa.Schema) -> bool:

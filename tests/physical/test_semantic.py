@@ -14,7 +14,7 @@ from semgraph.expr import Type
 from semgraph.expr import parse_scalar as sql
 from semgraph.logical.checks import Sort
 from semgraph.logical.prompt import Prompt, PromptSet, Template
-from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, Semantic, SemTopk
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.physical.contract import Context, Cost, Implementation, Observed, RowEstimate, Rows, answer_schema
 from semgraph.physical.framing import check_answer
 from semgraph.physical.semantic import Answered, Asking, answer
