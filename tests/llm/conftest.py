@@ -23,7 +23,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @pytest.fixture
 async def endpoint(server: ModelServer) -> AsyncIterator[OpenAI]:
-    endpoint = OpenAI("gpt-4.1-mini", server.base_url, "key", timeout=5)
+    endpoint = OpenAI("gpt-4.1-mini", server.base_url, "key", timeout=600)
     yield endpoint
     await endpoint.aclose()
 

@@ -94,9 +94,10 @@ class ModelServer:
         return self
 
     async def until(self, condition: Callable[[ModelServer], object]) -> None:
-        """Wait until something has arrived here."""
-        while not condition(self):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        """Wait until something has arrived here; a minute without it is a failure."""
+        async with asyncio.timeout(60):
+            while not condition(self):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
 
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None

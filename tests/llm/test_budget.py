@@ -17,7 +17,7 @@ from tests.llm.server import Answer, Fault, ModelServer, error
 @pytest.fixture
 async def priced(server: ModelServer):
     """A model at one dollar per thousand tokens, whatever they are for."""
-    endpoint = OpenAI("m", server.base_url, price=FlatPrice(1000, 1000), timeout=5)
+    endpoint = OpenAI("m", server.base_url, price=FlatPrice(1000, 1000), timeout=600)
     yield endpoint
     await endpoint.aclose()
 

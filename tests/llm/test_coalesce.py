@@ -73,11 +73,15 @@ async def test_when_all_are_cancelled_the_call_is_given_up(server: ModelServer, 
     assert (await model.complete(ask())).origin == "issued"
 
 
-async def test_one_that_comes_after_all_were_cancelled_asks_anew(server: ModelServer, endpoint, ask, gate):
+@pytest.mark.parametrize("turns", range(6))
+async def test_one_that_comes_after_all_were_cancelled_asks_anew(server, endpoint, ask, gate, turns: int):
+    """However many turns of the event loop it takes to give the call up."""
     model = Coalesced(endpoint)
     task = asyncio.create_task(model.complete(ask()))
     await server.until(lambda server: server.requests)
     task.cancel()
+    for _ in range(turns):
+        await asyncio.sleep(0)
     gate.set()
     reply = await model.complete(ask())
     assert reply.origin == "issued"

@@ -38,7 +38,7 @@ MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
 
 @asynccontextmanager
 async def made(kind: str, server: ModelServer, folder: Path) -> AsyncIterator[LLM]:
-    endpoint = OpenAI("m", server.base_url, price=FlatPrice(1.0, 10.0, 0.5), timeout=5)
+    endpoint = OpenAI("m", server.base_url, price=FlatPrice(1.0, 10.0, 0.5), timeout=600)
     journal = Journal(folder / "contract.db")
     model = MODELS[kind](endpoint, journal)
     yield model

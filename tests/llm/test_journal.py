@@ -259,6 +259,23 @@ class TestOtherProcesses:
         await writing
         assert await journal.find(ask(), "m")
 
+    def test_what_one_event_loop_left_waiting_the_next_one_writes(self, tmp_path: Path, ask):
+        journal = Journal(tmp_path / "j.db")
+        other = sqlite3.connect(journal.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+
+        async def give_up() -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await journal.record(ask("left"), REPLY, "m")
+
+        asyncio.run(give_up())
+        other.close()
+        asyncio.run(asyncio.wait_for(journal.record(ask("next"), Reply("{}", call_id="next"), "m"), 30))
+        assert journal.exchange("call-1")
+        assert journal.exchange("next")
+        journal.close()
+
     async def test_a_lock_that_is_never_released_is_told(self, journal: Journal, ask, monkeypatch):
         monkeypatch.setattr("semgraph.llm.commits._LOCK_PATIENCE", 0.1)
         other = sqlite3.connect(journal.path, isolation_level=None)

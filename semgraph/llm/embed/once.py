@@ -55,11 +55,6 @@ class _Request:
     wanted: list[_Wanted] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
-    @property
-    def waited_for(self) -> bool:
-        """Whether anybody still waits for one of them."""
-        return any(want.waiting for want in self.wanted)
-
 
 class EmbedOnce:
     """Embeds a text once per run, whoever asks: what is asked in one turn of the event loop travels together.
@@ -169,22 +164,15 @@ class EmbedOnce:
             for want in wanted:
                 want.waiting -= 1
             for request in {want.request for want in wanted if want.request}:
-                if request.task and not request.task.done() and not request.waited_for:
-                    self._give_up(request)
+                if request.task and not request.task.done() and not any(want.waiting for want in request.wanted):
+                    # Nobody waits any more. Who asks for one of its texts from now on begins anew.
+                    for want in request.wanted:
+                        self._landed(want)
+                    request.task.cancel()
 
     def _depart(self) -> None:
         request, self._pending = self._pending, _Request()
-        if request.waited_for:
-            request.task = asyncio.create_task(self._serve(request))
-        else:
-            self._give_up(request)
-
-    def _give_up(self, request: _Request) -> None:
-        """Nobody waits any more. Who asks for one of its texts from now on begins anew."""
-        for want in request.wanted:
-            self._landed(want)
-        if request.task:
-            request.task.cancel()
+        request.task = asyncio.create_task(self._serve(request))
 
     async def _serve(self, request: _Request) -> None:
         try:
