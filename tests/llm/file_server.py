@@ -9,6 +9,7 @@ import zipfile
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from typing import Self
 
 
 @dataclass
@@ -35,7 +36,7 @@ class FileServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
-    def __enter__(self) -> FileServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -18,6 +18,7 @@ from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.limits import Limited, Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
+from semgraph.llm.recorder import Recorder
 from semgraph.llm.retry import Retried
 from semgraph.llm.roles import Roles
 from semgraph.llm.stack import stack
@@ -31,6 +32,7 @@ MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
     "budgeted": lambda endpoint, _: Budgeted(endpoint, Budget(1000, 1_000_000, 100, 1000)),
     "journalled": Journalled,
     "coalesced": lambda endpoint, _: Coalesced(endpoint),
+    "recorder": lambda endpoint, _: Recorder().llm(endpoint),
     "roles": lambda endpoint, _: Roles(endpoint),
     "stack": lambda endpoint, journal: stack(endpoint, Limiter(8), budget=Budget(1000), journal=journal),
 }

@@ -1,0 +1,121 @@
+"""From settings to the objects that answer. Nothing is loaded, opened or asked by building them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from semgraph.errors import PlanError
+from semgraph.llm.base import Message, Request
+from semgraph.llm.config import Settings
+from semgraph.llm.embed.local import LocalEmbedder
+from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
+from semgraph.llm.endpoints import build_embedder, build_model, build_models
+from semgraph.llm.local import Local
+from semgraph.llm.openai import OpenAI
+from semgraph.llm.recorded import Recorded, RecordedEmbedder
+from semgraph.llm.recorder import Recorder
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(**given) -> Settings:
+        env = {"SEMGRAPH_HOME": str(tmp_path / "home"), **given.pop("env", {})}
+        return Settings.load(given, env, tmp_path)
+
+    return load
+
+
+def test_a_local_model(load):
+    model = build_model(load(llm="local:SmolLM2-135M?threads=1&context=2048").model(), load())
+    assert isinstance(model, Local)
+    assert (model.name, model.threads, model.limits.context_tokens) == ("local:SmolLM2-135M", 1, 2048)
+    assert build_model(load().model(), load()).name == "local:Qwen2.5-Coder-1.5B"
+
+
+def test_an_endpoint(load):
+    settings = load(
+        llm="openai:m@http://gpu:8000/v1?structured=tool&context=32000&max_output=2000&reasoning_effort=low"
+    )
+    model = build_model(settings.model(), settings)
+    assert isinstance(model, OpenAI)
+    assert model.name == 'openai:m@http://gpu:8000/v1?structured=tool&reasoning_effort="low"'
+    assert (model.limits.context_tokens, model.limits.max_output_tokens) == (32000, 2000)
+
+
+async def test_the_key_is_that_of_the_variable_that_is_named(load, server):
+    """And never another one in its place: that one may be for somebody else."""
+    spec = f"openai:m@{server.base_url}?key_env=GPU_KEY"
+    with pytest.raises(PlanError, match="the environment has no GPU_KEY"):
+        build_model(load(llm=spec).model(), load(llm=spec, env={"OPENAI_API_KEY": "sk-of-openai"}))
+    settings = load(llm=spec, env={"OPENAI_API_KEY": "sk-of-openai", "GPU_KEY": "gpu"})
+    model = build_model(settings.model(), settings)
+    await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
+    await model.aclose()
+    assert server.headers[-1]["Authorization"] == "Bearer gpu"
+
+
+def test_embedders(load):
+    def built(spec: str):
+        settings = load(embedder=spec)
+        return build_embedder(settings)
+
+    assert isinstance(built("local?threads=1"), LocalEmbedder)
+    assert isinstance(built("openai:e@http://gpu/v1?dimensions=8"), OpenAIEmbedder)
+    transformers = built("sentence-transformers:BAAI/bge-small-en-v1.5?device=cpu")
+    assert isinstance(transformers, SentenceTransformersEmbedder)
+    assert (transformers.model, transformers.device) == ("BAAI/bge-small-en-v1.5", "cpu")
+
+
+class TestRecorded:
+    @pytest.fixture
+    def recording(self, tmp_path):
+        recorder = Recorder()
+        recorder.recording.model, recorder.recording.embedder, recorder.recording.dimensions = "local:X", "local:E", 3
+        recorder.clock(lambda _name: datetime(2026, 11, 21, tzinfo=UTC))("run")
+        recorder.write(tmp_path / "recordings" / "plan.jsonl")
+        return tmp_path / "recordings" / "plan.jsonl"
+
+    def test_the_plans_own_recording_or_a_named_one(self, load, recording):
+        for text in ("recorded", "recorded:recordings/plan.jsonl"):
+            settings = load(llm=text)
+            model, embedder = build_model(settings.model(), settings, recording), build_embedder(settings, recording)
+            assert isinstance(model, Recorded)
+            assert isinstance(embedder, RecordedEmbedder)
+            assert (model.name, embedder.name, model.date) == ("recorded:local:X", "local:E", "2026-11-21")
+
+    def test_without_a_plan_it_must_be_named(self, load):
+        with pytest.raises(PlanError, match="Write recorded:FILE"):
+            build_model(load(llm="recorded").model(), load())
+
+    async def test_what_is_replayed_is_not_kept_in_the_journal(self, load, recording, journal):
+        """A recording that is made anew would be hidden by it."""
+        written = Recorded(recording).recording
+        request = Request("default", (Message("user", "x"),), '{"type":"string"}', step="s")
+
+        async def replayed(text: str) -> str:
+            recorder = Recorder()
+            recorder.recording = written
+            recorder.llm(_Says(text))
+            await recorder.llm(_Says(text)).complete(request)
+            recorder.write(recording)
+            models = build_models(load(llm="recorded"), budget=None, journal=journal, recording=recording)
+            return (await models.complete(request)).text
+
+        assert await replayed('"old"') == '"old"'
+        assert await replayed('"new"') == '"new"'
+
+
+class _Says(Local):
+    """A model that says one thing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("SmolLM2-135M")
+        self.text = text
+
+    async def complete(self, request: Request):
+        from semgraph.llm.base import Reply
+
+        return Reply(self.text)

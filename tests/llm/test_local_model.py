@@ -1,0 +1,246 @@
+"""A real small model (SmolLM2, 135 million parameters) run by llama.cpp in this process.
+
+It is fetched into the user's cache once. Its answers are poor; that they are well-formed, repeatable and counted is what
+is tested. One thread: on a machine that runs other tests two are slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from semgraph.errors import ModelUnavailable, PlanError, RowError
+from semgraph.llm.base import LLM, Limits, Message, Request, Usage
+from semgraph.llm.local import Local
+from semgraph.llm.models import Model, ModelFile, find, paths
+
+PEOPLE = {
+    "type": "object",
+    "properties": {
+        "people": {
+            "type": "array",
+            "maxItems": 3,
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string", "maxLength": 20}, "kind": {"enum": ["Person", "Company"]}},
+                "required": ["name", "kind"],
+                "additionalProperties": False,
+            },
+        },
+        "sure": {"type": "boolean"},
+    },
+    "required": ["people", "sure"],
+    "additionalProperties": False,
+}
+TALE = {
+    "type": "object",
+    "properties": {"tale": {"type": "string"}},
+    "required": ["tale"],
+    "additionalProperties": False,
+}
+RULES = "You list the people and companies that a message names. " * 8
+
+
+def ask(text: str, schema: dict = PEOPLE, *, rules: str = RULES, **more) -> Request:
+    messages = (Message("system", rules), Message("user", text))
+    return Request("default", messages, json.dumps(schema), **{"max_tokens": 200, **more})
+
+
+@pytest.fixture(scope="module")
+def local():
+    model = Local("SmolLM2-135M", threads=1)
+    yield model
+    asyncio.run(model.aclose())
+
+
+@pytest.fixture
+def without_file(tmp_path):
+    """A model whose file is not here and may not be fetched."""
+    return Local("SmolLM2-135M", threads=1, env={"SEMGRAPH_HOME": str(tmp_path), "SEMGRAPH_OFFLINE": "1"})
+
+
+def test_it_is_a_model_with_a_name_and_limits(local):
+    assert isinstance(local, LLM)
+    assert local.name == "local:SmolLM2-135M"
+    assert local.limits == Limits(context_tokens=8192, max_output_tokens=4096, in_flight=1)
+    assert local.dollars(Usage(1000, 0, 1000)) == 0
+
+
+class TestAnswers:
+    async def test_an_answer_has_its_schema_and_no_needless_blanks(self, local):
+        reply = await local.complete(ask("Alice works at TechCorp."))
+        answer = json.loads(reply.text)
+        jsonschema.validate(answer, PEOPLE)
+        assert reply.text == json.dumps(answer, ensure_ascii=False)
+        assert (reply.finish, reply.origin, reply.dollars, reply.model) == ("stop", "issued", 0.0, "SmolLM2-135M")
+        assert reply.usage.completion > 0
+        assert reply.call_id
+
+    async def test_equal_requests_have_equal_answers_whatever_came_between(self, local):
+        first = await local.complete(ask("Bob met Carla in Rome."))
+        await local.complete(ask("Something else.", rules="Other rules."))
+        assert (await local.complete(ask("Bob met Carla in Rome."))).text == first.text
+
+    async def test_static_text_at_the_beginning_is_read_once(self, local):
+        rules = "Rules that no other test has. " * 20
+        first = await local.complete(ask("Dora sings.", rules=rules))
+        second = await local.complete(ask("Emil paints.", rules=rules))
+        assert first.usage.cached < local.count_tokens(rules)
+        assert local.count_tokens(rules) <= second.usage.cached < second.usage.prompt
+
+    async def test_requests_at_the_same_time_are_all_answered(self, local):
+        replies = await asyncio.gather(*(local.complete(ask(f"{name} is here.")) for name in ("Ann", "Ben")))
+        assert replies[0].call_id != replies[1].call_id
+        for reply in replies:
+            jsonschema.validate(json.loads(reply.text), PEOPLE)
+
+    async def test_parameters_reach_the_model(self, local):
+        """At a high temperature trials differ, for the seed is the trial."""
+        hot = (("temperature", 5.0),)
+        texts = {(await local.complete(ask("Tell.", params=hot, trial=trial))).text for trial in (0, 1, 2, 0)}
+        assert len(texts) == 3
+
+    async def test_half_a_surrogate_pair_does_no_harm(self, local):
+        reply = await local.complete(ask("A broken \ud83d emoji."))
+        jsonschema.validate(json.loads(reply.text), PEOPLE)
+        assert local.count_tokens("\ud83d") > 0
+
+
+class TestErrors:
+    async def test_a_cut_answer_is_an_error_and_was_paid_for(self, local):
+        with pytest.raises(RowError, match="answer cut at 5 tokens") as caught:
+            await local.complete(ask("Tell a long tale.", TALE, max_tokens=5))
+        assert caught.value.kind == "truncated"
+        assert caught.value.spent.usage.completion == 5
+        assert caught.value.attempts == 1
+
+    async def test_a_prompt_longer_than_the_context_is_rejected(self, local):
+        with pytest.raises(RowError, match=r"local:SmolLM2-135M rejected the request: .*context size \(8192") as caught:
+            await local.complete(ask("word " * 9000))
+        assert caught.value.kind == "rejected"
+
+    async def test_without_the_extra_it_says_what_to_install(self, monkeypatch, without_file):
+        monkeypatch.setitem(sys.modules, "xllamacpp", None)
+        with pytest.raises(ModelUnavailable, match=r'pip install "semgraph\[local\]"'):
+            await without_file.complete(ask("x"))
+
+    async def test_without_the_file_and_offline_it_says_how_to_bring_it(self, without_file):
+        with pytest.raises(ModelUnavailable, match="semgraph model pull SmolLM2-135M --from PATH"):
+            await without_file.complete(ask("x"))
+
+    async def test_a_context_beyond_the_memory_is_refused_before_the_machine_swaps(self):
+        model = replace(find("SmolLM2-135M"), context=10**9)
+        with pytest.raises(ModelUnavailable, match=r"needs .* GB of memory with a context of 1,000,000,000 tokens"):
+            await Local(model, threads=1, context=10**9).complete(ask("x"))
+
+    @pytest.mark.parametrize("body", [b"not a model at all", b"GGUF\x03\x00\x00\x00"])
+    async def test_a_file_that_is_no_model(self, tmp_path, body):
+        env = {"SEMGRAPH_HOME": str(tmp_path)}
+        model = Model("junk", "model", (ModelFile("junk.gguf", len(body), "0" * 64),), "MIT", ("en",), "0", 1, "junk")
+        (path,) = paths(model, env)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(body)
+        with pytest.raises(ModelUnavailable, match="is not a GGUF file that can be read"):
+            await Local(model, env=env).complete(ask("x"))
+
+    def test_a_name_that_is_none(self):
+        with pytest.raises(PlanError, match="Did you mean"):
+            Local("SmolLM-135M")
+
+
+class TestTokens:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Alice Chen works at TechCorp as a senior software engineer.",
+            "1234567890 and 3.14159, 2025-01-15",
+            "Grüße aus Köln! Привет, мир. 你好，世界 👋🏽",
+            '{"name": "x",  "list": [1, 2,   3]}\n\n\tindented\r\n',
+            "don't we'll I'm THEY'RE   several   blanks",
+            "a",
+        ],
+    )
+    async def test_they_are_counted_as_the_model_counts(self, local, text):
+        async def prompt(content: str) -> int:
+            with pytest.raises(RowError) as caught:
+                await local.complete(ask(f"x{content}x", TALE, rules="r", max_tokens=1))
+            return caught.value.spent.usage.prompt
+
+        assert await prompt(text) - await prompt("") == local.count_tokens(f"x{text}x") - local.count_tokens("xx")
+        assert local.exact_tokens
+
+    def test_without_the_file_they_are_estimated(self, without_file):
+        assert not without_file.exact_tokens
+        assert without_file.count_tokens("12345678") == 2
+
+
+class TestStopping:
+    async def test_a_cancelled_request_lets_the_next_one_in(self, local):
+        """Were it not stopped, it would go on for thousands of tokens."""
+        long = asyncio.create_task(local.complete(ask("Tell a long tale.", TALE, max_tokens=7000)))
+        await asyncio.sleep(1)
+        waiting = asyncio.create_task(local.complete(ask("Never asked.", TALE, max_tokens=7000)))
+        await asyncio.sleep(0)
+        for task in (long, waiting):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with asyncio.timeout(60):
+            await local.complete(ask("Next."))
+
+    async def test_a_long_prompt_is_stopped_while_it_is_read(self, local):
+        task = asyncio.create_task(local.complete(ask("many words " * 3000)))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(20):
+            await local.complete(ask("Next."))
+
+    def test_it_serves_one_event_loop_after_the_other(self, local):
+        for name in ("Ann", "Ben"):
+            asyncio.run(local.complete(ask(f"{name} is here.")))
+
+    async def test_closing_frees_it_twice_and_a_later_request_loads_it_again(self):
+        model = Local("SmolLM2-135M", threads=1, context=512)
+        await model.complete(ask("Ann is here."))
+        await model.aclose()
+        await model.aclose()
+        assert model._server is None
+        await model.complete(ask("Ben is here."))
+        await model.aclose()
+        assert not [thread for thread in threading.enumerate() if model.name in thread.name]
+
+    def test_a_program_that_ends_in_the_middle_ends(self):
+        """Nothing is closed and nothing cancelled: the loop just stops. And llama.cpp says nothing."""
+        program = (
+            "import asyncio\n"
+            "from semgraph.llm.local import Local\n"
+            "from tests.llm.test_local_model import ask, TALE\n"
+            "local = Local('SmolLM2-135M', threads=1)\n"
+            "loop = asyncio.new_event_loop()\n"
+            "print(loop.run_until_complete(local.complete(ask('Ann is here.'))).finish, flush=True)\n"
+            "task = loop.create_task(local.complete(ask('A long tale.', TALE, max_tokens=7000)))\n"
+            "loop.run_until_complete(asyncio.sleep(0.5))\n"
+            "task._log_destroy_pending = False\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, text=True, timeout=100)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "stop\n", "")
+
+
+async def test_nobody_else_on_this_machine_may_use_it(local):
+    await local.complete(ask("Ann is here."))
+    request = urllib.request.Request(f"{local._server.listening_address}/tokenize", b'{"content": "x"}')
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        await asyncio.to_thread(urllib.request.urlopen, request)
+    with caught.value as answer:
+        assert answer.code == 401
