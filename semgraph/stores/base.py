@@ -104,7 +104,7 @@ class NodeWrite:
 @dataclass(frozen=True)
 class EdgeWrite:
     """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the type's end labels. An edge
-    whose ends are not there is an error, and nothing of the batch is written.
+    whose ends are not there is an error, and so are other ends for an edge that is there: nothing of the batch is written.
     """
 
     label: str

@@ -1,0 +1,339 @@
+"""What every store promises of marks, heads, opening, counting and clearing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Marked, Method, PartitionState, Store
+
+
+async def notes(store):
+    return (await store.scan("Note", (), None, ())).column("uuid").to_pylist()
+
+
+def test_it_is_a_store(home):
+    store = home.connect()
+    assert isinstance(store, Store)
+    assert store.round_trips == 0
+    assert home.name.split("-")[0] in store.name
+
+
+async def test_a_mark_is_left_with_what_it_marks(store, world):
+    assert await store.states("p", ["g", "h"]) == {"g": PartitionState(), "h": PartitionState()}
+    now = datetime(2025, 3, 1, 1, 2, 3, 456789, tzinfo=UTC)
+    mark = world.mark("h1", rows=("n1", "n2"), now=now, fingerprint="f1", run="r1", witness="Note")
+    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), mark=mark)
+    before = store.round_trips
+    found = await store.states("p", ["h", "g"])
+    assert store.round_trips == before + 1
+    assert found["h"] == PartitionState()
+    assert found["g"].head == "h1"
+    assert dict(found["g"].marked) == {key: Marked(key, "f1", now, "r1") for key in ("n1", "n2")}
+
+
+async def test_no_partitions_no_round_trip(store):
+    before = store.round_trips
+    assert dict(await store.states("p", [])) == {}
+    assert store.round_trips == before
+
+
+async def test_marks_are_of_a_plan_and_heads_of_a_partition(store, world):
+    await world.commit(store, mark=world.mark("h1", plan="p"))
+    await world.commit(store, mark=world.mark("h2", before="h1", plan="q", rows=("n9",)))
+    p, q = (await store.states("p", ["g"]))["g"], (await store.states("q", ["g"]))["g"]
+    assert (p.head, list(p.marked)) == ("h2", ["n1"])
+    assert (q.head, list(q.marked)) == ("h2", ["n9"])
+
+
+async def test_a_row_marked_again_has_the_latest_mark(store, world):
+    await world.commit(store, mark=world.mark("h1", fingerprint="old", rows=("n1", "n2")))
+    await world.commit(store, mark=world.mark("h2", before="h1", fingerprint="new", run="r2", now=world.at(5)))
+    found = (await store.states("p", ["g"]))["g"].marked
+    assert found["n1"] == Marked("n1", "new", world.at(5), "r2")
+    assert found["n2"].fingerprint == "old"
+
+
+async def test_a_mark_counts_while_its_witness_is_there(store, world):
+    marks = [
+        world.mark("h1", rows=("n1", "n2"), witness="Note"),
+        world.mark("h2", before="h1", rows=("x",), witness="Person"),
+        world.mark("h3", before="h2", rows=("free",)),
+    ]
+    await world.commit(store, world.write("Note", {"uuid": "n1"}), mark=marks[0])
+    await world.commit(store, mark=marks[1])
+    await world.commit(store, mark=marks[2])
+    assert set((await store.states("p", ["g"]))["g"].marked) == {"n1", "free"}
+
+
+async def test_deleting_a_witness_deletes_its_mark(store, world):
+    mark = world.mark("h1", rows=("n1", "n2"), witness="Note")
+    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), mark=mark)
+    await world.commit(store, world.delete("Note", "n1"))
+    await world.commit(store, world.write("Note", {"uuid": "n1"}))
+    assert set((await store.states("p", ["g"]))["g"].marked) == {"n2"}
+
+
+async def test_deleting_a_namesake_of_another_label_leaves_the_mark(store, world):
+    mark = world.mark("h1", rows=("same",), witness="Note")
+    await world.commit(store, world.write("Note", {"uuid": "same"}), world.write("Person", {"uuid": "same"}), mark=mark)
+    await world.commit(store, world.delete("Person", "same"))
+    assert set((await store.states("p", ["g"]))["g"].marked) == {"same"}
+
+
+@pytest.mark.parametrize("before", [None, "other"])
+async def test_a_head_that_moved_stops_the_commit_and_nothing_is_written(store, world, before):
+    await world.commit(store, mark=world.mark("h1"))
+    await world.commit(store, world.write("Note", {"uuid": "kept"}))
+    with pytest.raises(ConcurrentWrite, match='"g"') as stopped:
+        await world.commit(
+            store,
+            world.write("Note", {"uuid": "lost"}),
+            world.delete("Note", "kept"),
+            mark=world.mark("h2", before=before, rows=("n2",)),
+        )
+    assert stopped.value.partition == "g"
+    assert await notes(store) == ["kept"]
+    state = (await store.states("p", ["g"]))["g"]
+    assert (state.head, list(state.marked)) == ("h1", ["n1"])
+
+
+async def test_a_first_head_where_one_was_expected_stops_it_too(store, world):
+    with pytest.raises(ConcurrentWrite):
+        await world.commit(store, world.write("Note", {"uuid": "lost"}), mark=world.mark("h2", before="h1"))
+    assert await notes(store) == []
+    assert await store.states("p", ["g"]) == {"g": PartitionState()}
+
+
+async def test_heads_of_partitions_are_independent(store, world):
+    await world.commit(store, mark=world.mark("g1"))
+    await world.commit(store, mark=world.mark("h1", partition="h"))
+    await world.commit(store, mark=world.mark("e1", partition=""))
+    await world.commit(store, mark=world.mark("g2", before="g1"))
+    found = await store.states("p", ["g", "h", ""])
+    assert {name: state.head for name, state in found.items()} == {"g": "g2", "h": "h1", "": "e1"}
+
+
+async def test_two_stores_race_and_one_wins_each_time(shared_home, world):
+    await shared_home.reset()
+    async with shared_home.open() as one, shared_home.open() as two:
+        head, winners = None, []
+        for turn in range(12):
+            writes = [world.write("Note", {"uuid": f"{turn}-{name}"}) for name in ("one", "two")]
+            marks = [
+                world.mark(f"{turn}-{name}", before=head, rows=(f"{turn}-{name}",), witness="Note")
+                for name in ("one", "two")
+            ]
+            tries = [
+                world.commit(store, write, mark=mark)
+                for store, write, mark in zip((one, two), writes, marks, strict=True)
+            ]
+            done = await asyncio.gather(*tries, return_exceptions=True)
+            assert sorted(isinstance(result, ConcurrentWrite) for result in done) == [False, True]
+            winners.append(marks[0].head if not isinstance(done[0], ConcurrentWrite) else marks[1].head)
+            head = winners[-1]
+        assert await notes(one) == await notes(two) == sorted(winners)
+        assert set((await two.states("p", ["g"]))["g"].marked) == set(winners)
+
+
+async def test_two_stores_see_each_others_writes(shared_home, world):
+    await shared_home.reset()
+    rows = world.rows(vector=[[1, 0, 0, 0]], text=["heron"])
+    query = world.query("Person", Method("nearest", "name", "vector", above=0.5), Method("fulltext", "name", "text"))
+
+    async def found(store):
+        [hits] = await store.search([query], rows)
+        return world.keys(hits, 0).get(0, []), world.keys(hits, 1).get(0, [])
+
+    async with shared_home.open() as one, shared_home.open() as two:
+        assert await found(one) == await found(two) == ([], [])
+        await world.commit(one, world.write("Person", {"uuid": "a", "name": "heron", "name_embedding": [1, 0, 0, 0]}))
+        assert await found(two) == (["a"], ["a"])
+        await world.commit(
+            two, world.write("Person", {"uuid": "b", "name": "heron two", "name_embedding": [1, 0.5, 0, 0]})
+        )
+        assert await found(one) == (["a", "b"], ["a", "b"])
+        await world.commit(one, world.write("Person", {"uuid": "a", "name": "stork", "name_embedding": [0, 1, 0, 0]}))
+        assert await found(two) == (["b"], ["b"])
+        await world.commit(two, world.delete("Person", "b"))
+        assert await found(one) == ([], [])
+        await world.commit(two, world.write("Person", {"uuid": "c", "name": "heron", "name_embedding": [1, 0, 0, 0]}))
+        assert await found(one) == (["c"], ["c"])
+        await two.clear()
+        assert await found(one) == ([], [])
+
+
+async def test_what_was_written_is_there_when_opened_again(shared_home, world):
+    await shared_home.reset()
+    async with shared_home.open() as store:
+        await world.commit(
+            store,
+            world.write("Note", {"uuid": "n", "content": "heron"}),
+            world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}),
+            mark=world.mark("h1", rows=("n",), witness="Note"),
+        )
+    async with shared_home.open() as store:
+        assert await notes(store) == ["n"]
+        assert (await store.states("p", ["g"]))["g"].head == "h1"
+        near = world.query("Person", Method("nearest", "name", "vector"))
+        assert (await store.search([near], world.rows(vector=[[1, 0, 0, 0]])))[0].num_rows == 1
+
+
+async def test_opening_again_changes_nothing(store, world):
+    await world.commit(store, world.write("Note", {"uuid": "n"}), mark=world.mark("h1"))
+    await store.ensure(world.graph, world.dimensions)
+    await store.ensure(world.graph, None)
+    assert await notes(store) == ["n"]
+    assert (await store.states("p", ["g"]))["g"].head == "h1"
+
+
+async def test_another_embedder_is_refused(shared_home, world):
+    await shared_home.reset()
+    async with shared_home.open() as store:
+        await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+    other = shared_home.connect()
+    try:
+        with pytest.raises(
+            StoreUnavailable, match=r"Person here has 4-dimensional vectors \(index .*your embedder gives 1,024"
+        ):
+            await other.ensure(world.graph, 1024)
+    finally:
+        await other.aclose()
+    async with shared_home.open(dimensions=None) as store:
+        assert (await store.statistics()).dimensions["Person", "name_embedding"] == 4
+        assert (await store.statistics()).counts["Person"] == 1
+
+
+async def test_a_query_of_another_length_is_refused(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+    rows = type(world)(dimensions=3).rows(vector=[[1, 0, 0]])
+    with pytest.raises(StoreUnavailable, match="4-dimensional"):
+        await store.search([world.query("Person", Method("nearest", "name", "vector"))], rows)
+
+
+async def test_a_graph_may_gain_properties_and_labels(shared_home, world):
+    await shared_home.reset()
+    async with shared_home.open() as store:
+        await world.commit(store, world.write("Note", {"uuid": "n", "content": "heron"}))
+    grown = {
+        "graph": "tests",
+        "common": {"created_at": "timestamp"},
+        "nodes": {
+            "Note": {
+                "properties": {"content": "string", "title": "string", "stars": "int64"},
+                "fulltext": {"note_text": ["content"], "note_title": ["title"]},
+                "index": ["title"],
+            },
+            "Place": {"properties": {"name": "string"}},
+        },
+    }
+    graph = Graph.build(grown)
+    larger = type(world)(graph=graph)
+    async with shared_home.open(graph) as store:
+        await world.commit(
+            store,
+            larger.write("Note", {"uuid": "n", "title": "Birds", "stars": 3}),
+            larger.write("Place", {"uuid": "x"}),
+        )
+        found = await store.scan("Note", ("content", "title", "stars"), ["g"], ())
+        assert found.to_pylist() == [{"uuid": "n", "group_id": "g", "content": "heron", "title": "Birds", "stars": 3}]
+        query = larger.query("Note", Method("fulltext", "title", "text"))
+        assert (await store.search([query], world.rows(text=["birds"])))[0].num_rows == 1
+        assert (await store.statistics()).counts == {"Note": 1, "Place": 1}
+
+
+async def test_statistics_count_labels_and_know_dimensions(store, world):
+    empty = await store.statistics()
+    assert empty.counts == {"Person": 0, "Note": 0, "KNOWS": 0, "NAMES": 0}
+    await world.commit(
+        store,
+        world.write(
+            "Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b", "group_id": "h"}
+        ),
+        world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
+        mark=world.mark("h1", rows=("x", "y")),
+    )
+    found = await store.statistics()
+    assert found.counts == {"Person": 2, "Note": 0, "KNOWS": 1, "NAMES": 0}
+    assert found.dimensions["Person", "name_embedding"] == 4
+
+
+@pytest.fixture
+async def groups(store, world):
+    """A node, an edge and a mark in each of three groups."""
+    for group in ("g", "h", ""):
+        await world.commit(
+            store,
+            world.write(
+                "Person",
+                {"uuid": f"{group}1", "name": "x", "group_id": group},
+                {"uuid": f"{group}2", "group_id": group},
+            ),
+            world.write(
+                "KNOWS",
+                {"uuid": f"{group}k", "source": f"{group}1", "target": f"{group}2", "group_id": group, "fact": "f"},
+            ),
+            mark=world.mark(f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"),
+        )
+    return store
+
+
+async def test_clear_some_partitions(groups):
+    await groups.clear(["g", "", "none"])
+    assert (await groups.statistics()).counts == {"Person": 2, "Note": 0, "KNOWS": 1, "NAMES": 0}
+    found = await groups.states("p", ["g", "h", ""])
+    assert found["g"] == found[""] == PartitionState()
+    assert (found["h"].head, list(found["h"].marked)) == ("head h", ["h1"])
+
+
+async def test_clear_takes_edges_that_touch_what_goes(groups, world):
+    await world.commit(groups, world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": "h"}))
+    await groups.clear(["g"])
+    assert (await groups.scan("KNOWS", (), None, ())).column("uuid").to_pylist() == ["hk", "k"]
+
+
+async def test_clear_nothing(groups):
+    await groups.clear([])
+    assert (await groups.statistics()).counts["Person"] == 6
+
+
+async def test_clear_all(groups, world):
+    await groups.clear()
+    assert set((await groups.statistics()).counts.values()) == {0}
+    assert await groups.states("p", ["g", "h", ""]) == {name: PartitionState() for name in ("g", "h", "")}
+    query = world.query("KNOWS", Method("fulltext", "fact", "text"), partition=None)
+    assert (await groups.search([query], world.rows(text=["f"])))[0].num_rows == 0
+    await world.commit(groups, world.write("Note", {"uuid": "n"}), mark=world.mark("h1"))
+    assert await notes(groups) == ["n"]
+
+
+async def test_unknown_labels_and_columns_are_named(store, world):
+    with pytest.raises(EngineError, match='"nme"'):
+        await store.scan("Person", ("nme",), None, ())
+    with pytest.raises(EngineError, match='"nobody"'):
+        await store.search([world.query("Person", Method("equal", "name", "nobody"))], world.rows())
+    table = world.table("Note", [{"uuid": "n"}]).append_column("colour", [["red"]])
+    with pytest.raises(EngineError, match="colour"):
+        await world.commit(store, type(world.write("Note", {"uuid": "n"}))("Note", table))
+
+
+async def test_many_things_at_once_on_one_store(store, world):
+    async def life(i):
+        await world.commit(store, world.write("Note", {"uuid": f"n{i:02}", "content": f"word{i}"}))
+        query = world.query("Note", Method("fulltext", "content", "text"))
+        [found] = await store.search([query], world.rows(text=[f"word{i}"]))
+        return found.column("uuid").to_pylist()
+
+    assert await asyncio.gather(*map(life, range(20))) == [[f"n{i:02}"] for i in range(20)]
+
+
+async def test_closing_twice_is_safe(home, world):
+    await home.reset()
+    async with home.open() as store:
+        await world.commit(store, world.write("Note", {"uuid": "n"}))
+        await store.aclose()
+        await store.aclose()

@@ -1,0 +1,128 @@
+"""A conjunct that a store takes keeps exactly the hits that DuckDB would keep, NULLs and all."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from semgraph.expr.scalar import parse_scalar
+from semgraph.stores.base import Method, SearchQuery
+
+PEOPLE = [
+    {"name": "Ann", "turn": 1, "summary": "a", "aliases": ["x", "y"], "labels": ["Boss"]},
+    {"name": "Bob", "turn": 2, "summary": None, "aliases": []},
+    {"name": None, "turn": None, "summary": "Ann", "aliases": None, "labels": ["Boss", "Cook"]},
+    {"name": "", "turn": -3, "summary": "", "aliases": ["Ann"]},
+    {"name": "ann", "turn": 2, "summary": "b'c", "aliases": ["y"]},
+]
+TAKEN = [
+    "hit.name = word",
+    "hit.name <> word",
+    "hit.name < word OR hit.name >= 'b'",
+    "NOT hit.name = word",
+    "NOT (hit.name = word OR hit.turn > least)",
+    "hit.name IS NULL",
+    "hit.name IS NOT NULL AND word IS NULL",
+    "hit.turn > least",
+    "hit.turn >= least AND hit.turn <= 2",
+    "hit.turn BETWEEN least AND 2",
+    "NOT hit.turn BETWEEN least AND 2",
+    "hit.turn > 1.5",
+    "hit.turn = -3",
+    "hit.turn IN (1, -3)",
+    "hit.turn IN (1, NULL)",
+    "hit.turn NOT IN (1, NULL)",
+    "NOT hit.name IN ('Ann', 'b''c')",
+    "coalesce(hit.name, hit.summary) = word",
+    "coalesce(hit.turn < least, TRUE)",
+    "coalesce(hit.turn < least, FALSE)",
+    "coalesce(NULL < least, TRUE)",
+    "NULL = hit.name",
+    "hit.created_at < at",
+    "hit.created_at >= '2025-01-02'",
+    "hit.created_at >= TIMESTAMP '2025-01-02 13:00:00+01' OR hit.created_at IS NULL",
+    "hit.created_at BETWEEN '2025-01-01' AND at",
+    "flag",
+    "flag AND hit.turn = 2",
+    "NOT flag OR hit.name = 'Ann'",
+    "hit.turn > least + 1",
+    "hit.name = lower(word)",
+    "TRUE",
+    "FALSE OR hit.turn = 1",
+    "NULL",
+    "hit.group_id = group_id",
+    "hit.uuid = 'p1' OR hit.uuid = who",
+    "hit.name IS NOT DISTINCT FROM word",
+    "hit.name IS DISTINCT FROM word",
+    "list_contains(hit.aliases, word)",
+    "NOT list_contains(hit.aliases, 'y')",
+    "list_contains(hit.labels, 'Boss')",
+    "hit.name IN names",
+    "NOT hit.name IN names",
+    "list_has_any(hit.aliases, names)",
+    "NOT list_has_any(hit.aliases, names)",
+]
+NEVER = ["lower(hit.name) = word", "hit.turn + 1 > least", "hit.name LIKE 'A%'", "length(hit.name) = 3"]
+
+
+@pytest.fixture(scope="module")
+def asked(world):
+    """Rows that ask, NULLs among them."""
+    types = {"least": "int64", "at": "timestamp", "flag": "boolean", "names": "list<string>"}
+    return world.rows(
+        types,
+        word=["Ann", None, "", "ann", "y"],
+        who=["p2", "p3", None, "p9", "p1"],
+        least=[1, None, -5, 2, 100],
+        at=[world.at(2), world.at(9), None, world.at(1), world.at(3)],
+        flag=[True, False, None, True, False],
+        names=[["Ann", "x"], [], None, ["", "y"], ["Bob", None]],
+    )
+
+
+@pytest.fixture(scope="module")
+def people(world):
+    """Rows of the store."""
+    days = [world.at(1), world.at(2), world.at(2, 30), None, world.at(3)]
+    rows = [{"uuid": f"p{i}", "created_at": day, **row} for i, (day, row) in enumerate(zip(days, PEOPLE, strict=True))]
+    return world.table("Person", [{"labels": [], **row} for row in rows])
+
+
+def kept_by_duckdb(where: str, people: pa.Table, asked: pa.Table) -> list[tuple[int, str]]:
+    """Ordinals and keys of the pairs for which the condition is true."""
+    fields = ", ".join(f'"{name}" := people."{name}"' for name in people.column_names)
+    pairs = f"SELECT asked.*, struct_pack({fields}) AS hit FROM asked, people"
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        con.register("people", people)
+        con.register("asked", asked)
+        return con.execute(
+            f"SELECT _q, hit.uuid FROM ({pairs}) AS j WHERE {parse_scalar(where).sql} ORDER BY ALL"
+        ).fetchall()
+
+
+@pytest.mark.parametrize("where", TAKEN)
+async def test_searches_keep_what_duckdb_keeps(store, world, people, asked, where):
+    conjuncts = parse_scalar(where).conjuncts()
+    assert all(store.takes(part, "hit") for part in conjuncts)
+    await world.commit(store, type(world.write("Person", {"uuid": "p"}))("Person", people))
+    query = SearchQuery("Person", (Method("order"),), (), where=conjuncts)
+    [found] = await store.search([query], asked)
+    kept = sorted(zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True))
+    assert kept == kept_by_duckdb(where, people, asked)
+
+
+@pytest.mark.parametrize("where", [where for where in TAKEN if "hit." in where])
+async def test_matches_keep_what_duckdb_keeps(store, world, people, asked, where):
+    conjuncts = parse_scalar(where).conjuncts()
+    assert all(store.takes(part, None) for part in conjuncts)
+    await world.commit(store, type(world.write("Person", {"uuid": "p"}))("Person", people))
+    found = await store.match(world.pattern("(hit:Person)", where=where), asked)
+    kept = [(row["_q"], row["hit"]["uuid"]) for row in found.to_pylist()]
+    assert kept == kept_by_duckdb(where, people, asked)
+
+
+@pytest.mark.parametrize("where", NEVER)
+def test_what_only_duckdb_can_say_is_left_to_it(home, where):
+    assert not home.connect().takes(parse_scalar(where), "hit")

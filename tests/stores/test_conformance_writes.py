@@ -1,0 +1,337 @@
+"""What every store promises of merges and deletes."""
+
+from __future__ import annotations
+
+import pytest
+
+from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.stores.base import Method
+
+
+async def scan(store, label, *properties):
+    """Rows by key."""
+    return {row["uuid"]: row for row in (await store.scan(label, properties, None, ())).to_pylist()}
+
+
+async def values(store, label, prop):
+    return {key: row[prop] for key, row in (await scan(store, label, prop)).items()}
+
+
+async def test_merge_makes_what_is_new_and_overwrites_what_is_there(store, world):
+    await world.commit(store, world.write("Note", {"uuid": "a", "content": "old", "weight": 1.0}))
+    done = await world.commit(
+        store, world.write("Note", {"uuid": "a", "content": "new"}, {"uuid": "b", "content": "two"})
+    )
+    assert done.rows["Note"] == 2
+    assert await values(store, "Note", "content") == {"a": "new", "b": "two"}
+    assert await values(store, "Note", "weight") == {"a": 1.0, "b": None}
+
+
+async def test_null_never_overwrites(store, world):
+    full = {"uuid": "a", "content": "x", "tags": ["t"], "kept": True, "at": world.at(1), "extra": {"k": 1}}
+    await world.commit(store, world.write("Note", full))
+    before = await scan(store, "Note", *full)
+    await world.commit(store, world.write("Note", dict.fromkeys(full) | {"uuid": "a", "group_id": None}))
+    assert await scan(store, "Note", *full) == before
+
+
+async def test_what_is_empty_overwrites(store, world):
+    await world.commit(store, world.write("Note", {"uuid": "a", "content": "x", "tags": ["t"]}))
+    await world.commit(store, world.write("Note", {"uuid": "a", "content": "", "tags": []}))
+    assert await values(store, "Note", "content") == {"a": ""}
+    assert await values(store, "Note", "tags") == {"a": []}
+
+
+async def test_create_is_written_only_to_what_is_new(store, world):
+    first = {"uuid": "a", "name": "A", "created_at": world.at(1), "name_embedding": [1, 0, 0, 0]}
+    create = frozenset({"created_at", "name_embedding"})
+    await world.commit(store, world.write("Person", first, create=create))
+    again = {"uuid": "a", "name": "AA", "created_at": world.at(2), "name_embedding": [0, 1, 0, 0]}
+    new = {"uuid": "b", "name": "B", "created_at": world.at(3), "name_embedding": [0, 0, 1, 0]}
+    await world.commit(store, world.write("Person", again, new, create=create))
+    assert await values(store, "Person", "name") == {"a": "AA", "b": "B"}
+    assert await values(store, "Person", "created_at") == {"a": world.at(1), "b": world.at(3)}
+    assert await values(store, "Person", "name_embedding") == {"a": [1, 0, 0, 0], "b": [0, 0, 1, 0]}
+
+
+async def test_create_does_not_fill_what_was_left_empty(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a", "name": "A"}))
+    late = {
+        "uuid": "a",
+        "summary": "late",
+        "name_embedding": [1, 0, 0, 0],
+        "labels": ["Late"],
+        "attributes": {"late": 1},
+    }
+    create = frozenset({"summary", "name_embedding", "labels", "attributes"})
+    await world.commit(store, world.write("Person", late, create=create))
+    found = await scan(store, "Person", "summary", "name_embedding", "labels", "attributes")
+    assert found["a"]["summary"] is None
+    assert found["a"]["name_embedding"] is None
+    assert found["a"]["labels"] == []
+    assert found["a"]["attributes"] == "{}"
+
+
+async def test_lists_are_united_in_order(store, world):
+    unite = frozenset({"aliases"})
+    await world.commit(store, world.write("Person", {"uuid": "a", "aliases": ["x", "y"]}, {"uuid": "b"}, unite=unite))
+    rows = [{"uuid": "a", "aliases": ["z", "y", "w"]}, {"uuid": "b", "aliases": ["q"]}, {"uuid": "c", "aliases": ["p"]}]
+    await world.commit(store, world.write("Person", *rows, unite=unite))
+    await world.commit(store, world.write("Person", {"uuid": "a", "aliases": None}, unite=unite))
+    assert await values(store, "Person", "aliases") == {"a": ["x", "y", "z", "w"], "b": ["q"], "c": ["p"]}
+
+
+async def test_lists_are_replaced_otherwise(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a", "aliases": ["x", "y"]}))
+    await world.commit(store, world.write("Person", {"uuid": "a", "aliases": ["y"]}))
+    assert await values(store, "Person", "aliases") == {"a": ["y"]}
+
+
+async def test_only_existing_makes_nothing(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a", "name": "A"}))
+    rows = {"uuid": "a", "name": "AA"}, {"uuid": "b", "name": "B"}
+    done = await world.commit(store, world.write("Person", *rows, only_existing=True))
+    assert done.rows["Person"] == 1
+    assert await values(store, "Person", "name") == {"a": "AA"}
+
+
+async def test_labels_are_added(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a", "labels": ["Writer", "Person"]}, {"uuid": "b"}))
+    rows = [{"uuid": "a", "labels": ["Boss", "Writer"]}, {"uuid": "b", "labels": None}, {"uuid": "c", "labels": []}]
+    await world.commit(store, world.write("Person", *rows))
+    assert await values(store, "Person", "labels") == {"a": ["Boss", "Writer"], "b": [], "c": []}
+
+
+async def test_attributes_are_replaced_whole(store, world):
+    given = {"role": "boss", "level": 2, "share": 0.5, "active": True, "known_as": ["x", "y"], "gone": None}
+    await world.commit(
+        store, world.write("Person", {"uuid": "a", "attributes": given}, {"uuid": "b", "attributes": {"k": 1}})
+    )
+    expected = '{"active":true,"known_as":["x","y"],"level":2,"role":"boss","share":0.5}'
+    assert await values(store, "Person", "attributes") == {"a": expected, "b": '{"k":1}'}
+    await world.commit(
+        store, world.write("Person", {"uuid": "a", "attributes": {"level": 3}}, {"uuid": "b", "attributes": None})
+    )
+    assert await values(store, "Person", "attributes") == {"a": '{"level":3}', "b": '{"k":1}'}
+    await world.commit(store, world.write("Person", {"uuid": "a", "attributes": {}, "name": "A"}))
+    assert await values(store, "Person", "attributes") == {"a": "{}", "b": '{"k":1}'}
+    assert await values(store, "Person", "name") == {"a": "A", "b": None}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"labels": ["no blank"]},
+        {"labels": ["a`) DETACH DELETE (n"]},
+        {"attributes": {"no blank": 1}},
+        {"attributes": {"uuid": "other"}},
+        {"attributes": {"group_id": "other"}},
+        {"attributes": {"name_embedding": [1.0]}},
+        {"attributes": '["no object"]'},
+        {"attributes": "{not json"},
+    ],
+    ids=str,
+)
+async def test_names_that_rows_bring_are_checked(store, world, row):
+    with pytest.raises(EngineError, match=r"Person|JSON"):
+        await world.commit(store, world.write("Person", {"uuid": "a", **row}))
+    assert (await store.statistics()).counts["Person"] == 0
+
+
+async def test_json_is_kept_in_canonical_form(store, world):
+    await world.commit(store, world.write("Note", {"uuid": "a", "extra": '{ "b" : 1, "a": [ 1.50, "\\u00e9" ] }'}))
+    assert await values(store, "Note", "extra") == {"a": '{"a":[1.5,"é"],"b":1}'}
+
+
+async def test_edges_merge_as_nodes_do(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a"}, {"uuid": "b"}))
+    first = {
+        "uuid": "k",
+        "source": "a",
+        "target": "b",
+        "fact": "x",
+        "notes": ["1"],
+        "since": world.at(1),
+        "attributes": {"p": 1},
+    }
+    how = {"create": frozenset({"since"}), "unite": frozenset({"notes"})}
+    await world.commit(store, world.write("KNOWS", first, **how))
+    again = first | {"fact": None, "notes": ["2", "1"], "since": world.at(2), "attributes": {"q": 2}}
+    done = await world.commit(store, world.write("KNOWS", again, **how))
+    assert done.rows["KNOWS"] == 1
+    assert await scan(store, "KNOWS", "fact", "notes", "since", "attributes") == {
+        "k": {
+            "uuid": "k",
+            "group_id": "g",
+            "source": "a",
+            "target": "b",
+            "fact": "x",
+            "notes": ["1", "2"],
+            "since": world.at(1),
+            "attributes": '{"q":2}',
+        }
+    }
+
+
+async def test_several_edges_between_the_same_ends(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a"}, {"uuid": "b"}))
+    rows = ({"uuid": k, "source": "a", "target": "b", "fact": k} for k in ("k1", "k2", "k3"))
+    await world.commit(store, world.write("KNOWS", *rows))
+    assert await values(store, "KNOWS", "fact") == {"k1": "k1", "k2": "k2", "k3": "k3"}
+
+
+async def test_edges_of_nodes_of_the_same_batch(store, world):
+    edge = world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"})
+    await world.commit(store, edge, world.write("Person", {"uuid": "a"}, {"uuid": "b"}))
+    assert list(await scan(store, "KNOWS")) == ["k"]
+
+
+async def test_only_existing_edges(store, world):
+    await world.commit(
+        store,
+        world.write("Person", {"uuid": "a"}, {"uuid": "b"}),
+        world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
+    )
+    rows = [
+        {"uuid": "k", "fact": "x", "source": "a", "target": "b"},
+        {"uuid": "none", "source": "z", "target": "z", "fact": "y"},
+    ]
+    await world.commit(store, world.write("KNOWS", *rows, only_existing=True))
+    assert await values(store, "KNOWS", "fact") == {"k": "x"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "end"), [("a", "gone", "target"), ("gone", "b", "source"), ("n", "b", "source")]
+)
+async def test_an_edge_without_its_ends_is_an_error_and_nothing_is_written(store, world, source, target, end):
+    await world.commit(store, world.write("Person", {"uuid": "a"}, {"uuid": "b"}), world.write("Note", {"uuid": "n"}))
+    good = {"uuid": "good", "source": "a", "target": "b"}
+    with pytest.raises(EngineError, match=rf"(?s)KNOWS.*bad.*{end}|{end}.*KNOWS.*bad"):
+        await world.commit(
+            store,
+            world.write("Person", {"uuid": "c"}),
+            world.delete("Note", "n"),
+            world.write("KNOWS", good, {"uuid": "bad", "source": source, "target": target}),
+            mark=world.mark("h1"),
+        )
+    assert (await store.statistics()).counts == {"Person": 2, "Note": 1, "KNOWS": 0, "NAMES": 0}
+    assert (await store.states("p", ["g"]))["g"].head is None
+
+
+async def test_an_edge_keeps_its_ends(store, world):
+    await world.commit(
+        store,
+        world.write("Person", {"uuid": "a"}, {"uuid": "b"}, {"uuid": "c"}),
+        world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b", "fact": "x"}),
+    )
+    with pytest.raises(EngineError, match=r"KNOWS"):
+        await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c", "fact": "y"}))
+    assert (await scan(store, "KNOWS", "fact"))["k"] == {
+        "uuid": "k",
+        "group_id": "g",
+        "source": "a",
+        "target": "b",
+        "fact": "x",
+    }
+
+
+async def test_delete(store, world):
+    await world.commit(store, world.write("Note", {"uuid": "a"}, {"uuid": "b"}, {"uuid": "c"}))
+    done = await world.commit(store, world.delete("Note", "a", "c", "not there"))
+    assert done.rows["Note"] == 2
+    assert list(await scan(store, "Note")) == ["b"]
+
+
+@pytest.fixture
+async def linked(store, world):
+    """a → b, a loop at c, and a note that names a."""
+    await world.commit(
+        store,
+        world.write("Person", {"uuid": "a"}, {"uuid": "b"}, {"uuid": "c"}),
+        world.write("Note", {"uuid": "n"}),
+        world.write(
+            "KNOWS", {"uuid": "ab", "source": "a", "target": "b"}, {"uuid": "cc", "source": "c", "target": "c"}
+        ),
+        world.write("NAMES", {"uuid": "na", "source": "n", "target": "a"}),
+    )
+    return store
+
+
+async def test_a_node_with_edges_is_not_deleted(linked, world):
+    for key in ("a", "b", "c"):
+        with pytest.raises(EngineError, match="Person"):
+            await world.commit(linked, world.delete("Person", key))
+    with pytest.raises(EngineError, match="Note"):
+        await world.commit(linked, world.delete("Note", "n"))
+    assert (await linked.statistics()).counts == {"Person": 3, "Note": 1, "KNOWS": 2, "NAMES": 1}
+
+
+async def test_detach_deletes_the_edges_too(linked, world):
+    done = await world.commit(linked, world.delete("Person", "a", detach=True))
+    assert done.rows["Person"] == 1
+    assert (await linked.statistics()).counts == {"Person": 2, "Note": 1, "KNOWS": 1, "NAMES": 0}
+
+
+async def test_edges_go_before_their_nodes(linked, world):
+    await world.commit(linked, world.delete("Person", "b"), world.delete("KNOWS", "ab"))
+    assert (await linked.statistics()).counts == {"Person": 2, "Note": 1, "KNOWS": 1, "NAMES": 1}
+
+
+async def test_deletes_come_before_merges(linked, world):
+    await world.commit(
+        linked, world.write("Note", {"uuid": "n", "content": "anew"}), world.delete("Note", "n", detach=True)
+    )
+    assert await values(linked, "Note", "content") == {"n": "anew"}
+    assert (await linked.statistics()).counts["NAMES"] == 0
+
+
+async def test_a_deleted_edge_is_found_no_more(linked, world):
+    rows = world.rows(who=["a"], vector=[[1, 0, 0, 0]], text=["fact"])
+    edge = {"uuid": "ab", "source": "a", "target": "b", "fact": "fact", "fact_embedding": [1, 0, 0, 0]}
+    await world.commit(linked, world.write("KNOWS", edge))
+    query = world.query("KNOWS", Method("fulltext", "fact", "text"), Method("nearest", "fact", "vector"))
+    assert (await linked.search([query], rows))[0].num_rows == 2
+    await world.commit(linked, world.delete("Person", "b", detach=True))
+    assert (await linked.search([query], rows))[0].num_rows == 0
+    assert (await linked.match(world.pattern("(x:Person {uuid: who})-[:KNOWS]-(y:Person)"), rows)).num_rows == 0
+
+
+async def test_vectors_of_another_length_are_refused(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}))
+    longer = type(world)(dimensions=6)
+    with pytest.raises(StoreUnavailable, match=r"(?s)Person.*4.*6"):
+        await world.commit(
+            store, longer.write("Person", {"uuid": "b", "name": "B", "name_embedding": [1, 0, 0, 0, 0, 0]})
+        )
+    assert list(await scan(store, "Person")) == ["a"]
+
+
+async def test_a_commit_is_one_round_trip_and_an_empty_one_none(store, world):
+    before = store.round_trips
+    await world.commit(
+        store,
+        world.delete("Note", "x"),
+        world.write("Person", {"uuid": "a", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}),
+        world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
+        mark=world.mark("h1"),
+    )
+    assert store.round_trips == before + 1
+    done = await world.commit(
+        store, world.write("Person", {"uuid": "a"}).__class__("Person", world.table("Person", []))
+    )
+    assert not any(done.rows.values())
+    assert store.round_trips == before + 1
+
+
+async def test_many_rows_at_once(store, world):
+    people = [{"uuid": f"p{i:05}", "name": f"name {i}", "name_embedding": [i, 1, 0, 0]} for i in range(3000)]
+    edges = [
+        {"uuid": f"k{i:05}", "source": f"p{i:05}", "target": f"p{i + 1:05}", "fact": f"fact {i}"} for i in range(2999)
+    ]
+    await world.commit(store, world.write("Person", *people), world.write("KNOWS", *edges))
+    assert (await store.statistics()).counts == {"Person": 3000, "Note": 0, "KNOWS": 2999, "NAMES": 0}
+    rows = world.rows(name=[f"name {i}" for i in range(3000)])
+    [found] = await store.search([world.query("Person", Method("equal", "name", "name"))], rows)
+    assert found.column("uuid").to_pylist() == [row["uuid"] for row in people]
+    found = await store.match(world.pattern("(x:Person {name: name})-[r:KNOWS]->(y:Person)"), rows)
+    assert [row["y"]["uuid"] for row in found.to_pylist()] == [row["uuid"] for row in people[1:]]
