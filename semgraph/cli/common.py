@@ -38,10 +38,12 @@ class Options:
     """The options that stand everywhere; None where not given."""
 
     llm: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL),
     ] = None
     embedder: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL),
     ] = None
     store: Annotated[
         str | None,

@@ -58,27 +58,28 @@ def run(
     """Run a plan: on the rows you give, or on its example."""
     limits = {"max_usd": max_usd, "max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
     with options.session(**limits) as session:
-        prepared = session.prepare(plan, params=parameters(set), preset=preset, use=pairs("--use", use))
-        given = _introduce(options, session, prepared, plan, input)
+        chosen = {"params": parameters(set), "preset": preset, "use": pairs("--use", use), "resume": resume}
+        prepared = session.prepare(plan, **chosen)
+        given = _introduce(options, session, prepared, plan, input, resume)
         more = {
             "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": again, "fresh": fresh,
             "on_error": on_error and on_error.value,
         }  # fmt: skip
         began = time.monotonic()
-        result = _run(options, session, prepared, more, given)
+        result = _run(options, session, prepared, plan, more, given)
         _report(options, result, prepared, plan, time.monotonic() - began)
     raise typer.Exit(result.exit_code)
 
 
 def _introduce(
-    options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None
+    options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None, resume: str | None
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.files import read_inputs
     from semgraph.report.header import header
 
     found = read_inputs(given or (), plan)
-    options.talk(*header(plan, typed, found, session.settings))
+    options.talk(*header(plan, typed, found, session.settings, resume=resume))
     _fetch(options, session, plan)
     return {name: each.rows for name, each in found.items()}
 
@@ -97,16 +98,24 @@ def _fetch(options: Options, session: Session, plan: LogicalPlan) -> None:
 
 
 def _run(
-    options: Options, session: Session, plan: LogicalPlan, more: Mapping[str, Any], given: Mapping[str, Any]
+    options: Options, session: Session, plan: LogicalPlan, typed: str, more: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Result:
+    from semgraph.errors import SemgraphError
+    from semgraph.execution.runs import all_runs
+    from semgraph.report.outcome import unfinished
     from semgraph.report.progress import watched
 
+    before = {run.name for run in all_runs(session.runs)} if session.runs else set()
     options.talk("")
-    with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
-        job = session.arun(plan, progress=progress, **more, **given)
-        return run_until_signal(
-            job, lambda: options.talk("stopping: what was answered is kept; once more ends at once")
-        )
+    try:
+        with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
+            job = session.arun(plan, progress=progress, **more, **given)
+            return run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
+    except (KeyboardInterrupt, SemgraphError):
+        kept = [run for run in all_runs(session.runs) if run.name not in before] if session.runs else []
+        for line in unfinished(kept[0], plan, typed) if kept else ():
+            options.warn(line)
+        raise
 
 
 def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, seconds: float) -> None:

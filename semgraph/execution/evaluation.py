@@ -45,7 +45,9 @@ class Runtime:
         meter: Counters by step.
         partitions: Partition values by `_p`.
         whole: Tables of the searched steps that derive from inputs alone, by `id`.
-        observe: Told of each node's rows and of each semantic node's evidence, for the run record and progress.
+        observe: Told of each node's rows, for the run record.
+        answered: Told of each semantic node's evidence, for the run record.
+        asking: Told how many more rows a semantic node asks about; with a negative number when these are answered.
     """
 
     plan: PhysicalPlan
@@ -57,6 +59,7 @@ class Runtime:
     whole: dict[int, pa.Table] = field(default_factory=dict)
     observe: Observer = lambda _node, _table: None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
+    asking: Callable[[Node, int], None] = lambda _node, _rows: None
 
     async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
         """Embed distinct texts, metered to a step."""
@@ -188,6 +191,7 @@ class Evaluation:
         graph = getattr(self.runtime.plan.logical, "graph", None)
         column = graph.partition if graph else ""
         started = time.perf_counter()
+        self.runtime.asking(node, tables[0].num_rows)
         async with NodeContext(self.runtime.llm, self.runtime.embedder, node, metrics) as ctx:
             found = await answer(
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
@@ -197,6 +201,7 @@ class Evaluation:
         metrics.rows_failed += len(found.failures)
         if not found.kept:
             self.failures += found.failures
+        self.runtime.asking(node, -tables[0].num_rows)
         self.runtime.answered(node, found)
         return found.table
 

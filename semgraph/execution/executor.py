@@ -135,6 +135,7 @@ class Executor:
         members = self.outcome.members = await prepare(order, inputs[order.input])
         self.runtime.partitions[:] = members.partitions
         pending = await self._pending(members)
+        self.options.committed(0, len(members.keys) - self.outcome.skipped)
         given = self._inputs({**inputs, order.input: members.table})
         await self._search_whole(given)
         waves = cut(order, pending)

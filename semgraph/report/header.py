@@ -45,21 +45,26 @@ class Needs:
         return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores)
 
 
-def header(plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings) -> Iterator[str]:
+def header(
+    plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings, *, resume: str | None = None
+) -> Iterator[str]:
     """The lines.
 
     Args:
         plan: The prepared plan.
         typed: What the user called it.
-        given: The inputs; none: the plan's example will run.
+        given: The inputs; none: those of the run to resume, or the plan's example.
         settings: As resolved.
+        resume: The run that is resumed.
     """
     needs = Needs.of(plan)
     yield f"plan   {plan.name} ({_where(typed)})"
     for each in given.values():
         whose = each.rows.column(_partition(plan)).to_pylist() if _partition(plan) in each.rows.column_names else []
         yield f"input  {each.source}: {plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
-    if not given:
+    if not given and resume is not None:
+        yield f"input  as run {resume} had it"
+    elif not given:
         for name, rows in _example(plan).items():
             whose = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
             yield f"input  the plan's example: {plural(len(rows), 'row')} of {name}{_of(plan, whose)}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from semgraph.execution.result import Result
+from semgraph.execution.runs import Run
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.report.formats import UNKNOWN, count, dollars, duration, plain_line, plural, short
@@ -166,6 +167,16 @@ def remarks(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
         if done:
             yield f"  {done} {plan.order.input if plan.order else 'rows'} are written and complete"
         yield f"Go on: semgraph run {typed} --resume {result.run}"
+
+
+def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
+    """What is said of a run that was interrupted or broke off: what is safe, and how to go on."""
+    members = run.facts.get("members") or {}
+    if members.get("given"):
+        done = members.get("committed", 0) + members.get("skipped", 0)
+        what = plan.order.input if plan.order else "rows"
+        yield f"run {run.name}: {count(done)} of {count(members['given'])} {what} are written and complete"
+    yield f"Go on: semgraph run {typed} --resume {run.name}"
 
 
 def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:

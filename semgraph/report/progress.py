@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Say = Callable[[str], None]
-EVERY = 5.0  # seconds between two plain lines
+EVERY = 10.0  # seconds between two plain lines
 _STEPS = 4
 _WARMUP = 3.0  # seconds before an estimate of the rest means anything
 
@@ -104,23 +104,23 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
 
 
 class _Plain:
-    """A line for a step that is done with all it was given, and for commits; none sooner than `EVERY` after the last."""
+    """A line now and then: what was just finished and all that is done so far; always one for the last commit."""
 
     def __init__(self, watch: Watch, say: Say) -> None:
         self.watch, self.say = watch, say
-        self._last: dict[str, float] = {}
+        self._last = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         self.watch.see(progress)
         now = time.monotonic()
-        if now - self._last.get(progress.step, -EVERY) < EVERY and (progress.step or progress.done < progress.total):
-            return
-        if not progress.step:
-            self._last[""] = now
+        finished = 0 < progress.total <= progress.done
+        if finished and (now - self._last >= EVERY or not progress.step):
+            self._last = now
+            step = f"✓ {progress.step} {progress.done} of {progress.total} · " if progress.step else ""
+            self.say(f"  {step}{self.watch.summary()}")
+        elif not progress.step and progress.done and now - self._last >= EVERY:
+            self._last = now
             self.say(f"  {self.watch.summary()}")
-        elif progress.done >= progress.total:
-            self._last[progress.step] = now
-            self.say(f"  ✓ {progress.step}  {progress.done} of {progress.total} · {duration(self.watch.elapsed)}")
 
 
 @contextmanager

@@ -18,11 +18,10 @@ _NAMES = {f.name for f in fields(StepMetrics)}
 
 def summary(run: Run) -> dict[str, Any]:
     """The few facts that tell runs apart."""
-    plan = run.facts.get("plan")
     return {
         "run": run.name,
         "started": run.started,
-        "plan": plan.get("name") if isinstance(plan, dict) else plan,
+        "plan": run.facts.get("plan"),
         "status": run.facts.get("status", "unknown"),
         "calls": total(run).calls_issued,
         "dollars": total(run).dollars,
@@ -41,7 +40,7 @@ def _metrics(counters: dict[str, Any]) -> StepMetrics:
 
 def seconds(run: Run) -> float | None:
     """Wall time; None if it did not end by itself."""
-    start, end = (run.facts.get(name) for name in ("start", "end"))
+    start, end = (run.facts.get(name) for name in ("started", "ended"))
     if not start or not end:
         return None
     return (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()

@@ -19,6 +19,7 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
+from semgraph.session.resume import Resumed, resumed
 from semgraph.session.running import RunRequest, run_plan
 from semgraph.stores.base import Store
 
@@ -95,11 +96,17 @@ class Session:
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        resume: str | None = None,
     ) -> LogicalPlan:
-        """A checked plan. Raises PlanError with everything that is wrong."""
+        """A checked plan; with `resume` as it was in that run, but for what is given. Raises PlanError."""
         chosen = {**self.use, **(use or {})}
         if isinstance(plan, (str, Path)):
-            return load_plan(plan, params=params, preset=preset, use=chosen, folders=(self.folder,))
+            before = Resumed() if resume is None else resumed(resume, self.runs)
+            settled, ways = {**before.params, **(params or {})}, {**before.use, **chosen}
+            found = load_plan(plan, params=settled, preset=preset, use=ways, folders=(self.folder,))
+            if before.plan not in ("", found.name):
+                raise PlanError(Problem(f"run {resume} was a run of {before.plan}, not of {found.name}"))
+            return found
         if params or preset:
             raise PlanError(
                 Problem("parameters and presets are settled when a plan is loaded", hint="give its name or path")
@@ -132,6 +139,7 @@ class Session:
         on_error: OnError | None = None,
         progress: OnProgress | None = None,
         record_to: str | Path | None = None,
+        resume: str | None = None,
         **inputs: Any,
     ) -> Result:
         """Run a plan.
@@ -149,6 +157,7 @@ class Session:
             on_error: `raise` or `null` for every semantic step, in place of its own.
             progress: Told of answers and commits while it runs.
             record_to: A file for a recording of the run: answers, embeddings and times, which `llm="recorded:FILE"` replays.
+            resume: A run to go on with: its rows, parameters and ways, unless others are given.
             inputs: Tables by name: Arrow, pandas, or lists of mappings. None given: the plan's example.
 
         Raises:
@@ -156,8 +165,10 @@ class Session:
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: Model, endpoint or store do not answer.
         """
-        logical = self.prepare(plan, params=params, preset=preset, use=use)
         given = {name: value for name, value in inputs.items() if value is not None}
+        logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
+        if resume is not None and not given:
+            given = dict(resumed(resume, self.runs).inputs)
         if not given and logical.inputs:
             for name in example_rows(logical).after:
                 await self.arun(self._beside(logical, name), progress=progress, write=write)

@@ -17,6 +17,7 @@ from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, Options, Outcome, result_table
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
+from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
 from semgraph.llm.roles import bound
 from semgraph.logical.graph import Search
@@ -30,6 +31,7 @@ from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
 from semgraph.session.resources import Opened, Resources
+from semgraph.session.resume import keep_inputs
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class _Run:
         runs = request.runs
         self.name = new_run(runs or Path())
         self.record = RunRecord(runs / self.name) if runs is not None else None
-        self.done: dict[str, int] = {}
+        self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
         self.settings = {key: {"value": value, "origin": origin} for key, value, origin in resources.settings.rows()}
 
@@ -127,12 +129,15 @@ class _Run:
         fingerprint = self.request.plan.fingerprint
         runtime = Runtime(
             self.physical, self.opened.llm, self.opened.embedder, self.opened.store, self.meter,
-            observe=self._observe, answered=self._answered,
+            observe=self._observe, answered=self._answered, asking=self._asking,
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
         executor = Executor(runtime, options)
-        self._describe(status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint)
+        self._describe(
+            status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
+            flow=flow(logical), journal=str(self.opened.journal.path) if self.opened.journal else None,
+        )  # fmt: skip
         try:
             outcome = await executor.run(self.request.inputs)
         except BaseException as error:
@@ -148,6 +153,7 @@ class _Run:
         plan = self.request.plan
         if not (self.record.folder / "plan.yaml").exists():
             self.record.text("plan.yaml", dump(plan))
+            keep_inputs(self.record.folder, self.request.inputs)
         use = {step: str(choice) for step, choice in plan.use.items()}
         self.record.describe(
             semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use,
@@ -165,9 +171,13 @@ class _Run:
     def _answered(self, node: Node, answered: Answered) -> None:
         if self.record is not None and answered.evidence is not None:
             self.record.rows("answers", node.step, answered.evidence)
-        self.done[node.step] = self.done.get(node.step, 0) + answered.rows_in
-        if self.request.progress is not None:
-            self.request.progress(Progress(node.step, self.done[node.step], self.done[node.step], self.meter))
+
+    def _asking(self, node: Node, rows: int) -> None:
+        """Rows of a step that are asked about, or (below 0) that were."""
+        done, total = self.asked.get(node.step, (0, 0))
+        done, total = self.asked[node.step] = (done, total + rows) if rows > 0 else (done - rows, total)
+        if self.request.progress is not None and rows:
+            self.request.progress(Progress(node.step, done, total, self.meter))
 
     def _committed(self, done: int, total: int) -> None:
         if self.request.progress is not None:
@@ -211,6 +221,7 @@ class _Run:
             members=len(outcome.members.keys) if outcome.members else 0,
             skipped=outcome.skipped,
             committed=outcome.committed,
+            keys=tuple(outcome.members.keys) if outcome.members else (),
             notes=tuple(outcome.notes),
             stopped=outcome.stopped,
             record=self.record.folder if self.record else None,

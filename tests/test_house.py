@@ -1,0 +1,97 @@
+"""Rules that the house keeps for itself: layers, sizes, words."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAX_LINES = 300
+TOO_LONG: set[str] = set()  # must stay empty
+APPLICATION = re.compile(r"\b(episodes?|episodic|entit(y|ies)|graphiti)\b", re.IGNORECASE)
+VAGUE = re.compile(r"(^|_)(utils?|helpers?|manager|misc|v\d+|fast)(_|$)")
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_file_is_longer_than_it_can_be_read() -> None:
+    long = {shown(p) for p in sources("semgraph", "operators", "benchmarks") if p.read_text().count("\n") > MAX_LINES}
+    assert long == TOO_LONG
+
+
+def test_the_engine_has_no_word_of_any_application() -> None:
+    found = [
+        f"{shown(path)}:{number}: {line.strip()}"
+        for path in sources("semgraph")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if APPLICATION.search(line)
+    ]
+    assert found == []
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    assert [shown(path) for path in sources("semgraph", "operators") if VAGUE.search(path.stem)] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        shown(path)
+        for path in sources("semgraph", "operators", "benchmarks", "tests")
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    later = re.compile(r"NotImplementedError|\b(TODO|FIXME|XXX)\b|pytest\.(mark\.)?(skip|xfail|importorskip)")
+    found = [
+        f"{shown(path)}:{number}"
+        for path in sources("semgraph", "operators", "benchmarks", "tests")
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if later.search(line)
+    ]
+    assert found == []
+
+
+def test_layers_are_kept() -> None:
+    lint = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_shipped_code_never_imports_the_operators_it_loads() -> None:
+    found = [
+        shown(path)
+        for path in sources("semgraph")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "operators"
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("pinned", ["constraints.txt"])
+def test_constraints_pin_every_dependency_by_version_alone(pinned: str) -> None:
+    lines = (ROOT / pinned).read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in pins)
+    names = {re.split(r"==", line)[0].lower().replace("_", "-") for line in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    needed = [*project["dependencies"], *optional["local"], *optional["neo4j-local"], *optional["dev"]]
+    wanted = {re.split(r"[<>=!~\[; ]", text)[0].lower().replace("_", "-") for text in needed}
+    assert wanted - names == set()
