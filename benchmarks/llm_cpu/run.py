@@ -24,15 +24,27 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from semgraph.llm.base import Message, Request
+import pyarrow as pa
+
+from semgraph.llm.base import LLM, Message, Request
 from semgraph.llm.budget import Budget
+from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import stack
+from semgraph.logical.plan import Choice
+from semgraph.logical.prompt import Prompt, PromptSet, Template
+from semgraph.logical.relational import Input
+from semgraph.logical.semantic import SemFilter
+from semgraph.meter import StepMetrics
+from semgraph.physical.context import NodeContext
+from semgraph.physical.contract import Rows
+from semgraph.physical.library import Library
 
 Ask = Callable[[int], Awaitable[None]]
+Run = Callable[[int, int], Awaitable[None]]  # so many calls, so many in flight
 
 MODEL = "gpt-4.1-mini"
 RULES = "You read messages of customers and decide about each of them. Answer with the JSON document asked for. " * 15
@@ -73,7 +85,22 @@ def check(text: str) -> None:
         raise ValueError(text)
 
 
-async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Ask:
+def each(ask: Ask) -> Run:
+    """Asks about each row by itself."""
+
+    async def run(calls: int, in_flight: int) -> None:
+        numbers = iter(range(calls))
+
+        async def worker() -> None:
+            for number in numbers:
+                await ask(number)
+
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
+
+    return run
+
+
+async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Run:
     """`chat.completions.create` alone: the answer is not even parsed as JSON."""
     import openai
 
@@ -82,17 +109,17 @@ async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Ask:
     async def ask(number: int) -> None:
         await client.chat.completions.create(**body(number))
 
-    return ask
+    return each(ask)
 
 
-async def sdk_aiohttp(url: str, closing: AsyncExitStack) -> Ask:
+async def sdk_aiohttp(url: str, closing: AsyncExitStack) -> Run:
     """The same over the package's aiohttp transport."""
     import openai
 
     return await sdk(url, closing, http_client=openai.DefaultAioHttpClient())
 
 
-async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Ask:
+async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Run:
     """No more than HTTP and JSON."""
     import aiohttp
 
@@ -102,7 +129,7 @@ async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Ask:
         async with session.post(f"{url}/chat/completions", json=body(number)) as response:
             check(json.loads(await response.read())["choices"][0]["message"]["content"])
 
-    return ask
+    return each(ask)
 
 
 def request(number: int) -> Request:
@@ -114,7 +141,7 @@ def request(number: int) -> Request:
 _SCHEMA_TEXT = json.dumps(SCHEMA, sort_keys=True, separators=(",", ":"))
 
 
-async def endpoint_alone(url: str, closing: AsyncExitStack) -> Ask:
+async def endpoint_alone(url: str, closing: AsyncExitStack) -> Run:
     """`semgraph.llm.openai` without any wrapper."""
     endpoint = OpenAI(MODEL, url, price=FlatPrice(0.4, 1.6, 0.1))
     closing.push_async_callback(endpoint.aclose)
@@ -122,55 +149,83 @@ async def endpoint_alone(url: str, closing: AsyncExitStack) -> Ask:
     async def ask(number: int) -> None:
         check((await endpoint.complete(request(number))).text)
 
-    return ask
+    return each(ask)
 
 
-async def whole_stack(url: str, closing: AsyncExitStack) -> Ask:
-    """Prompt, coalescing, journal on disk, budget in dollars and tokens, retry, limiter with RPM and TPM, validation."""
+def stacked(url: str, closing: AsyncExitStack) -> LLM:
+    """Coalescing, a journal on disk, a budget of everything, retry, a limiter with RPM and TPM, the endpoint."""
     endpoint = OpenAI(MODEL, url, price=FlatPrice(0.4, 1.6, 0.1))
     folder = closing.enter_context(tempfile.TemporaryDirectory())
     journal = Journal(Path(folder) / "journal.db")
     closing.callback(journal.close)
     budget = Budget(max_calls=10**9, max_tokens=10**12, max_usd=10**6, max_seconds=10**6)
-    limiter = Limiter(in_flight=64, rpm=10**7, tpm=10**10)
-    model = stack(endpoint, limiter, budget=budget, journal=journal)
+    model = stack(endpoint, Limiter(in_flight=64, rpm=10**7, tpm=10**10), budget=budget, journal=journal)
     closing.push_async_callback(model.aclose)
-    trials: dict[int, int] = {}
-
-    async def ask(number: int) -> None:
-        # A row that was asked in an earlier turn would come from the journal: each turn asks about rows of its own.
-        trials[number] = trials.get(number, -1) + 1
-        check((await model.complete(request(number + 100_000 * trials[number]))).text)
-
-    return ask
+    return model
 
 
-async def replay(url: str, closing: AsyncExitStack) -> Ask:
+async def whole_stack(url: str, closing: AsyncExitStack) -> Run:
+    """A request made by hand, through the whole stack, and its answer checked."""
+    model, turn = stacked(url, closing), iter(range(10**9))
+
+    async def run(calls: int, in_flight: int) -> None:
+        first = next(turn) * 100_000  # other rows in every turn, or the journal would know them
+
+        async def ask(number: int) -> None:
+            check((await model.complete(request(first + number))).text)
+
+        await each(ask)(calls, in_flight)
+
+    return run
+
+
+async def operator(url: str, closing: AsyncExitStack) -> Run:
+    """`sem_filter` by the reference implementation: prompt file to verdicts, with all that is between."""
+    model, turn = stacked(url, closing), iter(range(10**9))
+    item = Template.parse(ITEM.replace("Say true or false in `keep`.", ""))
+    columns = pa.schema(
+        [pa.field("number", pa.int64()), pa.field("customer", pa.string()), pa.field("text", pa.string())]
+    )
+    node = SemFilter(
+        prompt=PromptSet((("", Prompt("complains", (), rules=RULES, item=item)),)),
+        input=Input(name="rows", columns=columns, step="rows"),
+        step="kept",
+    )
+    way = Library().get("sem_filter", Choice.parse("per_row"))
+    embedder = OpenAIEmbedder("none", base_url=url)  # no filter asks it
+
+    async def run(calls: int, in_flight: int) -> None:  # noqa: ARG001  # the limiter's 64
+        first = next(turn) * 100_000
+        numbers = range(first, first + calls)
+        texts = [TEXT * (1 + number % 4) for number in numbers]
+        left = pa.table([list(numbers), [f"c{n % 97}" for n in numbers], texts], schema=columns)
+        items = pa.table({"left": pa.array(range(calls), pa.int64())})
+        rows = Rows(left, None, items, ["g"] * calls, [0] * calls)
+        async with NodeContext(model, embedder, node, StepMetrics()) as context:
+            answers = await way.answer(node, rows, context)
+        if answers.column("error").null_count != calls:
+            raise ValueError(answers)
+
+    return run
+
+
+async def replay(url: str, closing: AsyncExitStack) -> Run:
     """The whole stack, answering from the journal."""
-    endpoint = OpenAI(MODEL, url, price=FlatPrice(0.4, 1.6, 0.1))
-    folder = closing.enter_context(tempfile.TemporaryDirectory())
-    journal = Journal(Path(folder) / "journal.db")
-    closing.callback(journal.close)
-    model = stack(endpoint, Limiter(64), budget=Budget(), journal=journal)
-    closing.push_async_callback(model.aclose)
-    known: set[int] = set()
+    model = stacked(url, closing)
 
     async def ask(number: int) -> None:
-        reply = await model.complete(request(number))
-        check(reply.text)
-        if number in known and reply.origin == "issued":
-            raise ValueError("not replayed")
-        known.add(number)
+        check((await model.complete(request(number))).text)
 
-    return ask
+    return each(ask)
 
 
-WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Ask]]] = {
+WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
     "openai: chat.completions.create": sdk,
     "openai: create, aiohttp transport": sdk_aiohttp,
     "bare aiohttp and json": bare_aiohttp,
     "semgraph: endpoint alone": endpoint_alone,
     "semgraph: whole stack": whole_stack,
+    "semgraph: sem_filter, all included": operator,
     "semgraph: from the journal": replay,
 }
 
@@ -189,16 +244,10 @@ def model_server(latency: float) -> Iterator[str]:
         process.stdout.close()
 
 
-async def spend(ask: Ask, calls: int, in_flight: int) -> tuple[float, float]:
+async def spend(run: Run, calls: int, in_flight: int) -> tuple[float, float]:
     """Seconds of CPU and of the clock for so many calls."""
-    numbers = iter(range(calls))
-
-    async def worker() -> None:
-        for number in numbers:
-            await ask(number)
-
     cpu, clock = time.process_time(), time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    await run(calls, in_flight)
     return time.process_time() - cpu, time.perf_counter() - clock
 
 
@@ -206,13 +255,12 @@ async def measure(url: str, calls: int, in_flight: int, turns: int) -> dict[str,
     """CPU and clock of each way in each turn; a turn before them warms up and is not counted."""
     figures: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     async with AsyncExitStack() as closing:
-        asks = {way: await make(url, closing) for way, make in WAYS.items()}
-        for ask in asks.values():
-            await spend(ask, in_flight * 2, in_flight)
-        await spend(asks["semgraph: from the journal"], calls, in_flight)
+        runs = {way: await make(url, closing) for way, make in WAYS.items()}
+        for run in runs.values():
+            await spend(run, calls, in_flight)
         for _ in range(turns):
-            for way, ask in asks.items():
-                figures[way].append(await spend(ask, calls, in_flight))
+            for way, run in runs.items():
+                figures[way].append(await spend(run, calls, in_flight))
     return figures
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from semgraph.errors import ModelUnavailable, RowError
@@ -59,7 +59,7 @@ class OpenAI:
         self._name = endpoint_name("openai", model, url, options)
         self._limits = limits
         self._counter = TokenCounter(model)
-        self._price = price or price_of(model, None if url == OPENAI_URL else url)
+        self._given_price = price
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self._wire = Wire(self._name, base_url, api_key, timeout)
@@ -86,7 +86,8 @@ class OpenAI:
 
     def dollars(self, usage: Usage) -> float | None:
         """What tokens cost, or None if no price is known."""
-        return self._price.dollars(usage) if self._price else None
+        price = self._price
+        return price.dollars(usage) if price else None
 
     async def complete(self, request: Request) -> Reply:
         """Send one request, once.
@@ -120,6 +121,11 @@ class OpenAI:
         if finish == "length":
             raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
         return reply
+
+    @cached_property
+    def _price(self) -> Price | None:
+        url = self._wire.base_url
+        return self._given_price or price_of(self.model, None if url == OPENAI_URL else url)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class OpenAIEmbedder:
         self._name = endpoint_name("openai", model, url, [f"dimensions={dimensions}"] if dimensions else [])
         self._wanted = self._dimensions = dimensions
         self._counter = TokenCounter(model)
-        self._price = price or price_of(model, None if url == OPENAI_URL else url)
+        self._given_price = price
         self._limiter = limiter or Limiter()
         self._retrier = Retrier(self._name, retry or RetryPolicy())
         self._wire = Wire(self._name, base_url, api_key, timeout)
@@ -78,7 +79,8 @@ class OpenAIEmbedder:
 
     def dollars(self, usage: Usage) -> float | None:
         """What tokens cost, or None if no price is known."""
-        return self._price.dollars(usage) if self._price else None
+        price = self._price
+        return price.dollars(usage) if price else None
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
         """Embed texts, in their order.
@@ -99,6 +101,11 @@ class OpenAIEmbedder:
             seconds=sum(seconds for (_, _, seconds), _ in batches),
             dollars=self.dollars(usage),
         )
+
+    @cached_property
+    def _price(self) -> Price | None:
+        url = self._wire.base_url
+        return self._given_price or price_of(self.model, None if url == OPENAI_URL else url)
 
     async def aclose(self) -> None:
         """Close the connections."""
