@@ -183,7 +183,7 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
     """`sem_filter` by the reference implementation: prompt file to verdicts, with all that is between."""
     model, turn = stacked(url, closing), iter(range(10**9))
     item = Template.parse(ITEM.replace("Say true or false in `keep`.", ""))
-    columns = pa.schema(
+    columns: Any = pa.schema(
         [pa.field("number", pa.int64()), pa.field("customer", pa.string()), pa.field("text", pa.string())]
     )
     node = SemFilter(

@@ -256,6 +256,13 @@ async def test_a_host_that_does_not_exist_stops_the_run(ask):
     await endpoint.aclose()
 
 
+async def test_a_connection_that_cannot_be_made_secure_stops_the_run(server: ModelServer, ask):
+    endpoint = OpenAI("m", server.base_url.replace("http:", "https:"))
+    with pytest.raises(ModelUnavailable, match=r"no secure connection to 127\.0\.0\.1:\d+ \(.*\)\. Check the address"):
+        await endpoint.complete(ask())
+    await endpoint.aclose()
+
+
 @pytest.mark.parametrize("url", ["http://", "ftp://host/v1", "localhost:8000"])
 async def test_an_address_that_is_none_stops_the_run(ask, url: str):
     endpoint = OpenAI("m", url)
