@@ -21,7 +21,8 @@ from semgraph.llm.worker import Cancelled, Worker
 
 _CONTEXT = 16_384
 _BATCH = 64
-_WORKING_BYTES = 400 << 20
+_KEPT_MIB = 256
+_WORKING_BYTES = (400 + _KEPT_MIB) << 20
 # Blanks between tokens cost time and say nothing: one after each comma and colon, as models are used to, and no more.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -86,7 +87,8 @@ class Local:
         """Answer one request, after those that came before it. Cancelling it stops the model within a second or so.
 
         Raises:
-            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context.
+            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context, or llama.cpp cannot
+                enforce the schema.
             ModelUnavailable: The extra is not installed, the file cannot be had, or the model does not load.
         """
         return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
@@ -120,6 +122,10 @@ class Local:
         )
         if answer.finish == "length":
             raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
+        if not cancelled() and not _is_json(reply.text):
+            # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the model say anything.
+            message = f"{self.name} cannot hold its answers to this schema: llama.cpp does not know all that it uses"
+            raise RowError("rejected", message, attempts=1, spent=reply)
         return reply
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -149,6 +155,7 @@ class Local:
         params.n_ctx, params.n_parallel = self._context, 1
         params.n_batch = params.n_ubatch = _BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
+        params.cache_ram_mib = _KEPT_MIB  # what was read of the prompts of other steps, which are asked in turn
         params.verbosity = -1
         # The library opens a port on this machine whether it is used or not: nobody else gets in.
         params.api_keys, params.cors_origins, params.ui, params.n_threads_http = [secrets.token_hex()], "", False, 1
@@ -215,6 +222,14 @@ def _grammar(schema: str) -> str:
     """The schema as a grammar of llama.cpp's guidance library."""
     body = {**json.loads(schema), "x-guidance": _LAYOUT}
     return f"%llguidance {{}}\nstart: %json {json.dumps(body)}"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def missing_extra(name: str) -> ModelUnavailable:

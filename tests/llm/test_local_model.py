@@ -97,6 +97,13 @@ class TestAnswers:
         assert first.usage.cached < local.count_tokens(rules)
         assert local.count_tokens(rules) <= second.usage.cached < second.usage.prompt
 
+    async def test_static_texts_of_several_steps_in_turn_are_each_read_once(self, local):
+        rules = [f"Rules of step {n}, unlike the others. " * 10 for n in (5, 6, 7)]
+        for text in rules:
+            await local.complete(ask("Dora sings.", rules=text))
+        for text in rules:
+            assert (await local.complete(ask("Emil paints.", rules=text))).usage.cached >= local.count_tokens(text)
+
     async def test_requests_at_the_same_time_are_all_answered(self, local):
         replies = await asyncio.gather(*(local.complete(ask(f"{name} is here.")) for name in ("Ann", "Ben")))
         assert replies[0].call_id != replies[1].call_id
@@ -126,6 +133,12 @@ class TestErrors:
     async def test_a_prompt_longer_than_the_context_is_rejected(self, local):
         with pytest.raises(RowError, match=r"local:SmolLM2-135M rejected the request: .*context size \(8192") as caught:
             await local.complete(ask("word " * 9000))
+        assert caught.value.kind == "rejected"
+
+    async def test_a_schema_that_llama_cpp_does_not_understand_is_not_left_unenforced(self, local):
+        schema = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+        with pytest.raises(RowError, match="cannot hold its answers to this schema") as caught:
+            await local.complete(ask("Say hello.", schema, rules="You are kind.", max_tokens=300))
         assert caught.value.kind == "rejected"
 
     async def test_without_the_extra_it_says_what_to_install(self, monkeypatch, without_file):
