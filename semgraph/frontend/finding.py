@@ -19,7 +19,7 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     Raises:
         PlanError: There is none.
     """
-    text = str(ref)
+    text = str(ref).replace("\0", "�")  # no path has a NUL in it
     name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
     shipped = plans_folder()
     places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]

@@ -139,7 +139,9 @@ def _returned(results: Sequence[tuple[str, str]]) -> Any:
 
 def _written(made: Made) -> Made:
     if not isinstance(made.node, Sink) or made.parent is None:
-        raise PlanError(Problem("writes holds a frame that writes nothing", hint="frame.merge(...), frame.delete(...)"))
+        raise PlanError(
+            Problem("writes holds a frame that writes nothing", hint="give it frame.merge(...) or frame.delete(...)")
+        )
     return made.parent
 
 

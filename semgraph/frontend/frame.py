@@ -96,7 +96,7 @@ class Frame(SemanticMethods):
         if not NAME.match(name):
             raise PlanError(Problem(f'"{name}" cannot name a step', hint="letters, digits and _"))
         if self.made.spec is not None:
-            raise PlanError(Problem("an input is no step", hint=f'table(rows, name="{name}")'))
+            raise PlanError(Problem("an input is no step", hint=f'write table(rows, name="{name}")'))
         return replace(self, made=replace(self.made, name=name))
 
     # -- relational operators ---------------------------------------------------------------------------------------

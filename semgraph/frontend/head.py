@@ -80,7 +80,7 @@ def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
 
 def _graph(reading: Reading) -> None:
     name = reading.data["graph"]
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or "\0" in name:
         raise wrong("the name of a graph file", name)
     path = (reading.folder / name).resolve()
     graphs = reading.loading.graphs

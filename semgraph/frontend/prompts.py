@@ -173,7 +173,8 @@ def _sections(lines: list[str], start: int, problems: list[Problem], file: str) 
         hint = "start with # rules or # item"
         problems.append(Problem("text before the first section", position=Position(file, start + 1, 1), hint=hint))
     seen: set[str] = set()
-    for (i, name), (end, _) in zip(heads, [*heads[1:], (len(lines), "")], strict=True):
+    ends = [*(i for i, _ in heads[1:]), len(lines)]
+    for (i, name), end in zip(heads, ends, strict=False):  # without a section there is one end too many
         if name not in SECTIONS:
             there = "sections: " + ", ".join(SECTIONS)
             hint = did_you_mean(name, SECTIONS) or "a heading inside a section has two #"

@@ -202,7 +202,7 @@ def _inputs(made: Sequence[Made]) -> dict[str, Made]:
     found: dict[str, Made] = {}
     for m in made:
         if m.spec is not None and found.setdefault(m.spec.name, m) is not m:
-            raise PlanError(Problem(f'two tables are named "{m.spec.name}"', hint="table(rows, name=...)"))
+            raise PlanError(Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)"))
     return found
 
 

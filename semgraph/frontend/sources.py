@@ -151,7 +151,8 @@ def call(
         PlanError: There is no such plan, it is wrong, or the inputs do not fit it.
     """
     first = next(iter(inputs.values()), None)
-    given = {"plan": plan, "inputs": dict(inputs), "params": params and dict(params), "preset": preset}
+    rest = {"params": dict(params or {}), "preset": preset}
+    given = {"plan": plan, "inputs": dict(inputs)} | {key: value for key, value in rest.items() if value}
     world, plain = joined(first.world if first is not None else _world(None, None), given)
     loading = Loading(call_plan)
     caller = Reading(loading, Document("", {}), world.folder)

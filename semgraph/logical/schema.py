@@ -184,7 +184,7 @@ def _draw(data: Mapping[str, Any], labels: Mapping[str, Label]) -> Draw:
     for name, prop in data.items():
         kind = "node" if name == "node" else "edge"
         known = {p for label in labels.values() if label.kind == kind for p in label.properties}
-        if prop not in known:
+        if str(prop) not in known:
             msg = f'no {kind} has a property "{prop}"'
             raise Fault(msg, "draw", name, hint=did_you_mean(str(prop), known))
     return Draw(**{_DRAWN[name]: str(prop) for name, prop in data.items()})

@@ -51,8 +51,12 @@ def test_nodes_know_their_step_and_their_place(load):
 
 
 def test_the_order_in_which_steps_are_written_does_not_matter(load):
-    one = load(NOTES + "steps: {b: [{from: a}, {distinct: [id]}], a: [{from: notes}, {filter: 'TRUE'}]}\nreturns: [b]\n")
-    two = load(NOTES + "steps: {a: [{from: notes}, {filter: 'TRUE'}], b: [{from: a}, {distinct: [id]}]}\nreturns: [b]\n")
+    one = load(
+        NOTES + "steps: {b: [{from: a}, {distinct: [id]}], a: [{from: notes}, {filter: 'TRUE'}]}\nreturns: [b]\n"
+    )
+    two = load(
+        NOTES + "steps: {a: [{from: notes}, {filter: 'TRUE'}], b: [{from: a}, {distinct: [id]}]}\nreturns: [b]\n"
+    )
     assert one.fingerprint == two.fingerprint
 
 
@@ -150,7 +154,10 @@ use: {}
 
 
 def test_a_pruned_step_needs_no_columns_that_only_its_flag_brings(load):
-    text = NOTES + "params: {flag: false}\nsteps: {a: {when: $flag, do: [{from: notes}, {filter: nowhere}]}}\nreturns: [notes]\n"
+    text = (
+        NOTES
+        + "params: {flag: false}\nsteps: {a: {when: $flag, do: [{from: notes}, {filter: nowhere}]}}\nreturns: [notes]\n"
+    )
     assert load(text).steps == {}
 
 
@@ -197,7 +204,9 @@ returns: [a, b, c, d]
 
 
 def test_a_union_matches_columns_by_name(load):
-    plan = load(NOTES + "steps: {u: [{union: [notes, [{from: notes}, {project: [text, id, group_id]}]]}]}\nreturns: [u]\n")
+    plan = load(
+        NOTES + "steps: {u: [{union: [notes, [{from: notes}, {project: [text, id, group_id]}]]}]}\nreturns: [u]\n"
+    )
     union = plan.steps["u"]
     assert isinstance(union, Union)
     assert union.schema.names == ["id", "group_id", "text"]
@@ -323,7 +332,10 @@ returns: [a, b]
 
 
 def test_window_all_is_one_window(load):
-    text = NOTES + "params: {w: all}\norder: {input: notes, by: text, key: id, window: $w, on_error: stop}\nreturns: [notes]\n"
+    text = (
+        NOTES
+        + "params: {w: all}\norder: {input: notes, by: text, key: id, window: $w, on_error: stop}\nreturns: [notes]\n"
+    )
     order = load(text).order
     assert order.window is None
     assert order.on_error == "stop"
@@ -383,7 +395,9 @@ def test_a_call_may_name_a_preset(load, folder):
 
 
 def test_a_called_plan_with_one_result_is_the_step(load, folder):
-    folder.write("one.yaml", "plan: one\ninputs: {of: {id: string}}\nsteps: {a: [{from: of}, {distinct: [id]}]}\nreturns: [a]\n")
+    folder.write(
+        "one.yaml", "plan: one\ninputs: {of: {id: string}}\nsteps: {a: [{from: of}, {distinct: [id]}]}\nreturns: [a]\n"
+    )
     plan = load(NOTES + "steps: {s: [{call: {plan: one, inputs: {of: notes}}}, {filter: 'TRUE'}]}\nreturns: [s]\n")
     assert plan.steps["s"].inputs[0].step == "s/a"
     assert plan.steps["s"].step == "s"
