@@ -75,7 +75,10 @@ def save(
     if there.fingerprint != meant.fingerprint:
         hint = f"save it in {world.folder}, or copy what it needs from there"
         raise PlanError(Problem(f"{path} would be another plan: its graph, prompts or called plans differ", hint=hint))
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PlanError(Problem(f"cannot write {path}: {error.strerror or error}")) from None
     return path
 
 
