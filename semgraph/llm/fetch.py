@@ -146,7 +146,7 @@ def _same(served: int | None, size: int) -> None:
 
 
 class _Tag:
-    """The entity tag under which a part was begun, kept beside it, so that a changed file is not glued to an old half."""
+    """The server's tag (ETag) under which a part was begun, kept beside it, so that a changed file is not glued to an old half."""
 
     def __init__(self, part: Path, url: str) -> None:
         self._path = part.with_name(f"{part.name}.etag")

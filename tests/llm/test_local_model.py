@@ -231,7 +231,9 @@ class TestStopping:
         assert model._server is None
         await model.complete(ask("Ben is here."))
         await model.aclose()
-        assert not [thread for thread in threading.enumerate() if model.name in thread.name]
+        for thread in [thread for thread in threading.enumerate() if model.name in thread.name]:
+            thread.join(10)
+            assert not thread.is_alive(), "no thread waits for work that does not come"
 
     def test_a_program_that_ends_in_the_middle_ends(self):
         """Nothing is closed and nothing cancelled: the loop just stops. And llama.cpp says nothing."""
