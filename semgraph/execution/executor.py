@@ -8,6 +8,7 @@ partition, and each window commits in one transaction with its marks. All else r
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,11 +26,12 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Merge
+from semgraph.physical.columns import values
 from semgraph.physical.planner import SinkSpec
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic import Failure
 from semgraph.physical.sql import MEMBER
-from semgraph.stores.base import Batch, Mark, PartitionState, Written
+from semgraph.stores.base import Batch, Mark, PartitionState
 
 COMMIT = "commit"
 _COMMITS = 8  # transactions of different partitions at a time
@@ -81,6 +83,7 @@ class Executor:
         self.outcome = Outcome()
         self._heads: dict[int, str | None] = {}
         self._halted: set[int] = set()
+        self._written: dict[str, set[str]] = {}
         self._commits = asyncio.Semaphore(_COMMITS)
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> Outcome:
@@ -108,7 +111,7 @@ class Executor:
             if self.options.write and sinks:
                 batch = await batch_of(list(zip(self.plan.sinks, tables, strict=False)), self._embed)
                 if batch.writes:
-                    self._count(await self._commit(batch, None))
+                    await self._commit(batch, None)
 
     def _inputs(self, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
         return {id(n): inputs[n.name] for n in walk(*self.plan.roots) if isinstance(n, Input)}
@@ -120,14 +123,16 @@ class Executor:
     async def _embed(self, texts: Sequence[str], partition: str) -> Vectors:
         return await self.runtime.embed(texts, partition, COMMIT)
 
-    async def _commit(self, batch: Batch, mark: Mark | None) -> Written:
+    async def _commit(self, batch: Batch, mark: Mark | None) -> None:
         async with self._commits:
             self.runtime.meter.step(COMMIT).round_trips += 1
-            return await self.runtime.store.commit(batch, mark)
-
-    def _count(self, written: Written) -> None:
-        for label, rows in written.rows.items():
-            self.outcome.written[label] = self.outcome.written.get(label, 0) + rows
+            started = time.perf_counter()
+            await self.runtime.store.commit(batch, mark)
+            self.runtime.meter.step(COMMIT).seconds += time.perf_counter() - started
+        key = self.plan.logical.graph.key
+        for write in batch.writes:
+            self._written.setdefault(write.label, set()).update(values(write.rows.column(key)))
+            self.outcome.written[write.label] = len(self._written[write.label])
 
     # -- plans with an order ---------------------------------------------------------------------------------
 
@@ -204,7 +209,7 @@ class Executor:
                 tables = await evaluation.tables([spec.rows for spec in firsts])
                 batch = await batch_of(list(zip(firsts, tables, strict=True)), self._embed)
                 if batch.writes:
-                    self._count(await self._commit(batch, None))
+                    await self._commit(batch, None)
             boundary = self.plan.boundary
             tables = await evaluation.tables(boundary)
             self._fail(evaluation.failures)
@@ -283,7 +288,7 @@ class Executor:
             witness=self._witness(order),
         )
         try:
-            self._count(await self._commit(batch, mark))
+            await self._commit(batch, mark)
         except ConcurrentWrite as error:
             self._halted.add(window.partition)
             self.outcome.halted += 1

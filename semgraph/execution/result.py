@@ -44,7 +44,7 @@ class Result:
         tables: The plan's results, without hidden columns.
         meter: Counters by step.
         failed: Rows that were set aside or kept without an answer.
-        written: Rows merged or deleted, by label.
+        written: Nodes and edges written (or deleted), by label, each counted once.
         members: Member rows of the order's input that were given; 0 without an order.
         skipped: Those of them that were there already.
         committed: Those that this run committed.

@@ -18,7 +18,7 @@ from semgraph.logical.pattern import Pattern, PatternEdge
 from semgraph.logical.schema import Graph, Label
 
 How = Literal["inner", "left"]
-_RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
+RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 
 
 def hit_fields(label: Label, graph: Graph, properties: tuple[str, ...] | None) -> dict[str, pa.DataType]:
@@ -127,7 +127,7 @@ class Search(Reading):
             if fields.setdefault(f.name, f.type) != f.type:
                 there = f"{type_of_arrow(fields[f.name])} in {self.label}, {type_of_arrow(f.type)} in the step"
                 raise Fault(f'column "{f.name}" has two types', "over", there=there)
-        for name, kind in _RANKING:
+        for name, kind in RANKING:
             if name in fields:
                 raise Fault(f'"{name}" is the hit\'s own column', "over", hint="rename it in the step that is searched")
             fields[name] = kind

@@ -48,13 +48,13 @@ def direct(root: Node, source: Node) -> Change | None:
 
 def _change(node: Node) -> Change | None:
     if isinstance(node, Filter):
-        test = _value(node.where, node.input.schema)
+        test = value_of(node.where, node.input.schema)
         if test is None:
             return None
         return lambda table, now: table.filter(test(table, now))
     if not isinstance(node, (Project, Add)):
         return None
-    computed = {name: _value(scalar, node.input.schema) for name, scalar in node.columns}
+    computed = {name: value_of(scalar, node.input.schema) for name, scalar in node.columns}
     if None in computed.values():
         return None
     names, schema = node.schema.names, node.schema
@@ -71,7 +71,7 @@ def _change(node: Node) -> Change | None:
     return project
 
 
-def _value(scalar: Scalar, schema: pa.Schema) -> Value | None:
+def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
     """A scalar as a function of a table, if it is simple enough; with the type that the plan gives it."""
     kind = type_of(scalar, schema)
     inner = _compile(scalar.ast, schema)

@@ -28,7 +28,11 @@ def test_a_forest_is_followed_to_the_end_also_beyond_its_nodes() -> None:
 
 
 def test_a_cycle_in_a_forest_ends_at_its_smallest_member() -> None:
-    assert run("forest", ["a", "b", "c"], [("c", "b", 1), ("b", "a", 1), ("a", "b", 1)]) == {"a": "a", "b": "a", "c": "a"}
+    assert run("forest", ["a", "b", "c"], [("c", "b", 1), ("b", "a", 1), ("a", "b", 1)]) == {
+        "a": "a",
+        "b": "a",
+        "c": "a",
+    }
 
 
 def test_a_forest_refuses_two_targets() -> None:
@@ -37,7 +41,12 @@ def test_a_forest_refuses_two_targets() -> None:
 
 
 def test_components_are_named_by_their_smallest_member() -> None:
-    assert run("components", ["d", "b", "a", "c"], [("b", "d", 1), ("c", "a", 1)]) == {"d": "b", "b": "b", "a": "a", "c": "a"}
+    assert run("components", ["d", "b", "a", "c"], [("b", "d", 1), ("c", "a", 1)]) == {
+        "d": "b",
+        "b": "b",
+        "a": "a",
+        "c": "a",
+    }
 
 
 def test_label_propagation_ends_on_a_pair_joined_twice() -> None:

@@ -134,7 +134,9 @@ def windowed(kind: str) -> Node:
     plain = Project(input=rows, columns=(("k", sql("k")), ("w", sql("v"))))
     return {
         "join": lambda: Join(input=rows, other=plain, alias="o", using=(("k", "k"),), how="left"),
-        "anti": lambda: Join(input=rows, other=Filter(input=plain, where=sql("w > 1 AND k < 3")), using=(("k", "k"),), how="anti"),
+        "anti": lambda: Join(
+            input=rows, other=Filter(input=plain, where=sql("w > 1 AND k < 3")), using=(("k", "k"),), how="anti"
+        ),
         "group_join": lambda: GroupJoin(
             input=rows, other=plain, alias="o", using=(("k", "k"),), add=(("ws", sql("list(o.w)")),)
         ),

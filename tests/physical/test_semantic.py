@@ -47,7 +47,12 @@ class Scripted(Implementation[Semantic]):
         self.seen.extend(asked)
         said = [self.say(*row) for row in asked]
         answers = [
-            {"item": n, "error": s if isinstance(s, str) else None, "calls": [f"c{n}"], **({} if isinstance(s, str) else s)}
+            {
+                "item": n,
+                "error": s if isinstance(s, str) else None,
+                "calls": [f"c{n}"],
+                **({} if isinstance(s, str) else s),
+            }
             for n, s in enumerate(said)
         ]
         return pa.Table.from_pylist(answers, schema=answer_schema(node))
@@ -68,11 +73,21 @@ def ask(node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]])
 ROWS = [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}, {"id": 3, "text": None}]
 NOTES = relation("notes", {"id": pa.int64(), "text": pa.string()})
 WORDS = relation("words", {"id": pa.int64(), "word": pa.string(), "n": pa.int64()})
-WORDED = [{"id": 1, "word": "x", "n": 2}, {"id": 1, "word": "y", "n": 1}, {"id": 2, "word": "x", "n": 5}, {"id": 9, "word": "z", "n": 0}]
+WORDED = [
+    {"id": 1, "word": "x", "n": 2},
+    {"id": 1, "word": "y", "n": 1},
+    {"id": 2, "word": "x", "n": 5},
+    {"id": 9, "word": "z", "n": 0},
+]
 
 
 def test_a_map_adds_the_answers_and_asks_only_where_it_should() -> None:
-    node = SemMap(input=NOTES, prompt=prompt("{text}", mood="string"), when=sql("text <> 'a'"), otherwise=(("mood", sql("upper(text)")),))
+    node = SemMap(
+        input=NOTES,
+        prompt=prompt("{text}", mood="string"),
+        when=sql("text <> 'a'"),
+        otherwise=(("mood", sql("upper(text)")),),
+    )
     found, seen = ask(node, lambda row: {"mood": f"<{row['text']}>"}, ROWS)
     assert [row["mood"] for row in found.table.to_pylist()] == ["A", "<b>", None]
     assert seen == [({"text": "b"},)]
@@ -96,7 +111,13 @@ def test_a_filter_keeps_the_rows_with_yes() -> None:
 
 def join(**options: Any) -> SemJoin:
     return SemJoin(
-        **{"input": NOTES, "other": WORDS, "alias": "w", "prompt": prompt("{text}", "{word}", why="string"), "using": (("id", "id"),)}
+        **{
+            "input": NOTES,
+            "other": WORDS,
+            "alias": "w",
+            "prompt": prompt("{text}", "{word}", why="string"),
+            "using": (("id", "id"),),
+        }
         | options
     )
 
@@ -114,9 +135,7 @@ def test_a_join_asks_about_candidate_pairs_only_and_brings_the_other_row_and_the
     assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "y"), ("b", "x")]
 
 
-@pytest.mark.parametrize(
-    ("how", "ids"), [("inner", [1, 2]), ("left", [1, 2, 3]), ("semi", [1, 2]), ("anti", [3])]
-)
+@pytest.mark.parametrize(("how", "ids"), [("inner", [1, 2]), ("left", [1, 2, 3]), ("semi", [1, 2]), ("anti", [3])])
 def test_how_says_which_left_rows_stay(how: Any, ids: list[int]) -> None:
     found, _ = ask(join(how=how), yes, ROWS, WORDED)
     assert found.table.column("id").to_pylist() == ids
@@ -148,7 +167,11 @@ def test_a_failed_pair_costs_its_left_row_or_only_itself(on_error: Any, ids: lis
 
 def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_itself() -> None:
     node = SemAgg(
-        input=WORDS, by=("id",), order=(Sort(sql("n")),), prompt=prompt("{word}", all="string"), alone=(("all", sql("upper(word)")),)
+        input=WORDS,
+        by=("id",),
+        order=(Sort(sql("n")),),
+        prompt=prompt("{word}", all="string"),
+        alone=(("all", sql("upper(word)")),),
     )
     found, seen = ask(node, lambda rows: {"all": "+".join(row["word"] for row in rows)}, WORDED)
     assert found.table.to_pylist() == [{"id": 1, "all": "y+x"}, {"id": 2, "all": "X"}, {"id": 9, "all": "Z"}]

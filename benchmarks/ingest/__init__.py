@@ -1,0 +1,1 @@
+"""What it takes to remember messages, besides the model."""

@@ -1,0 +1,174 @@
+"""Searches: what the store's hits and a step's rows make together, by the statement and in memory alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semgraph.expr import parse_scalar as sql
+from semgraph.expr.functions import words
+from semgraph.llm.base import Vectors
+from semgraph.logical.graph import By, Search
+from semgraph.logical.relational import Input
+from semgraph.logical.schema import Graph
+from semgraph.physical.relational import execute, runtime_schema
+from semgraph.physical.search import SearchSpec, run_searches
+from semgraph.physical.search_fuse import Asked, fuse
+from semgraph.stores.base import Batch, NodeWrite
+from semgraph.stores.sqlite import SqliteStore
+
+GRAPH = Graph.build(
+    {
+        "graph": "people",
+        "nodes": {
+            "Person": {
+                "properties": {"name": "string", "age": "int64"},
+                "derived": {"name_key": "key(name)", "name_embedding": {"embed": "name"}},
+                "fulltext": {"person_name": ["name"]},
+            }
+        },
+    }
+)
+ROWS = Input(
+    name="rows",
+    columns=pa.schema(
+        [
+            ("uuid", pa.string()),
+            ("group_id", pa.string()),
+            ("name", pa.string()),
+            ("name_key", pa.string()),
+            ("turn", pa.int64()),
+        ]
+    ),
+    windowed=True,
+)
+NAMES = ["ann lee", "bob lee", "ann ray", "cy"]
+
+
+async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
+    """A vector for each text: which of eight letters it has."""
+    return np.array([[float(text.count(letter)) + 0.1 for letter in "anbolery"] for text in texts], np.float32)
+
+
+def search(**options: Any) -> Search:
+    by = (
+        By("equal", "name_key", sql("name_key")),
+        By("fulltext", "name", sql("name"), rank="overlap"),
+        By("nearest", "name", sql("name"), above=0.9),
+    )
+    return Search(**{"graph": GRAPH, "input": ROWS, "label": "Person", "alias": "hit", "k": 3, "by": by} | options)
+
+
+def given_rows(*names: str, turn: int = 0) -> pa.Table:
+    rows = [
+        {"uuid": f"r{i}", "group_id": "g", "name": n, "name_key": n, "turn": turn + i, "_p": 0, "_m": i}
+        for i, n in enumerate(names)
+    ]
+    return pa.Table.from_pylist(rows, schema=runtime_schema(ROWS))
+
+
+async def store_with(names: Sequence[str]) -> SqliteStore:
+    store = SqliteStore(":memory:")
+    await store.ensure(GRAPH, 8)
+    if names:
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array((await embed(names)).reshape(-1)), 8)
+        table = pa.table(
+            {
+                "uuid": [f"s{i}" for i in range(len(names))], "group_id": ["g"] * len(names), "name": list(names),
+                "name_key": list(names), "age": pa.array(range(len(names)), pa.int64()), "name_embedding": vectors,
+            }
+        )  # fmt: skip
+        await store.commit(Batch((NodeWrite("Person", table),)))
+    return store
+
+
+def run(node: Search, rows: pa.Table, stored: Sequence[str]) -> list[dict[str, Any]]:
+    async def go() -> pa.Table:
+        store = await store_with(stored)
+        spec = SearchSpec.compile(node, store)
+        (found,) = await run_searches([spec], rows, [rows if node.within is not None else None], store, embed, None)
+        await store.aclose()
+        return found
+
+    return asyncio.run(go()).to_pylist()
+
+
+def test_hits_are_ranked_by_each_method_and_fused_by_reciprocal_ranks() -> None:
+    (first, *rest) = run(search(), given_rows("ann lee"), NAMES)
+    assert (first["hit"]["uuid"], first["hit"]["rank"], first["hit"]["score"]) == ("s0", 0, 3.0)
+    assert [row["hit"]["rank"] for row in rest] == list(range(1, len(rest) + 1))
+
+
+def test_where_acts_before_k() -> None:
+    found = run(search(k=1, where=sql("hit.age > 0")), given_rows("ann lee"), NAMES)
+    assert [row["hit"]["uuid"] for row in found] == ["s1"]
+
+
+def test_what_a_store_does_not_take_is_filtered_here_before_k_too() -> None:
+    found = run(
+        search(k=1, where=sql("length(hit.name) = length(name) AND hit.name <> name")), given_rows("ann lee"), NAMES
+    )
+    assert [row["hit"]["uuid"] for row in found] == ["s1"]
+
+
+def test_rows_of_a_step_are_hits_of_later_rows_only_where_where_says_so() -> None:
+    node = search(within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"))
+    found = run(node, given_rows("dee", "dee"), [])
+    assert [(row["uuid"], row["hit"]["uuid"], row["hit"]["turn"]) for row in found] == [("r1", "r0", 0)]
+
+
+def test_on_equal_keys_the_row_of_the_step_wins_over_the_stored_one() -> None:
+    rows = given_rows("ann lee", "ann lee")
+    rows = rows.set_column(0, "uuid", pa.array(["s0", "new"]))
+    node = search(within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"), k=9)
+    found = [(row["uuid"], row["hit"]["uuid"], row["hit"]["age"]) for row in run(node, rows, NAMES[:1])]
+    assert found == [("new", "s0", None)]
+
+
+def test_how_left_keeps_rows_without_a_hit() -> None:
+    found = run(search(how="left"), given_rows("zzz", "ann lee"), NAMES[:1])
+    assert [(row["uuid"], row["hit"] and row["hit"]["uuid"]) for row in found] == [("r0", None), ("r1", "s0")]
+
+
+def test_fuse_none_gives_a_row_for_each_method_and_hit() -> None:
+    found = run(search(fuse="none"), given_rows("cy"), ["cy"])
+    assert [row["hit"]["via"] for row in found] == ["equal", "fulltext", "nearest"]
+
+
+@pytest.mark.parametrize("options", [{}, {"k": 1}, {"how": "left"}, {"fuse": "none"}, {"where": sql("hit.age <> 1")}])
+@settings(max_examples=12, deadline=None)
+@given(
+    stored=st.lists(st.sampled_from(NAMES), max_size=6),
+    asked=st.lists(st.sampled_from([*NAMES, "zed"]), min_size=1, max_size=4),
+)
+def test_fusing_in_memory_is_what_the_statement_does(
+    options: dict[str, Any], stored: list[str], asked: list[str]
+) -> None:
+    node = search(**options)
+    left = given_rows(*asked)
+
+    async def both() -> tuple[pa.Table, pa.Table]:
+        store = await store_with(stored)
+        spec = SearchSpec.compile(node, store)
+        texts = [left.column("name").combine_chunks()] * 2
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array((await embed(asked)).reshape(-1)), 8)
+        columns = [texts[0], pa.array([words(t) for t in asked]), vectors]
+        rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64()), "group_id": left.column("group_id")})
+        for i, column in enumerate(columns):
+            rows = rows.append_column(f"_x0_{i}", column)
+        (hits,) = await store.search([spec.query(node.k, "_x0_")], rows)
+        await store.aclose()
+        tables = {"l": left, "s": hits}
+        for i, column in enumerate(columns):
+            tables["l"] = tables["l"].append_column(f"_x{i}", column)
+        return fuse(Asked(spec, left, None, columns), hits), await execute(spec.sql, tables, runtime_schema(node))
+
+    here, there = asyncio.run(both())
+    assert here.to_pylist() == there.to_pylist()
