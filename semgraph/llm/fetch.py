@@ -146,7 +146,7 @@ def _same(served: int | None, size: int) -> None:
 
 
 class _Tag:
-    """The server's tag (ETag) under which a part was begun, kept beside it, so that a changed file is not glued to an old half."""
+    """The server's tag (ETag) of the file that a part is of, so that no two halves of different files are joined."""
 
     def __init__(self, part: Path, url: str) -> None:
         self._path = part.with_name(f"{part.name}.etag")
