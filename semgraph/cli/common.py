@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -174,33 +175,28 @@ def guard(options: Options) -> Iterator[None]:
     """Turn errors into a message on stderr and an exit code; a traceback only with `-v`."""
     try:
         yield
-    except SemgraphError as error:
-        code, text = error.exit_code, str(error)
-    except KeyboardInterrupt:
-        code, text = INTERRUPTED, "interrupted"
-    except BrokenPipeError:
+    except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise
-    except OSError as error:
-        code, text = 1, _system(error)
-    except (typer.Exit, typer.Abort, typer.BadParameter):
-        raise
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - all are told, none is swallowed
         if options.verbose:
-            raise
-        code, text = (
-            1,
-            (
-                f"{type(error).__name__}: {error}\nThis should not happen: semgraph did not expect it. "
-                "Run again with -v for the whole story, and report it"
-            ),
-        )
-    else:
-        return
-    if options.verbose:
-        options.err.print_exception()
-    for line in text.splitlines():
-        say(options.err, line)
-    raise typer.Exit(code)
+            say(options.err, "".join(traceback.format_exception(error)).rstrip())
+        for line in _told(error).splitlines():
+            say(options.err, line)
+        code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
+        raise typer.Exit(code) from None
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, SemgraphError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, OSError):
+        return _system(error)
+    return (
+        f"{type(error).__name__}: {error}\nThis should not happen: semgraph did not expect it. "
+        "Run again with -v for the whole story, and report it"
+    )
 
 
 def _system(error: OSError) -> str:

@@ -93,6 +93,8 @@ def lines(picture: Picture, graph: Graph, width: int, members: Mapping[str, int]
         width: Of the terminal.
         members: Numbers for the keys of the nodes that edges were learnt from; without them they are not shown.
     """
+    from rich.cells import cell_len
+
     place = {key: i for i, key in enumerate(picture.nodes)}
     edges = sorted(picture.edges.values(), key=lambda edge: place.get(edge.source, len(place)))
     shown = edges[:_EDGES]
@@ -100,7 +102,8 @@ def lines(picture: Picture, graph: Graph, width: int, members: Mapping[str, int]
     right = _room([picture.name(edge.target) for edge in shown])
     arrows = [f"─ {_cut(edge.name)} " if edge.name else "─" for edge in shown]
     arrow = max(map(len, arrows), default=0) + 1
-    body = 2 + left + 1 + arrow + 2 + right
+    title = _title(picture, graph)
+    body = max(2 + left + 1 + arrow + 2 + right, cell_len(title))
     columns, gone = _columns(shown, members or {}, width - body)
     head = "".join(f"  {fit(title, size)}" for title, size, _ in columns)
     yield (
@@ -110,7 +113,7 @@ def lines(picture: Picture, graph: Graph, width: int, members: Mapping[str, int]
         lead = fit(picture.name(source), left)
         for i, edge in group:
             line = f"  {lead} {arrows[i]:─<{arrow}}▶ {fit(picture.name(edge.target), right)}"
-            yield (line + "".join(f"  {fit(cells[i], size)}" for _, size, cells in columns)).rstrip()
+            yield (fit(line, body) + "".join(f"  {fit(cells[i], size)}" for _, size, cells in columns)).rstrip()
             lead = " " * left
             if edge.text:
                 yield fit(f'  {lead} "{edge.text}"', width).rstrip()

@@ -1,0 +1,275 @@
+"""`semgraph run`, as a user meets it: a process, a model server, files."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+
+import pytest
+
+from tests.cli.conftest import Project, Serving
+
+PICTURE = """\
+group "demo": 3 nodes, 3 edges  holds         from
+  Ann ─ KNOWS ─▶ Bob            2025-01-15 →  1
+      "Ann knows Bob."
+      ─ KNOWS ─▶ Cleo           2025-01-17 →  3
+      "Ann knows Cleo."
+  Bob ─ KNOWS ─▶ Cleo           2025-01-16 →  2
+      "Bob knows Cleo."
+"""
+
+
+def test_the_example_runs_and_is_drawn(project: Project, serving: Serving) -> None:
+    done = project.process("run", "plans/people.yaml")
+    assert done.code == 0
+    assert done.out.startswith(PICTURE)
+    assert "written: 3 Note, 3 Person, 3 KNOWS       0 rows failed" in done.out
+    assert "3 calls · " in done.out
+    assert serving.calls == 3
+
+
+def test_the_first_lines_say_what_was_chosen_and_why(project: Project) -> None:
+    err = project("run", "plans/people.yaml", "--store", "memory").err.splitlines()
+    assert err[0] == "plan   people (plans/people.yaml)"
+    assert err[1] == "input  the plan's example: 3 rows of notes of group \"demo\""
+    assert err[2].startswith("model  openai:test-model@http://127.0.0.1:")
+    assert err[2].endswith("(environment SEMGRAPH_LLM)")
+    assert err[3] == "store  memory: gone when this ends   (option)"
+
+
+def test_results_are_on_stdout_and_talk_on_stderr(project: Project) -> None:
+    quiet = project.process("run", "people", "-q")
+    assert quiet.code == 0
+    assert quiet.err == ""
+    assert quiet.out.startswith(PICTURE)
+
+
+def test_a_second_run_has_nothing_to_do(project: Project, serving: Serving) -> None:
+    project("run", "people")
+    again = project("run", "people")
+    assert again.code == 0
+    assert again.out.startswith("3 of 3 notes are in the graph already: 0 calls, nothing to write")
+    assert serving.calls == 3
+
+
+def test_json_is_one_object_and_nothing_else(project: Project) -> None:
+    done = project("run", "people", "--format", "json")
+    found = json.loads(done.out)
+    assert found["schema"] == 1
+    assert [row["name"] for row in found["tables"]["people"]] == ["Ann", "Bob", "Bob", "Cleo", "Ann", "Cleo"]
+    assert found["metrics"]["total"]["calls_issued"] == 3
+    assert found["members"] == {"given": 3, "skipped": 0, "committed": 3}
+
+
+def test_options_may_stand_before_the_command(project: Project) -> None:
+    done = project("--store", "memory", "--format", "json", "run", "people", "--store", "sqlite:mine.db")
+    assert json.loads(done.out)["written"]["Person"] == 3
+    assert (project.folder / "mine.db").exists()
+
+
+def test_rows_come_from_a_file_with_renames(project: Project, serving: Serving) -> None:
+    project.write("chat.csv", "when,said,group_id\n2025-02-01,Dan knows Eve.,mine\n2025-02-02,Eve knows Fay.,mine\n")
+    done = project("run", "people", "-i", "notes=chat.csv:at=when,text=said", "--rows", "1")
+    assert done.code == 0
+    assert 'group "mine": 2 nodes, 1 edge' in done.out
+    assert serving.calls == 1
+
+
+def test_rows_that_do_not_fit_cost_nothing(project: Project, serving: Serving) -> None:
+    project.write("chat.csv", "id,ts,text\n1,2025-02-01,hello\n")
+    done = project("run", "people", "-i", "notes=chat.csv")
+    assert done.code == 2
+    assert done.out == ""
+    assert 'chat.csv: input notes needs column "at" (timestamp); found: id, ts, text' in done.err
+    assert serving.calls == 0
+    assert not (project.folder / ".semgraph").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["run", "peple"], 'Did you mean "people"?'),
+        (["run", "people", "--set", "leest=1"], 'Did you mean "least"?'),
+        (["run", "people", "--set", "least"], "Write --set NAME=VALUE"),
+        (["run", "people", "--use", "tolt=packed"], 'Did you mean "told"?'),
+        (["run", "people", "--use", "told=pakced"], 'Did you mean "packed"?'),
+        (["run", "people", "--store", "postgres"], '"postgres" is no store'),
+        (["run", "people", "--llm", "opnai:x"], 'Did you mean "openai"?'),
+        (["run", "people", "--config", "gone.toml"], "there is no such file"),
+        (["run", "people", "--until", "tolld"], 'Did you mean "told"?'),
+        (["run", "people", "--resume", "7f3a"], 'there is no run "7f3a"'),
+        (["run", "people", "--rows", "none"], "--rows"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_an_option_is_exit_code_2_and_says_what_was_meant(
+    project: Project, serving: Serving, args: list[str], told: str
+) -> None:
+    done = project(*args)
+    assert done.code == 2
+    assert told in done.err
+    assert "Traceback" not in done.err
+    assert serving.calls == 0
+
+
+def test_all_mistakes_in_a_plan_are_told_with_their_lines(project: Project) -> None:
+    text = (project.folder / "plans" / "people.yaml").read_text()
+    project.write("plans/bad.yaml", text.replace("nth > $least", "nht > $least").replace("unite: [notes]", "unite: [nots]"))
+    done = project("run", "plans/bad.yaml")
+    assert done.code == 2
+    assert "plans/bad.yaml:14:" in done.err
+    assert 'Did you mean "nth"?' in done.err
+
+
+def test_no_write_draws_and_writes_nothing(project: Project) -> None:
+    done = project("run", "people", "--no-write")
+    assert done.code == 0
+    assert "Ann ─ KNOWS ─▶ Bob" in done.out
+    assert "written: nothing" in done.out
+    assert project("run", "people").out.startswith(PICTURE)
+
+
+def test_until_shows_the_rows_of_a_step(project: Project, serving: Serving) -> None:
+    done = project("run", "people", "--until", "told", "--rows", "2")
+    assert done.code == 0
+    assert done.out.startswith("told: 2 rows")
+    assert serving.calls == 2
+
+
+def test_a_budget_stops_the_run_which_can_be_resumed(project: Project, serving: Serving) -> None:
+    project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
+    stopped = project("run", "people", "--max-calls", "2")
+    assert stopped.code == 4
+    assert "max_calls" in stopped.err
+    name = stopped.err.split("--resume ")[1].split()[0]
+    ended = project("run", "people", "--resume", name)
+    assert ended.code == 0
+    assert f"input  as run {name} had it" in ended.err
+    assert serving.calls == 3
+
+
+def test_a_failed_row_is_set_aside_and_can_be_given_again(project: Project, serving: Serving) -> None:
+    project.write(
+        "chat.jsonl",
+        '{"at": "2025-02-01", "text": "Dan knows Eve.", "group_id": "a"}\n'
+        '{"at": "2025-02-02", "text": "Eve knows nobody.", "group_id": "a"}\n',
+    )
+    done = project("run", "people", "-i", "notes=chat.jsonl")
+    assert done.code == 3
+    assert "Dan ─ KNOWS ─▶ Eve" in done.out
+    assert "1 row failed (exit 3)" in done.err
+    again = done.err.split("these rows only: semgraph ")[1].splitlines()[0].split()
+    assert project(*again).code == 3
+    assert serving.calls == 3
+
+
+def test_a_server_that_is_not_there_is_exit_code_5(project: Project) -> None:
+    project.env["SEMGRAPH_LLM"] = "openai:test-model@http://127.0.0.1:9/v1"
+    done = project.process("run", "people")
+    assert done.code == 5
+    assert done.out == ""
+    assert "127.0.0.1:9" in done.err
+    assert "Traceback" not in done.err
+    assert "Go on: semgraph run people --resume " in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_cleanly_and_it_can_be_resumed(
+    project: Project, serving: Serving, number: signal.Signals
+) -> None:
+    project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
+    project.write(
+        "chat.jsonl",
+        '{"at": "2025-02-01", "text": "Dan knows Eve.", "group_id": "a"}\n'
+        '{"at": "2025-02-02", "text": "Eve knows Fay. It was slow.", "group_id": "a"}\n',
+    )
+    process = project.start("run", "people", "-i", "notes=chat.jsonl")
+    serving.until(lambda server: len(server.requests) == 2)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    name = err.split("Go on: semgraph run people --resume ")[1].split()[0]
+    record = json.loads((project.folder / ".semgraph" / "runs" / name / "run.json").read_text())
+    assert record["status"] == "interrupted"
+
+    async def quick(body: dict[str, object]) -> str:
+        return json.dumps({"pairs": [{"a": "Eve", "b": "Fay"}]})
+
+    serving.server.answer = quick
+    ended = project("run", "people", "--resume", name)
+    assert ended.code == 0
+    assert 'group "a": 2 nodes, 1 edge' in ended.out
+    assert "Eve ─ KNOWS ─▶ Fay" in ended.out
+    assert serving.calls == 3
+
+
+def test_a_second_signal_ends_at_once(project: Project, serving: Serving) -> None:
+    project.write("chat.jsonl", '{"at": "2025-02-01", "text": "slow", "group_id": "a"}\n')
+    process = project.start("run", "people", "-i", "notes=chat.jsonl")
+    serving.until(lambda server: len(server.requests) == 1)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def test_nothing_is_lost_when_the_process_is_killed(project: Project, serving: Serving) -> None:
+    project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
+    project.write("people.jsonl", "".join(
+        f'{{"at": "2025-02-{day:02}", "text": "{text}", "group_id": "a"}}\n'
+        for day, text in enumerate(["Dan knows Eve.", "Eve knows Fay.", "It was slow."], 1)
+    ))  # fmt: skip
+    process = project.start("run", "people", "-i", "notes=people.jsonl")
+    serving.until(lambda server: len(server.requests) == 3)
+    process.kill()
+    process.communicate(timeout=30)
+    store = sqlite3.connect(project.folder / ".semgraph" / "graph.db")
+    tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    store.close()
+    assert any("Note" in name for name in tables)
+    project.write("people.jsonl", (project.folder / "people.jsonl").read_text().replace("It was slow.", "Fay knows Gus."))
+    ended = project("run", "people", "-i", "notes=people.jsonl")
+    assert ended.code == 0
+    assert serving.calls == 4
+
+
+def test_a_search_prints_its_rows_after_the_plan_it_builds_on(project: Project) -> None:
+    done = project("run", "find")
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "hits: 1 row"
+    assert "Cleo" in done.out.splitlines()[2]
+
+
+def test_the_next_step_is_named(project: Project) -> None:
+    err = project("run", "plans/people.yaml").err
+    assert "Next: semgraph run plans/find.yaml   (People by name.)" in err
+    assert "semgraph why " in err
+
+
+def test_a_text_is_one_row(project: Project) -> None:
+    project("run", "people")
+    done = project("run", "find", "-i", "queries=Bob")
+    assert "Bob" in done.out.splitlines()[2]
+    piped = project("run", "find", "-i", "queries=-", text="Ann\n")
+    assert "Ann" in piped.out.splitlines()[2]
+
+
+def test_a_bug_is_no_traceback_unless_asked_for(project: Project) -> None:
+    project.write("mine/sem_map/broken.py", '''"""Broken."""
+from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemMap, dataclass, pa
+
+@dataclass(frozen=True)
+class Broken(Implementation[SemMap]):
+    same = True
+    def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:
+        return Cost(calls=1)
+    async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
+        raise ZeroDivisionError("oh")
+''')
+    done = project("run", "people", "--operators", "mine", "--use", "told=broken")
+    assert done.code == 1
+    assert "ZeroDivisionError: oh" in done.err
+    assert "Traceback" not in done.err
+    assert "Traceback" in project("run", "people", "--operators", "mine", "--use", "told=broken", "-v").err
