@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -9,3 +10,16 @@ def values(column: Any) -> list[Any]:
     """The values of an Arrow column."""
     found: list[Any] = column.to_pylist()
     return found
+
+
+def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """For each value its number in order of first appearance, and where each number first appears."""
+    seen: dict[Any, int] = {}
+    first: list[int] = []
+    numbers = []
+    for i, value in enumerate(values):
+        if value not in seen:
+            seen[value] = len(first)
+            first.append(i)
+        numbers.append(seen[value])
+    return numbers, first

@@ -76,7 +76,7 @@ class Form:
 def parse(text: str) -> Any:
     """One JSON document; no key twice, no NaN. Raises Invalid."""
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise Invalid(_NOT_JSON) from None
 
@@ -124,6 +124,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key twice")
     return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
 
 
 def _read_fields(fields: tuple[tuple[str, Type], ...], value: Any, path: str) -> dict[str, Any]:

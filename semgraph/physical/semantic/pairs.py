@@ -1,0 +1,140 @@
+"""Candidate pairs: sem_join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.expr.binder import ORDINAL
+from semgraph.logical.node import Node
+from semgraph.logical.semantic import SemJoin
+from semgraph.physical.columns import dense, values
+from semgraph.physical.relational import conform, execute, runtime_schema
+from semgraph.physical.semantic.asking import (
+    Answered,
+    Asking,
+    ask,
+    assemble,
+    evidence,
+    failures,
+    pick,
+    shown,
+)
+from semgraph.physical.sql import PARTITION, join_condition, order_sql, right_side
+
+
+def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Pairs of row numbers with equal values, in order of left then right; a value with NULL matches nothing."""
+    places: dict[Any, list[int]] = {}
+    for r, value in enumerate(right):
+        places.setdefault(value, []).append(r)
+    found = [(n, r) for n, value in enumerate(left) if None not in value for r in places.get(value, ())]
+    return [n for n, _ in found], [r for _, r in found]
+
+
+def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> list[Any]:
+    columns = [values(pick(table, path)) for path in paths]
+    return list(zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True))
+
+
+async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None) -> tuple[list[int], list[int]]:
+    both = node.input.partitioned and node.other.partitioned
+    plain = all(pa.types.is_string(pick(left, path).type) for path, _ in node.using)
+    if node.using and node.where is None and plain:
+        rows = _keys(left, [a for a, _ in node.using], both)
+        return _matching(rows, _keys(right, [b for _, b in node.using], both))
+    names = {id(node.input): "l0", id(node.other): "r0"}
+
+    def source(child: Node) -> str:
+        return names[id(child)]
+
+    on = join_condition(node.input, node.other, node.alias, node.using, node.where)
+    side = right_side(node.other, source, node.alias)
+    sql = f"SELECT _l.{ORDINAL} AS l, _r._ro AS r FROM l0 AS _l JOIN {side} AS _r ON {on} ORDER BY 1, 2"
+    schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
+    found = await execute(sql, {"l0": left, "r0": right}, schema, now)
+    return values(found.column("l")), values(found.column("r"))
+
+
+@assemble.register
+async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+    left, right = inputs[0], inputs[1]
+    lefts, rights = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
+    asked, asked_first = dense(lefts)  # left rows with candidates
+    others = shown(right, node.prompt.other_fields, range(right.num_rows))
+    sides, sides_first = dense([others[r] for r in rights])  # equal right rows are one
+    items, items_first = dense(list(zip(asked, sides, strict=True)))
+    left_asked = left.take(pa.array([lefts[i] for i in asked_first], pa.int64()))
+    right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
+    pairs = pa.table(
+        {
+            "left": pa.array([asked[i] for i in items_first], pa.int64()),
+            "right": pa.array([sides[i] for i in items_first], pa.int64()),
+        }
+    )
+    answers = await ask(node, left_asked, right_asked, pairs, asking)
+    errors, match = values(answers.column("error")), values(answers.column("match"))
+    failed_lefts = {lefts[i] for i, item in enumerate(items) if errors[item] is not None}
+    kept = node.on_error == "null"
+    dropped = set() if kept else failed_lefts
+    chosen = [i for i, item in enumerate(items) if match[item] and lefts[i] not in dropped]
+    found = _matched(
+        node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, [items[i] for i in chosen]
+    )
+    if node.keep == "one":
+        found = await _first_match(node, found, asking.now)
+    result = _assemble(node, left, found, dropped)
+    evidence_left = [lefts[items_first[i]] for i in range(len(items_first))]
+    return Answered(
+        conform(result, runtime_schema(node)),
+        failures(node, left, evidence_left, errors),
+        kept,
+        evidence(node, left, evidence_left, answers, [others[rights[i]] for i in items_first]),
+        len(items_first),
+    )
+
+
+def _matched(
+    node: SemJoin,
+    inputs: Sequence[pa.Table],
+    pairs: tuple[list[int], list[int]],
+    answers: pa.Table,
+    items: list[int],
+) -> pa.Table:
+    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l`, the left row's number."""
+    left, right = inputs
+    taken = left.take(pa.array(pairs[0], pa.int64()))
+    other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
+    names = node.other.schema.names
+    arrays = [other.column(name).combine_chunks() for name in names]
+    struct = pa.StructArray.from_arrays(arrays, fields=list(node.other.schema))
+    taken = taken.append_column(node.alias, struct)
+    for f in node.answer_fields():
+        taken = taken.append_column(f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64())))
+    return taken.append_column("_l", pa.array(pairs[0], pa.int64()))
+
+
+async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> pa.Table:
+    if not node.order:
+        _, first = dense(values(found.column("_l")))
+        return found.take(pa.array(first, pa.int64()))
+    over = f"PARTITION BY _l ORDER BY {order_sql(node.order, node, ORDINAL)}"
+    sql = f"SELECT {ORDINAL} AS o FROM t QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
+    rows = await execute(sql, {"t": found}, pa.schema([("o", pa.int64())]), now)
+    return found.take(rows.column("o").combine_chunks())
+
+
+def _assemble(node: SemJoin, left: pa.Table, found: pa.Table, dropped: set[int]) -> pa.Table:
+    """What `how` makes of the matching pairs."""
+    matched = set(values(found.column("_l")))
+    everyone = [i for i in range(left.num_rows) if i not in dropped]
+    if node.how in {"semi", "anti"}:
+        return left.take(pa.array([i for i in everyone if (i in matched) == (node.how == "semi")], pa.int64()))
+    if node.how == "left":
+        rest = [i for i in everyone if i not in matched]
+        alone = left.take(pa.array(rest, pa.int64())).append_column("_l", pa.array(rest, pa.int64()))
+        found = pa.concat_tables([found, alone], promote_options="default").sort_by("_l")
+    return found.drop_columns("_l")
