@@ -11,17 +11,19 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.result import OnProgress, Result
+from semgraph.execution.runs import find_run
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
+from semgraph.session.explaining import ExplainFormat, explained
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed
 from semgraph.session.running import RunRequest, run_plan
-from semgraph.stores.base import Store
+from semgraph.stores.base import Statistics, Store
 
 T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
@@ -175,6 +177,40 @@ class Session:
         tables = typed_inputs(logical, given, rows)
         request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
         return await run_plan(request, self._resources)
+
+    def explain(
+        self,
+        plan: PlanLike,
+        *,
+        format: ExplainFormat = "tree",
+        run: str | None = None,
+        **inputs: Any,
+    ) -> str:
+        """What a plan will do with this session's store and ways. Nothing is asked, nothing is written.
+
+        Args:
+            plan: As in `arun`.
+            format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `json`, or `queries` (the SQL).
+            run: A run (its id, or `last`), whose counts are put beside the steps.
+            inputs: Checked as in `arun`, where given.
+        """
+        logical = self.prepare(plan)
+        if inputs:
+            typed_inputs(logical, inputs, None)
+        return _wait(explained(logical, self._resources, format, self._actual(run)))
+
+    def _actual(self, run: str | None) -> Mapping[str, Any] | None:
+        """The counters of a recorded run, by step."""
+        if run is None:
+            return None
+        found = find_run(run, self.runs) if self.runs else find_run(run)
+        steps: Mapping[str, Any] = found.metrics.get("steps", {})
+        return steps
+
+    async def astatistics(self) -> Statistics:
+        """What the store holds: rows by label, lengths of vectors. Raises StoreUnavailable."""
+        async with self._resources.opened_store() as store:
+            return await store.statistics()
 
     def _beside(self, plan: LogicalPlan, name: str) -> str | Path:
         """A plan that an example names: the one beside it, if there is one."""

@@ -78,9 +78,7 @@ class Resources:
                 closing.push_async_callback(llm.aclose)
             if self.given.embedder is None:
                 closing.push_async_callback(inner.aclose)
-            store = await self.store()
-            if store is not self._memory and store is not self.given.store:
-                closing.push_async_callback(store.aclose)
+            store = await closing.enter_async_context(self.opened_store())
             now = self._clock(recording)
             recorder = Recorder() if record_to is not None else None
             if recorder is not None:
@@ -128,6 +126,16 @@ class Resources:
             return _neo4j(name, env)
         known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
         raise PlanError(Problem(f'"{name}" is no store', there=f"stores: {known}"))
+
+    @asynccontextmanager
+    async def opened_store(self) -> AsyncIterator[Store]:
+        """The store alone, closed afterwards unless it outlives a run."""
+        store = await self.store()
+        try:
+            yield store
+        finally:
+            if store is not self._memory and store is not self.given.store:
+                await store.aclose()
 
     async def aclose(self) -> None:
         """Close what was kept open."""
