@@ -182,7 +182,7 @@ class Session:
         self,
         plan: PlanLike,
         *,
-        format: ExplainFormat = "tree",
+        format: ExplainFormat = "tree",  # noqa: A002 - the option's name
         run: str | None = None,
         **inputs: Any,
     ) -> str:
