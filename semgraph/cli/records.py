@@ -74,4 +74,4 @@ def why(
     if options.json:
         options.dump(described(chain))
     else:
-        options.show(*lines(chain, options.out.width, messages=messages))
+        options.show(*lines(chain, options.out.width, messages=messages, every=bool(options.verbose)))

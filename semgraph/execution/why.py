@@ -1,14 +1,17 @@
 """Why a row is there: from a run's record, backwards through the steps that it came by, to what was asked and answered.
 
-A record has no pointer from row to row. Two rows of a step and of one it reads belong together if they have the same member
-(`_m`) and the most values in common; a call belongs to a row if its question and answer hold the most of the row's words.
+A record has no pointer from row to row. A row of a step and one of a step that it reads belong together if they are of the
+same member (`_m`) and have the same key, where both steps hold rows of one kind; else if they share values that are rare among
+the member's rows. A call belongs to a row if its question and answer hold the most of the row's words.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,8 @@ MEMBER = "_m"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 _WORDY = 3  # letters from which a text tells rows apart
+_TELLING = 0.7  # of the logarithm of rows by rows that share it: about half of them
+Weights = Mapping[str, float]
 
 
 def flow(plan: LogicalPlan) -> dict[str, list[str]]:
@@ -98,7 +103,7 @@ class _Tracer:
 
     @cached_property
     def steps(self) -> list[str]:
-        """Steps whose rows are recorded, what is read before what reads it."""
+        """Inputs and steps whose rows are recorded, what is read before what reads it."""
         reads: dict[str, list[str]] = self.run.facts.get("flow", {})
         order: dict[str, None] = {}
 
@@ -111,7 +116,8 @@ class _Tracer:
         for step in reads:
             visit(step)
         base = self.run.folder / "steps"
-        known = {str(path.parent.relative_to(base)) for path in base.rglob("*.parquet")}
+        known = {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
+        known |= {path.stem for path in (self.run.folder / "inputs").glob("*.parquet")}
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 
     def rows(self, kind: str, step: str) -> list[Row]:
@@ -120,8 +126,17 @@ class _Tracer:
             from semgraph.execution.record import read_rows
 
             table: pa.Table | None = read_rows(self.run.folder, kind, step)
-            self._tables[kind, step] = [] if table is None else list(table.to_pylist())
+            found: list[Row] = [] if table is None else list(table.to_pylist())
+            self._tables[kind, step] = found or (self._given(step) if kind == "steps" else [])
         return self._tables[kind, step]
+
+    def _given(self, name: str) -> list[Row]:
+        """The rows of an input; those that are cut into windows are members by their place."""
+        import pyarrow.parquet as pq
+
+        file = self.run.folder / "inputs" / f"{name}.parquet"
+        rows: list[Row] = list(pq.read_table(file).to_pylist()) if file.exists() else []
+        return [{**row, MEMBER: i} for i, row in enumerate(rows)] if self.run.facts.get("order") == name else rows
 
     def find(self, what: str) -> list[tuple[str, Row]]:
         """The rows that hold it, those of the last step first."""
@@ -151,43 +166,79 @@ class _Tracer:
         return rows
 
     def back(self, step: str, row: Row) -> Iterator[Link]:
-        """The row's step, then every step before it that has a row of its own for it, newest first."""
+        """The row's step, then every step before it that has a row for it or asked about it, newest first."""
         reads: dict[str, list[str]] = self.run.facts.get("flow", {})
-        wanted: dict[str, None] = {step: None}
-        before = set(_ancestors(step, reads))
+        before = _ancestors(step, reads)
         traced = {step: row}
-        words = _words(row)
+        rare = self._rare(row, [step, *before])
         for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
-            if name not in traced:
-                readers = [traced[r] for r, sources in reads.items() if r in traced and name in sources]
-                match = self._match(name, row, readers or [row])
-                if match is None:
-                    continue
+            readers = {r: traced[r] for r, sources in reads.items() if r in traced and name in sources} or {step: row}
+            match = row if name == step else self._match(name, readers, rare)
+            if match is not None:
                 traced[name] = match
-                wanted[name] = None
-            yield Link(name, traced[name], tuple(self._asked(name, traced[name], words)))
+            asked = tuple(self._asked(name, row, match, rare))
+            if match is not None or asked:
+                yield Link(name, match or {}, asked)
 
-    def _match(self, step: str, start: Row, readers: Sequence[Row]) -> Row | None:
-        """The row of a step that shares the most values with the rows that were made from it."""
-        rows = [row for row in self.rows("steps", step) if _same_member(row, start)]
-        scored = [(max(_common(row, reader) for reader in readers), row) for row in rows]
-        best = max((score for score, _ in scored), default=0)
-        if best == 0:
-            return rows[0] if len(rows) == 1 else None
-        return next(row for score, row in scored if score == best)
+    def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
+        """How much a text tells about a row: the more, the fewer rows of the member have it."""
+        rows = [set(_texts(row)) for step in steps for row in self.rows("steps", step) if _same_member(row, start)]
+        held = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
+        return {text: math.log(len(rows) / number) for text, number in held.items()}
 
-    def _asked(self, step: str, row: Row, words: set[str]) -> Iterator[Asked]:
-        """What was asked about the row: the items whose question and answer hold the most of its words."""
-        items = [item for item in self.rows("answers", step) if _same_member(item, row)]
-        own = words | _words(row)
-        scored = [(sum(word in _text(item) for word in own), item) for item in items]
-        best = max((score for score, _ in scored), default=0)
+    def _match(self, step: str, readers: Mapping[str, Row], rare: Weights) -> Row | None:
+        """The row of a step from which one of the rows that read it was made."""
+        if step == self.run.facts.get("order"):
+            return next(
+                (row for row in self.rows("steps", step) if _same_member(row, next(iter(readers.values())))), None
+            )
+        best: tuple[float, Row | None] = (_TELLING, None)
+        key = str(self.run.facts.get("key", ""))
+        for reader, made in readers.items():
+            same_kind = step in self._kinds and self._kinds[step] == self._kinds.get(reader)
+            for row in self.rows("steps", step):
+                if not _same_member(row, made):
+                    continue
+                if same_kind and row.get(key) == made.get(key):
+                    return row
+                score = 0.0 if same_kind else sum(rare.get(text, 0.0) for text in {*_texts(row)} & {*_texts(made)})
+                best = max(best, (score, row), key=lambda pair: pair[0])
+        return best[1]
+
+    @cached_property
+    def _kinds(self) -> dict[str, int]:
+        """A number for each step whose rows have keys: steps with a key in common, through others too, have the same."""
+        key = str(self.run.facts.get("key", ""))
+        kinds: list[tuple[set[str], set[Any]]] = []
+        for step in self.steps:
+            names, keys = {step}, {row[key] for row in self.rows("steps", step) if row.get(key) is not None}
+            if keys:
+                for kind in [kind for kind in kinds if kind[1] & keys]:
+                    names, keys = names | kind[0], keys | kind[1]
+                    kinds.remove(kind)
+                kinds.append((names, keys))
+        return {name: number for number, (names, _) in enumerate(kinds) for name in names}
+
+    def _asked(self, step: str, start: Row, match: Row | None, rare: Weights) -> Iterator[Asked]:
+        """What was asked about the row: the items whose question and answer hold the most of what is rare in it."""
+        own = {text for row in (start, match or {}) for text in _texts(row) if not _UUID.match(text)}
+        scored = [
+            (sum(rare.get(text, 0.0) for text in own & {*_texts(_item(item))}), item)
+            for item in self.rows("answers", step)
+            if _same_member(item, start)
+        ]
+        best = max((score for score, _ in scored), default=0.0)
         for score, item in scored:
-            if score == best:
+            if score == best and (match is not None or score > _TELLING):
                 calls = tuple((call, self.lookup(call)) for call in item.get("calls") or ())
                 fixed = {MEMBER, "left", "right", "error", "calls"}
                 answers = {name: value for name, value in item.items() if name not in fixed}
                 yield Asked(_parsed(item.get("left")), _parsed(item.get("right")), answers, item.get("error"), calls)
+
+
+def _item(item: Row) -> Row:
+    """An item with its two sides read."""
+    return {**item, "left": _parsed(item.get("left")), "right": _parsed(item.get("right"))}
 
 
 def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]:
@@ -226,17 +277,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from _texts(inner)
-
-
-def _words(row: Row) -> set[str]:
-    """The texts of a row that tell it from others, but for keys."""
-    return {text for text in _texts(row) if len(text) >= _WORDY and not _UUID.match(text)}
-
-
-def _common(row: Row, other: Row) -> int:
-    """How many values two rows share; keys count most, since nothing else is equal by chance as rarely."""
-    mine, theirs = set(_texts(row)), set(_texts(other))
-    return sum(10 if _UUID.match(text) else 1 for text in mine & theirs if len(text) >= _WORDY)
 
 
 def _at(row: Row, path: str) -> Any:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semgraph.execution.runs import Run
-from semgraph.execution.why import MEMBER, Asked, Chain, Link, Lookup, Row
-from semgraph.report.formats import cell, count, dollars, duration, plain_line, plural
+from semgraph.execution.why import Asked, Chain, Link, Lookup, Row
+from semgraph.report.formats import cell, count, dollars, duration, plural
 from semgraph.report.tables import fit
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _OTHERS = 5
 _KEY = 8
+_TEXT = 60
 
 
 @contextmanager
@@ -75,11 +76,21 @@ def _exchange(found: Exchange) -> dict[str, Any]:
     }
 
 
-def lines(chain: Chain, width: int, *, messages: bool = False) -> Iterator[str]:
-    """The chain, a line at a time."""
+def lines(chain: Chain, width: int, *, messages: bool = False, every: bool = False) -> Iterator[str]:
+    """The chain, a line at a time.
+
+    Args:
+        chain: What to show.
+        width: Of the terminal.
+        messages: Show the exact requests and answers.
+        every: Also the steps that only moved the row along.
+    """
     told: set[str] = set()
+    last = len(chain.links) - 1
     for i, link in enumerate(chain.links):
-        yield fit(f"{'← ' if i else ''}{link.step}   {_row(link.row)}", width).rstrip()
+        if not (every or link.asked or i in (0, last)):
+            continue
+        yield fit(f"{'← ' if i else ''}{link.step}   {_row(link.row) if link.row else ''}", width).rstrip()
         for asked in link.asked:
             yield from _asked(asked, width, told, messages=messages)
     if not any(link.asked for link in chain.links):
@@ -92,19 +103,27 @@ def lines(chain: Chain, width: int, *, messages: bool = False) -> Iterator[str]:
 
 
 def _row(row: Row) -> str:
-    """A row in a line: what says most first, keys by their beginning, nothing that is NULL."""
-    parts = [f"{name} {_value(value)}" for name, value in row.items() if value not in (None, "", []) and name != MEMBER]
-    return " · ".join(sorted(parts, key=len)) if parts else "(empty)"
+    """A row in a line: what people read first, then keys by their beginning; nothing that is NULL or hidden."""
+    shown = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
+    parts = sorted(shown.items(), key=lambda part: _is_key(part[1]))
+    return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 36 and value.count("-") == 4
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, str) and len(value) == 36 and value.count("-") == 4:
-        return value[:_KEY]
+    if _is_key(value):
+        return str(value)[:_KEY]
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v not in (None, "", [])) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    return f"“{plain_line(value)}”" if isinstance(value, str) and " " in value else cell(value)
+    text = cell(value)
+    if len(text) > _TEXT:
+        text = text[: _TEXT - 1] + "…"
+    return f"“{text}”" if isinstance(value, str) and " " in text else text
 
 
 def _asked(asked: Asked, width: int, told: set[str], *, messages: bool) -> Iterator[str]:

@@ -136,7 +136,7 @@ class _Run:
         executor = Executor(runtime, options)
         self._describe(
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
-            flow=flow(logical), order=logical.order.input if logical.order else None,
+            flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,
             journal=str(self.opened.journal.path) if self.opened.journal else None,
         )  # fmt: skip
         try:
