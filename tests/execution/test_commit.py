@@ -24,7 +24,7 @@ def test_null_agrees_with_everything_and_lists_are_united_in_order() -> None:
 
 
 def test_two_rows_that_differ_are_refused_by_key_column_and_values() -> None:
-    with pytest.raises(EngineError, match='step people: two rows with uuid "a" differ in "name": \'Ann\' and \'Anna\''):
+    with pytest.raises(EngineError, match="step people: two rows with uuid \"a\" differ in \"name\": 'Ann' and 'Anna'"):
         merge(("a", "Ann", []), ("a", "Anna", []))
 
 

@@ -13,11 +13,15 @@ from semgraph.errors import InputError
 from semgraph.execution.windows import Members, cut, prepare, slices
 from semgraph.logical.plan import Order
 
-SCHEMA = pa.schema([("id", pa.string()), ("who", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("who", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())]
+)
 
 
 def order(**options: Any) -> Order:
-    return Order(**{"input": "notes", "partition": "who", "by": ("at",), "key": "id", "key_of": ("who", "at", "text")} | options)
+    return Order(
+        **{"input": "notes", "partition": "who", "by": ("at",), "key": "id", "key_of": ("who", "at", "text")} | options
+    )
 
 
 def members(*rows: tuple[str | None, str | None, int, str], **options: Any) -> Members:
@@ -61,11 +65,18 @@ def test_two_rows_with_one_key_are_refused_by_their_numbers() -> None:
 
 def test_a_wave_is_the_next_window_of_every_partition() -> None:
     waves = cut(order(), {0: [0, 3, 4], 1: [1], 2: []})
-    assert [[(w.partition, w.members) for w in wave] for wave in waves] == [[(0, (0,)), (1, (1,))], [(0, (3,))], [(0, (4,))]]
+    assert [[(w.partition, w.members) for w in wave] for wave in waves] == [
+        [(0, (0,)), (1, (1,))],
+        [(0, (3,))],
+        [(0, (4,))],
+    ]
 
 
 def test_windows_hold_as_many_members_as_asked_and_all_is_one() -> None:
-    sizes = {window: [len(w.members) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave] for window in (2, None)}
+    sizes = {
+        window: [len(w.members) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave]
+        for window in (2, None)
+    }
     assert sizes == {2: [2, 2, 1], None: [5]}
 
 
