@@ -18,6 +18,7 @@ class Form(StrEnum):
     algebra = "algebra"
     mermaid = "mermaid"
     json = "json"
+    queries = "queries"
 
 
 @everywhere

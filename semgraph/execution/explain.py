@@ -93,15 +93,15 @@ def tree(plan: PhysicalPlan, actual: Actual | None = None) -> str:
     steps = {step["step"]: step for step in steps_of(plan)}
     lines = [_head(plan)]
     seen: set[str] = set()
-    rows: list[tuple[str, str]] = []
+    rows: list[tuple[str, str, str]] = []
 
     def visit(name: str, prefix: str, branch: str) -> None:
         step = steps.get(name)
         if step is None or name in seen:
-            rows.append((f"{prefix}{branch} {name}" + (" (above)" if step else ""), ""))
+            rows.append(("", f"{prefix}{branch} {name}" + (" (above)" if step else ""), ""))
             return
         seen.add(name)
-        rows.append((f"{prefix}{branch} {name}", _says(step, plan)))
+        rows.append((name, f"{prefix}{branch} {name}", _says(step, plan)))
         inner = prefix + ("   " if branch.startswith("└") else "│  ")
         for i, child in enumerate(step["reads"]):
             visit(child, inner, "└" if i == len(step["reads"]) - 1 else "├")
@@ -112,9 +112,8 @@ def tree(plan: PhysicalPlan, actual: Actual | None = None) -> str:
     tops = list(dict.fromkeys([*written, *(node.step for node in logical.returns.values())]))
     for i, name in enumerate(tops):
         visit(name, "", "└" if i == len(tops) - 1 else "├")
-    width = max((len(label) for label, _ in rows), default=0)
-    for label, says in rows:
-        name = label.rsplit(" ", 1)[-1] if not label.endswith("(above)") else ""
+    width = max((len(label) for _, label, _ in rows), default=0)
+    for name, label, says in rows:
         sinks = f"→ {', '.join(written[name])}" if name in written else ""
         lines.append(
             f"{label:<{width}}  {'  '.join(part for part in (says, sinks, _did(name, actual)) if part)}".rstrip()
@@ -152,7 +151,7 @@ def _says(step: Mapping[str, Any], plan: PhysicalPlan) -> str:
 
 
 def _did(name: str, actual: Actual | None) -> str:
-    if actual is None or name not in actual:
+    if actual is None or not name or name not in actual:
         return ""
     did = actual[name]
     calls = did["calls_issued"] + did["calls_journal"] + did["calls_coalesced"]

@@ -20,6 +20,7 @@ from semgraph.llm.prices import price_of
 from semgraph.llm.specs import ModelSpec
 from semgraph.report.formats import count, size
 from semgraph.report.header import described, local
+from semgraph.report.header import store as shown
 from semgraph.session import Session
 
 GOOD, NOTE, BAD = "✓", "!", "✗"
@@ -172,7 +173,24 @@ def _store(session: Session) -> Fact:
     counts = ", ".join(f"{count(n)} {label}" for label, n in found.counts.items() if n) or "empty"
     lengths = sorted(set(found.dimensions.values()))
     vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
-    return Fact(GOOD, "store", f"{name}: {counts}{vectors}")
+    what = f"{shown(session.settings)}: {counts}{vectors}"
+    own = _dimensions(session.settings.embedder)
+    if own and lengths and own not in lengths:
+        remedy = (
+            f"Name the embedder that made them, or another store: {session.settings.embedder} gives {own} dimensions"
+        )
+        return Fact(BAD, "store", what, remedy)
+    return Fact(GOOD, "store", what)
+
+
+def _dimensions(spec: ModelSpec) -> int | None:
+    """The length of an embedder's vectors, where that is known without asking it."""
+    if spec.provider == "local":
+        from semgraph.llm.endpoints import build_embedder
+
+        return asyncio.run(build_embedder(Settings.load({"embedder": str(spec)})).dimensions())
+    dimensions = spec.option("dimensions")
+    return None if dimensions is None else int(dimensions)
 
 
 async def _statistics(session: Session) -> Any:

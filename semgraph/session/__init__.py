@@ -13,6 +13,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.execution.result import OnProgress, Result
 from semgraph.execution.runs import find_run
 from semgraph.frontend.frame import Frame
+from semgraph.frontend.head import read_graph
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
@@ -23,7 +24,8 @@ from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed
 from semgraph.session.running import RunRequest, run_plan
-from semgraph.stores.base import Statistics, Store
+from semgraph.shipped import plans_folder
+from semgraph.stores.base import Attaches, Statistics, Store
 
 T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
@@ -207,9 +209,23 @@ class Session:
         steps: Mapping[str, Any] = found.metrics.get("steps", {})
         return steps
 
-    async def astatistics(self) -> Statistics:
-        """What the store holds: rows by label, lengths of vectors. Raises StoreUnavailable."""
+    async def astatistics(self, graph: str | Path | None = None) -> Statistics:
+        """What the store holds of a graph: rows by label, lengths of vectors. Neo4j is only read; a file is opened.
+
+        Args:
+            graph: A graph file; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            StoreUnavailable: It does not answer.
+        """
+        own = self.folder / "plans" / "graph.yaml"
+        file = Path(graph) if graph is not None else own if own.exists() else plans_folder() / "graph.yaml"
+        labels = read_graph(file)
         async with self._resources.opened_store() as store:
+            if isinstance(store, Attaches):
+                await store.attach(labels)
+            else:
+                await store.ensure(labels, None)
             return await store.statistics()
 
     def _beside(self, plan: LogicalPlan, name: str) -> str | Path:

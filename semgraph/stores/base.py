@@ -275,3 +275,12 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
         ...
+
+
+@runtime_checkable
+class Attaches(Protocol):
+    """A store that can be opened without creating anything in it."""
+
+    async def attach(self, graph: Graph) -> object:
+        """Open the store for a graph, to read only. Raises as `Store.ensure`."""
+        ...
