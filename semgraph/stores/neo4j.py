@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
+from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Batch,
-    EdgeWrite,
     Mark,
     Marked,
     MatchQuery,
@@ -34,8 +33,8 @@ from semgraph.stores.cypher import schema
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.match import compile_match, compile_scan
 from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
-from semgraph.stores.cypher.write import compile_commit
 from semgraph.stores.neo4j_bolt import Bolt
+from semgraph.stores.neo4j_commit import commit
 from semgraph.stores.neo4j_search import Searches
 from semgraph.stores.neo4j_values import column_of, fields, partition_field, time_of
 from semgraph.stores.rows import column, match_schema, other_length, scan_schema
@@ -168,7 +167,7 @@ class Neo4jStore:
         if not rows.num_rows:
             return wanted.empty_table()
         several = query.partition is not None and pa.types.is_list(column(rows, query.partition).type)
-        text = compile_match(self.graph, query, several=several)
+        text = compile_match(self.graph, query, self._indexes, several=several)
         more: dict[str, Sequence[Any]] = {short: column(rows, path).to_pylist() for path, short in text.columns.items()}
         if query.partition is not None:
             more["p0"] = partition_field(rows, query.partition)
@@ -190,7 +189,7 @@ class Neo4jStore:
         """All rows of a label in some partitions (None: all): key, partition, properties; sorted by key."""
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._dimensions)
-        text = compile_scan(self.graph, declared, properties, where, confined=partitions is not None)
+        text = compile_scan(self.graph, declared, properties, where, self._indexes, confined=partitions is not None)
         parameters = {"partitions": list(partitions or ()), **text.bound.constants}
         records = [record[0] for record in await self._bolt.read(text.text, parameters)]
         arrays = [column_of((r[i] for r in records), declared, f.name, f.type) for i, f in enumerate(wanted)]
@@ -198,6 +197,8 @@ class Neo4jStore:
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
         """Heads and valid marks of the given partitions for a plan, in one round trip."""
+        if not partitions:
+            return {}
         key = quoted(self.graph.key)
         witnesses = " OR ".join(
             f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
@@ -224,46 +225,7 @@ class Neo4jStore:
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
             EngineError: An edge's end is not there, or a node that should go still has edges; nothing was written.
         """
-        self._refuse_other_lengths(batch)
-        text = compile_commit(self.graph, batch, mark)
-
-        async def work(tx: AsyncManagedTransaction) -> list[int]:
-            records = await self._bolt.run(tx, text.text, text.parameters)
-            if not records:
-                raise ConcurrentWrite(mark.partition if mark is not None else "")
-            for i, write in enumerate(batch.writes):
-                if isinstance(write, EdgeWrite) and not write.only_existing and records[0][i] < write.rows.num_rows:
-                    await self._refuse_missing_end(tx, write)
-            return [int(count) for count in records[0][: len(batch.writes)]]
-
-        counts = await self._bolt.write(work)
-        written: dict[str, int] = {}
-        for write, count in zip(batch.writes, counts, strict=True):
-            written[write.label] = written.get(write.label, 0) + count
-        return Written(written)
-
-    def _refuse_other_lengths(self, batch: Batch) -> None:
-        for write in batch.writes:
-            for name in set(self.graph.label(write.label).vectors.values()) & set(write.rows.column_names):
-                kind: Any = write.rows.schema.field(name).type
-                stored = self._dimensions.get((write.label, name))
-                if stored is not None and pa.types.is_fixed_size_list(kind) and kind.list_size != stored:
-                    raise other_length(self.name, write.label, name, stored, kind.list_size)
-
-    async def _refuse_missing_end(self, tx: AsyncManagedTransaction, write: EdgeWrite) -> None:
-        label, key = self.graph.label(write.label), quoted(self.graph.key)
-        rows = write.rows.select([self.graph.key, "source", "target"]).to_pylist()
-        text = (
-            "UNWIND $rows AS row\n"
-            f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
-            f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
-            "WHERE NOT source OR NOT target RETURN row, source LIMIT 1"
-        )
-        for row, source in await self._bolt.run(tx, text, {"rows": rows}):
-            end, of = ("target", label.target) if source else ("source", label.source)
-            raise EngineError(
-                f'{label.name} {row[self.graph.key]}: its {end} "{row[end]}" is no {of} in the store; nothing was written'
-            )
+        return await commit(self._bolt, self.graph, self._dimensions, batch, mark)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""

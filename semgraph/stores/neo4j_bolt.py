@@ -24,6 +24,10 @@ _READ_ONLY = (
 )
 
 
+class RuleBroken(EngineError):
+    """A write that a constraint of the database forbids; it was rolled back."""
+
+
 class Bolt:
     """The connection; it opens with the first use."""
 
@@ -113,44 +117,32 @@ class Bolt:
             raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> SemgraphError:
-        from neo4j.exceptions import AuthError, DriverError, Neo4jError, TransientError
+        from neo4j.exceptions import AuthError, Neo4jError, TransientError
 
         code = getattr(error, "code", None) or ""
         message = str(getattr(error, "message", None) or error).splitlines()[0]
+        if "ConstraintValidationFailed" in code:
+            return RuleBroken(message)
         if isinstance(error, AuthError) or "Security.Auth" in code:
-            return StoreUnavailable(
-                f'{self.uri}  rejects user "{self.user}" and the password. '
-                "Give those of this server: NEO4J_USERNAME, NEO4J_PASSWORD"
-                + (". Too many wrong ones: wait a few seconds" if "RateLimit" in code else "")
-            )
-        if "DatabaseNotFound" in code:
-            return StoreUnavailable(
-                f'{self.uri}  has no database "{self.database}". Name one that it has: NEO4J_DATABASE'
-            )
-        if any(part in code for part in _READ_ONLY):
-            return StoreUnavailable(
-                f'{self.uri}  lets user "{self.user}" only read ({message}). Nothing was written. '
+            wait = ". Too many wrong ones: wait a few seconds" if "RateLimit" in code else ""
+            said = f'rejects user "{self.user}" and its password: see NEO4J_USERNAME, NEO4J_PASSWORD{wait}'
+        elif "DatabaseNotFound" in code:
+            said = f'has no database "{self.database}". Name one that it has: NEO4J_DATABASE'
+        elif any(part in code for part in _READ_ONLY):
+            said = (
+                f'lets user "{self.user}" only read ({message}). Nothing was written. '
                 "Use a user and a database that can be written, or --no-write"
             )
-        if "ConstraintValidationFailed" in code:
-            return EngineError(f"{_broken_rule(message)}; nothing was written")
-        if isinstance(error, TransientError) or "DatabaseError" in code:
-            return StoreUnavailable(f"{self.uri}  could not finish: {message}. Nothing was written; run again to go on")
-        if isinstance(error, (OSError, DriverError)):
-            return StoreUnavailable(
-                f"{self.uri}  no answer in {SECONDS:.0f} s ({_reason(message)}). Is it running? "
+        elif isinstance(error, TransientError) or "DatabaseError" in code:
+            said = f"could not finish: {message}. Nothing was written; run again to go on"
+        elif isinstance(error, Neo4jError):
+            return EngineError(f"{self.uri}  {message} [{code}]")
+        else:
+            said = (
+                f"no answer in {SECONDS:.0f} s ({_reason(message)}). Is it running? "
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
-        return EngineError(f"{self.uri}  {message} [{code}]") if isinstance(error, Neo4jError) else EngineError(message)
-
-
-def _broken_rule(message: str) -> str:
-    """Why the database refused a write."""
-    if "still has relationships" in message:
-        return "a node that is to be deleted still has edges: delete them too, or detach"
-    if message.startswith("Relationship"):
-        return f"{message}: an edge keeps the ends that it has"
-    return message
+        return StoreUnavailable(f"{self.uri}  {said}")
 
 
 def _reason(message: str) -> str:

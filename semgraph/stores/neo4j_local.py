@@ -204,43 +204,26 @@ def _is_free(port: int) -> bool:
 
 
 def _spawn(home: Path, asked: int | None, version: str, progress: Callable[[Progress], None]) -> None:
-    """Start the process and wait for it; another takes the port between the look and the start at most thrice."""
-    failure = StoreUnavailable(f"no free port for the Neo4j of {home}")
-    for port in _ports(home, asked):
+    """Start the server and wait for it; if its port is taken between the look and the start, with another one."""
+    ports = list(_ports(home, asked))
+    for port in ports:
         progress(Progress("start"))
         (home / "server.json").unlink(missing_ok=True)
-        process = _process(home, port, version)
-        try:
-            _wait_until_ready(home, process)
-        except StoreUnavailable as error:
-            failure = error
-            if process.poll() is None or "already in use" not in _log_tail(home):
-                raise
-            continue
-        (home / "port").write_text(str(port), encoding="utf-8")
-        return
-    raise failure
+        _launch(home, port, version)
+        _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)
+        if _state(home):
+            (home / "port").write_text(str(port), encoding="utf-8")
+            return
+        if "in use" not in _log_tail(home) or port == ports[-1]:
+            raise StoreUnavailable(f"the Neo4j of {home} did not come up on port {port}: {_log(home)}")
 
 
-def _process(home: Path, port: int, version: str) -> subprocess.Popen[bytes]:
+def _launch(home: Path, port: int, version: str) -> None:
     server = Path(__file__).with_name("neo4j_local_server.py")
-    command = [sys.executable, "-P", str(server), str(home), str(port), version, str(cache_dir() / f"{version}.json")]
+    listing = cache_dir() / f"{version}.json"
+    command = [sys.executable, "-P", str(server), "launch", str(home), str(port), version, str(listing)]
     with (home / "server.log").open("wb") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=home,
-            start_new_session=True,
-            creationflags=getattr(subprocess, "DETACHED_PROCESS", 0),
-        )
-
-
-def _wait_until_ready(home: Path, process: subprocess.Popen[bytes]) -> None:
-    _until(lambda: process.poll() is not None or bool(_state(home)), _START_SECONDS)
-    if not _state(home):
-        raise StoreUnavailable(f"the Neo4j of {home} did not come up: {_log(home)}")
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
 
 
 def _until(done: Callable[[], bool], seconds: float) -> bool:
@@ -257,5 +240,5 @@ def _log(home: Path) -> str:
 def _log_tail(home: Path) -> str:
     """The line of the log that says why: the innermost Java cause, else the last line."""
     lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines() or ["no log"]
-    causes = [line for line in lines if line.startswith(("Caused by:", "java.", "org.neo4j"))]
-    return (causes or lines)[-1].rpartition("Exception: ")[2].strip()
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes or lines)[-1].removeprefix("Caused by:").rpartition("Exception: ")[2].strip()

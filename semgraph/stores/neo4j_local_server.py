@@ -1,7 +1,8 @@
 """The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. Started by `neo4j_local`.
 
-It imports nothing of semgraph, so that it runs from its file, whatever `sys.path` its parent had. It holds `running.lock` for
-as long as it lives: the operating system gives the lock back however it ends, so no process id can mislead.
+Run from its file, as it imports nothing of semgraph, it is two processes: `launch` starts `serve`, waits until that holds
+`running.lock` and ends, so that the server is nobody's child. The lock is held for as long as the server lives: the operating
+system gives it back however it ends, so no process id can mislead.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -40,7 +43,28 @@ _JVM = (
 )
 
 
-def main(folder: Path, port: int, version: str, listing: Path) -> None:
+_DETACHED = getattr(subprocess, "DETACHED_PROCESS", 0)
+
+
+def launch(folder: Path, *rest: str) -> int:
+    """Start the server and let go of it. Gives 0 once it holds its lock."""
+    from filelock import FileLock, Timeout
+
+    command = [sys.executable, "-P", __file__, "serve", str(folder), *rest]
+    server = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True, creationflags=_DETACHED
+    )
+    while server.poll() is None:
+        try:
+            with FileLock(folder / "running.lock", timeout=0):
+                pass
+        except Timeout:
+            return 0
+        time.sleep(0.02)
+    return server.returncode
+
+
+def serve(folder: Path, port: int, version: str, listing: Path) -> None:
     """Run the DBMS of a folder until the process is asked to end."""
     from filelock import FileLock
 
@@ -62,6 +86,14 @@ def main(folder: Path, port: int, version: str, listing: Path) -> None:
         asked_to_end.wait()
         state.unlink(missing_ok=True)
         dbms.shutdown()
+
+
+def _say_why(error: BaseException) -> None:
+    """The chain of Java causes, innermost last: Python's traceback has only the outermost."""
+    cause: Any = error
+    while cause is not None:
+        sys.stderr.write(f"Caused by: {str(cause).partition(chr(10))[0]}\n")
+        cause = cause.getCause() if hasattr(cause, "getCause") else None
 
 
 def _start_jvm(jars: dict[str, int], cache: Path) -> None:
@@ -102,4 +134,11 @@ def _set_password(folder: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+    what, home, *rest = sys.argv[1:]
+    if what == "launch":
+        os._exit(launch(Path(home), *rest))
+    try:
+        serve(Path(home), int(rest[0]), rest[1], Path(rest[2]))
+    except Exception as error:
+        _say_why(error)
+        raise

@@ -83,10 +83,9 @@ def time_of(value: Any) -> datetime:
     return found
 
 
-def _attributes(value: Mapping[str, Any] | None) -> str | None:
-    """The properties that are not declared, as JSON; NULL where there are none."""
-    found = {name: _plain(held) for name, held in (value or {}).items() if held is not None}
-    return canonical_json(found) if found else None
+def _attributes(value: Mapping[str, Any]) -> str:
+    """The properties that are not declared, as JSON."""
+    return canonical_json({name: _plain(held) for name, held in value.items() if held is not None})
 
 
 def _plain(value: Any) -> Any:

@@ -97,6 +97,7 @@ class Home:
         connect: A new, unopened store over this place. Where `shared` is false, each has data of its own.
         shared: Whether two stores, or two processes, see the same data.
         nul: Whether texts may hold the character NUL.
+        longest: Bytes of keys, partitions and properties with an index; None: any number.
         reset: Empties the place; awaited before each test.
     """
 
@@ -104,6 +105,7 @@ class Home:
     connect: Callable[[], Store]
     shared: bool = True
     nul: bool = True
+    longest: int | None = None
     reset: Callable[[], Awaitable[None]] = _nothing
 
     @asynccontextmanager
@@ -129,7 +131,18 @@ def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     return Home("sqlite", lambda: SqliteStore(tmp_path / "graph.db"))
 
 
-HOMES: dict[str, Callable[[pytest.FixtureRequest, Path], Home]] = {"memory": _memory, "sqlite": _sqlite}
+def _neo4j(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
+    from semgraph.stores.neo4j import Neo4jStore
+
+    server = request.getfixturevalue("neo4j_database")
+    return Home("neo4j", lambda: Neo4jStore(server.uri, server.user, server.password), longest=8000)
+
+
+HOMES: dict[str, Callable[[pytest.FixtureRequest, Path], Home]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "neo4j": _neo4j,
+}
 SHARED = [name for name in HOMES if name != "memory"]
 PAIRS = [("memory", "sqlite")]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from semgraph.errors import EngineError
 from semgraph.expr.functions import words
 from semgraph.stores.base import Method
 
@@ -16,7 +19,7 @@ TEXTS = {
     "lines": "heron\n\ttab\r\nend\u2028\u2029",
     "emoji": "heron 🦢 👩‍👩‍👧 \U0001f600",
     "words": "Füße heron ΣΊΣΥΦΟΣ İstanbul 東京 हिन्दी e\u0301",
-    "odd": "\u200bheron\ufeff\u202e\u0001\u007f\ufffd\U0010ffff",
+    "odd": "\u200bheron \ufeff\u202e\u0001\u007f\ufffd\U0010ffff",
     "format": "heron %s {0} ${name} {{x}} %(a)s :name ?1 @v $1",
     "blank": "  heron  ",
     "digits": "heron 007 1e5 ½",
@@ -29,16 +32,28 @@ def text(request):
     return TEXTS[request.param]
 
 
-async def test_kept_and_found_everywhere(store, world, text):
-    await check(store, world, text)
+async def test_kept_and_found_everywhere(home, store, world, text):
+    if home.longest is None or len(text) < home.longest:
+        await check(store, world, text)
+        return
+    for row in ({"uuid": text}, {"uuid": "p", "group_id": text}, {"uuid": "p", "name": text}):
+        with pytest.raises(EngineError, match=f"{home.longest:,}"):
+            await world.commit(store, world.write("Person", row))
+    with pytest.raises(EngineError, match=f"{home.longest:,}"):
+        await world.commit(store, mark=world.mark("h", rows=(text,)))
+    row = {"uuid": "p", "summary": text, "aliases": [text], "attributes": {"said": text}}
+    await world.commit(store, world.write("Person", row))
+    found = await store.match(
+        world.pattern("(p:Person {uuid: k})", p=("summary", "aliases", "attributes")), world.rows(k=["p"])
+    )
+    [kept] = found.column("p").to_pylist()
+    assert (kept["summary"], kept["aliases"], json.loads(kept["attributes"])) == (text, [text], {"said": text})
 
 
 async def test_the_character_nul(home, store, world):
     if home.nul:
         await check(store, world, "heron\0 and \0more")
         return
-    from semgraph.errors import EngineError
-
     with pytest.raises(EngineError, match="NUL"):
         await world.commit(store, world.write("Person", {"uuid": "p", "name": "heron\0"}))
 

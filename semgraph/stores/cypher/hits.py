@@ -23,10 +23,20 @@ class Indexes:
     Args:
         fulltext: By the graph's name: the index's own, and whether it has the partition too.
         vectors: Names of the indexes by label and vector property.
+        ranges: Labels and properties with a range index, the one of a constraint included.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     vectors: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    ranges: frozenset[tuple[str, str]] = frozenset()
+
+    def hint(self, var: str, label: str, *properties: str | None) -> str:
+        """The index to begin with: of the first property that has one.
+
+        Plans are kept for a while, and one that was made while a label was empty may read all of it.
+        """
+        found = next((p for p in properties if (label, p) in self.ranges), None)
+        return "" if found is None else f" USING INDEX {var}:{quoted(label)}({quoted(found)})"
 
 
 class Hits:
@@ -63,7 +73,7 @@ class Hits:
         if method.via == "nearest":
             return self._nearest(method, number, sought, count)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
-        found = f"{self._match(test)}\n{self._ranked('1.0', method)}"
+        found = f"{self._match(test, method.prop if test.startswith('h.') else None)}\n{self._ranked('1.0', method)}"
         return [f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"], ""
 
     def _nearest(
@@ -109,7 +119,7 @@ class Hits:
         return (
             f"UNWIND {ROW}.m{number} AS text\n"
             f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) YIELD {kind}, score\n"
-            f"WITH {kind} AS hit, sum(score) AS s ORDER BY s DESC\n"
+            f"WITH {kind} AS hit, sum(score) AS s ORDER BY s DESC WHERE s > 0\n"
             "WITH collect([hit, s]) AS found"
         )
 
@@ -122,10 +132,17 @@ class Hits:
             f"RETURN {number} AS b, hits, size(found) AS fetched, found[-1][1] AS last"
         )
 
-    def _match(self, test: str) -> str:
+    def _match(self, test: str, prop: str | None = None) -> str:
+        """Bind `h` to what passes; `prop`: of an equality in `test`."""
         pairs = pins.ends(self.terms) if self.label.kind == "edge" else ()
         if not pairs:
-            return f"MATCH {self.pattern} WHERE {self._filter(test)}"
+            partition = None if self.query.partition is None else self.graph.partition
+            hint = (
+                ""
+                if pins.by_key(self.terms, self.graph.key)
+                else self.indexes.hint("h", self.label.name, prop, partition)
+            )
+            return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
         found = pins.match(self.graph, self.label, pairs, self.conditions.value)
         return (
             f"{found}\nWITH h WHERE {self._filter(test)}"

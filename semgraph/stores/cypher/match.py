@@ -9,6 +9,7 @@ from semgraph.expr import Scalar
 from semgraph.logical.pattern import PatternEdge, PatternNode
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
+from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted, stored
 from semgraph.stores.rows import returned
 
@@ -28,7 +29,7 @@ class MatchText:
     columns: Mapping[str, str]
 
 
-def compile_match(graph: Graph, query: MatchQuery, *, several: bool) -> MatchText:
+def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several: bool) -> MatchText:
     """The statement for a pattern; `several`: the partition column holds lists. Raises EngineError."""
     elements = query.pattern.elements
     names = {id(element): f"e{i}" for i, element in enumerate(elements)}
@@ -43,7 +44,8 @@ def compile_match(graph: Graph, query: MatchQuery, *, several: bool) -> MatchTex
     wanted = {var: tuple(returned(graph, label, query.properties.get(var, ()))) for var, label in labels.items()}
     listed = [_listed(graph, labels[e.var], names[id(e)], wanted[e.var]) for e in query.pattern.variables]
     where = f"\nWHERE {' AND '.join(tests)}" if tests else ""
-    text = f"UNWIND $rows AS {ROW}\nMATCH {path}{where}\nRETURN {', '.join([f'{ROW}._q AS q', *listed])}"
+    hint = _hint(graph, elements, names, indexes)
+    text = f"UNWIND $rows AS {ROW}\nMATCH {path}{hint}{where}\nRETURN {', '.join([f'{ROW}._q AS q', *listed])}"
     return MatchText(text, conditions.bound, columns)
 
 
@@ -55,6 +57,16 @@ def _confined(graph: Graph, names: Sequence[str], partition: str | None, *, seve
     if not several:
         return [f"{name}.{own} = {ROW}.p0" for name in names]
     return [first, *(f"{name}.{own} = {names[0]}.{own}" for name in names[1:])]
+
+
+def _hint(
+    graph: Graph, elements: Sequence[PatternNode | PatternEdge], names: Mapping[int, str], indexes: Indexes
+) -> str:
+    """Begin where a key is given, else where another indexed property is."""
+    given = [(element, prop) for element in elements for prop, _ in element.props]
+    given.sort(key=lambda pair: pair[1] != graph.key)
+    hints = (indexes.hint(names[id(element)], element.label, prop) for element, prop in given)
+    return next((hint for hint in hints if hint), "")
 
 
 def _element(element: PatternNode | PatternEdge, name: str, columns: Mapping[str, str]) -> str:
@@ -84,7 +96,7 @@ class ScanText:
 
 
 def compile_scan(
-    graph: Graph, label: Label, properties: Sequence[str], where: Sequence[Scalar], *, confined: bool
+    graph: Graph, label: Label, properties: Sequence[str], where: Sequence[Scalar], indexes: Indexes, *, confined: bool
 ) -> ScanText:
     """The statement for a scan; the conjuncts name properties without an alias. Raises EngineError."""
     conditions = Conditions(graph, {"": label})
@@ -96,5 +108,6 @@ def compile_scan(
         tests.append(conditions.text(terms, {"": "h"}))
     filtered = f" WHERE {' AND '.join(tests)}" if tests else ""
     listed = ", ".join(stored(graph, label, "h", name) for name in wanted)
-    text = f"MATCH {pattern}{filtered}\nRETURN [{listed}] AS hit ORDER BY h.{quoted(graph.key)}"
+    hint = indexes.hint("h", label.name, graph.partition) if confined else ""
+    text = f"MATCH {pattern}{hint}{filtered}\nRETURN [{listed}] AS hit ORDER BY h.{quoted(graph.key)}"
     return ScanText(text, conditions.bound)

@@ -158,7 +158,10 @@ def usable(graph: Graph, there: Sequence[Index]) -> Indexes:
             vector = _vector(label, name, there)
             if vector is not None and vector.cosine:
                 vectors[label.name, name] = vector.name
-    return Indexes(fulltext, vectors)
+    ranges = {
+        (i.labels[0], i.properties[0]) for i in there if i.type == "RANGE" and len(i.labels) == len(i.properties) == 1
+    }
+    return Indexes(fulltext, vectors, frozenset(ranges))
 
 
 def duplicates(graph: Graph, label: Label) -> str:

