@@ -47,9 +47,10 @@ def struct_of(schema: pa.Schema) -> pa.DataType:
     return pa.struct(list(schema))
 
 
-def combined(left: pa.Schema, right: pa.Schema, alias: str) -> pa.Schema:
-    """Left columns and the right row as a struct: what a join's condition sees."""
-    return left.append(pa.field(alias, struct_of(right)))
+def combined(left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, ...] | None = None) -> pa.Schema:
+    """Left columns and the right row as a struct (of some fields): what a join's condition sees."""
+    kept = right if fields is None else pa.schema([f for f in right if f.name in fields])
+    return left.append(pa.field(alias, struct_of(kept)))
 
 
 def check_sort(order: tuple[Sort, ...], schema: pa.Schema) -> None:
@@ -117,3 +118,15 @@ def with_own(
         return None
     fields = {path.split(".", 1)[1] for path in own if path.startswith(f"{alias}.")} - {""}
     return needed | fields | {right for _, right in using}
+
+
+def joined_fields(
+    needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
+) -> tuple[str, ...] | None:
+    """The fields of the other row that a join must bring: what is needed of `alias`, and what its conditions read."""
+    own = frozenset().union(*(s.fields for s in scalars), needed)
+    if alias in own:
+        return None
+    wanted = {path.split(".")[1] for path in own if path.startswith(f"{alias}.")} | {r.split(".")[0] for _, r in using}
+    found = tuple(name for name in right.names if name in wanted)
+    return found or tuple(right.names[:1])

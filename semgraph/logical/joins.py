@@ -20,6 +20,7 @@ from semgraph.logical.checks import (
     check_using,
     combined,
     fresh,
+    joined_fields,
     kept,
     merged,
     typed,
@@ -46,6 +47,7 @@ class Join(Node):
     using: Using = argument("using", default=())
     where: Scalar | None = argument("scalar", default=None)
     how: JoinHow = argument("choice", choices=("inner", "left", "semi", "anti"), default="inner")
+    fields: tuple[str, ...] | None = None
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
@@ -55,14 +57,20 @@ class Join(Node):
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, combined(left, right, alias), pa.bool_())
+                expect_type(self.where, combined(left, right, alias, self.fields), pa.bool_())
         if self.how in {"semi", "anti"}:
             return left
         if not self.alias:
             raise Fault("an inner or left join needs alias, the name of the column with the other row")
         with self.check("alias"):
             fresh(left, self.alias, "alias")
-        return combined(left, right, self.alias)
+        return combined(left, right, self.alias, self.fields)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        if self.how in {"semi", "anti"}:
+            return self
+        scalars = [self.where] if self.where else []
+        return replace(self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema))
 
     @cached_property
     def partitioned(self) -> bool:

@@ -4,7 +4,7 @@ row is, which pairs are asked about, what becomes of errors and how results are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -24,6 +24,7 @@ from semgraph.logical.checks import (
     column_scalar,
     combined,
     fresh,
+    joined_fields,
     merged,
     typed,
     with_own,
@@ -186,13 +187,15 @@ class SemJoin(Semantic):
         object.__setattr__(self, "prompt", self.prompt.of_pairs(self.alias))
         super().__post_init__()
 
+    fields: tuple[str, ...] | None = None
+
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
         with self.check("alias"):
             fresh(left, self.alias, "alias")
         self.check_prompt(left, right)
         check_using(self.using, left, right)
-        both = combined(left, right, self.alias)
+        both = combined(left, right, self.alias, self.fields)
         if self.where is not None:
             with self.check("where"):
                 expect_type(self.where, both, pa.bool_())
@@ -217,6 +220,12 @@ class SemJoin(Semantic):
         own = frozenset(a.split(".")[0] for a, _ in self.using)
         found = (super().reads | own).union(*(s.roots for s in scalars))
         return found & frozenset(self.input.schema.names)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        if self.how in {"semi", "anti"}:
+            return self
+        scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
+        return replace(self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema))
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]

@@ -10,6 +10,7 @@ def share_subplans(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     first: dict[tuple[str, object], Node] = {}
 
     def change(node: Node) -> Node:
-        return first.setdefault((node.fingerprint, getattr(node, "properties", None)), node)
+        narrowed = (getattr(node, "properties", None), getattr(node, "fields", None))
+        return first.setdefault((node.fingerprint, narrowed), node)
 
     return rewrite(roots, change)

@@ -7,7 +7,7 @@ of many partitions computes what each would alone: joins, groups, limits and win
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, singledispatch
 
 from sqlglot import exp
@@ -173,14 +173,14 @@ def _(node: Unnest, source: Source) -> str:
     return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS _t"
 
 
-def struct_sql(node: Node) -> str:
-    """A row of a relation as one struct."""
-    return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in node.schema.names) + ")"
+def struct_sql(names: Sequence[str]) -> str:
+    """Columns as one struct."""
+    return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in names) + ")"
 
 
-def right_side(other: Node, source: Source, alias: str) -> str:
+def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | None = None) -> str:
     """The other relation of a join: its row as a struct named `alias`, and its hidden columns under other names."""
-    columns = [f"{struct_sql(other)} AS {quote(alias)}", f"{ORDINAL} AS _ro"]
+    columns = [f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}", f"{ORDINAL} AS _ro"]
     if other.partitioned:
         columns += [f"{PARTITION} AS _rp", f"{MEMBER} AS _rm"]
     return f"({_select(columns, source(other))})"
@@ -204,7 +204,7 @@ def _path(path: str) -> str:
 def _(node: Join, source: Source) -> str:
     left, right, alias = node.input, node.other, node.alias or "_right"
     on = join_condition(left, right, alias, node.using, node.where)
-    side = right_side(right, source, alias)
+    side = right_side(right, source, alias, node.fields)
     if node.how in {"semi", "anti"}:
         no = "NOT " if node.how == "anti" else ""
         columns = [*_names(left, "_l."), *(f"_l.{name}" for name in hidden(left))]

@@ -108,9 +108,9 @@ def _matched(
     left, right = inputs
     taken = left.take(pa.array(pairs[0], pa.int64()))
     other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
-    names = node.other.schema.names
-    arrays = [other.column(name).combine_chunks() for name in names]
-    struct = pa.StructArray.from_arrays(arrays, fields=list(node.other.schema))
+    fields = [f for f in node.other.schema if node.fields is None or f.name in node.fields]
+    arrays = [other.column(f.name).combine_chunks() for f in fields]
+    struct = pa.StructArray.from_arrays(arrays, fields=fields)
     taken = taken.append_column(node.alias, struct)
     for f in node.answer_fields():
         taken = taken.append_column(f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64())))
