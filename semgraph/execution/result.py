@@ -70,6 +70,12 @@ class Result:
     record: Path | None = None
     exit_code: int = 0
 
+    def _repr_html_(self) -> str:
+        """How notebooks show it."""
+        from semgraph.execution.notebook import html
+
+        return html(self)
+
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints: plan, run, tables, metrics, failed."""
         return {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Say = Callable[[str], None]
+Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 4
 _WARMUP = 3.0  # seconds before an estimate of the rest means anything
@@ -39,9 +40,12 @@ class Watch:
     """What is known of a run: for each step, and for the commits (step ""), how many are done of how many."""
 
     members: str
-    started: float = field(default_factory=time.monotonic)
+    clock: Clock = time.monotonic
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     meter: Meter | None = None
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
 
     def see(self, progress: Progress) -> None:
         """Take note of what happened."""
@@ -51,7 +55,7 @@ class Watch:
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self.started
+        return self.clock() - self.started
 
     def summary(self) -> str:
         """One line: members, what was spent, the time and how long it may still take."""
@@ -65,15 +69,18 @@ class Watch:
 
 
 @contextmanager
-def watched(console: Console, members: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
+def watched(
+    console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
+) -> Iterator[OnProgress | None]:
     """Something to hand to `Session.run` as `progress`.
 
     Args:
         console: Where to say it: live if it is a terminal, else a plain line every few seconds at most.
         members: What the rows are called that are committed one by one; "" if there are none.
         quiet: Say nothing.
+        clock: Tells seconds.
     """
-    watch = Watch(members)
+    watch = Watch(members, clock)
     if quiet:
         yield None
     elif console.is_terminal:
@@ -108,11 +115,11 @@ class _Plain:
 
     def __init__(self, watch: Watch, say: Say) -> None:
         self.watch, self.say = watch, say
-        self._last = time.monotonic()
+        self._last = watch.started
 
     def __call__(self, progress: Progress) -> None:
         self.watch.see(progress)
-        now = time.monotonic()
+        now = self.watch.clock()
         finished = 0 < progress.total <= progress.done
         if finished and (now - self._last >= EVERY or not progress.step):
             self._last = now

@@ -33,7 +33,7 @@ def test_the_example_runs_and_is_drawn(project: Project, serving: Serving) -> No
 def test_the_first_lines_say_what_was_chosen_and_why(project: Project) -> None:
     err = project("run", "plans/people.yaml", "--store", "memory").err.splitlines()
     assert err[0] == "plan   people (plans/people.yaml)"
-    assert err[1] == "input  the plan's example: 3 rows of notes of group \"demo\""
+    assert err[1] == 'input  the plan\'s example: 3 rows of notes of group "demo"'
     assert err[2].startswith("model  openai:test-model@http://127.0.0.1:")
     assert err[2].endswith("(environment SEMGRAPH_LLM)")
     assert err[3] == "store  memory: gone when this ends   (option)"
@@ -115,7 +115,9 @@ def test_a_mistake_in_an_option_is_exit_code_2_and_says_what_was_meant(
 
 def test_all_mistakes_in_a_plan_are_told_with_their_lines(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
-    project.write("plans/bad.yaml", text.replace("nth > $least", "nht > $least").replace("unite: [notes]", "unite: [nots]"))
+    project.write(
+        "plans/bad.yaml", text.replace("nth > $least", "nht > $least").replace("unite: [notes]", "unite: [nots]")
+    )
     done = project("run", "plans/bad.yaml")
     assert done.code == 2
     assert "plans/bad.yaml:14:" in done.err
@@ -229,7 +231,9 @@ def test_nothing_is_lost_when_the_process_is_killed(project: Project, serving: S
     tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     store.close()
     assert any("Note" in name for name in tables)
-    project.write("people.jsonl", (project.folder / "people.jsonl").read_text().replace("It was slow.", "Fay knows Gus."))
+    project.write(
+        "people.jsonl", (project.folder / "people.jsonl").read_text().replace("It was slow.", "Fay knows Gus.")
+    )
     ended = project("run", "people", "-i", "notes=people.jsonl")
     assert ended.code == 0
     assert serving.calls == 4
@@ -257,7 +261,9 @@ def test_a_text_is_one_row(project: Project) -> None:
 
 
 def test_a_bug_is_no_traceback_unless_asked_for(project: Project) -> None:
-    project.write("mine/sem_map/broken.py", '''"""Broken."""
+    project.write(
+        "mine/sem_map/broken.py",
+        '''"""Broken."""
 from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemMap, dataclass, pa
 
 @dataclass(frozen=True)
@@ -267,7 +273,8 @@ class Broken(Implementation[SemMap]):
         return Cost(calls=1)
     async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
         raise ZeroDivisionError("oh")
-''')
+''',
+    )
     done = project("run", "people", "--operators", "mine", "--use", "told=broken")
     assert done.code == 1
     assert "ZeroDivisionError: oh" in done.err

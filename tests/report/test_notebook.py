@@ -1,0 +1,34 @@
+"""How a notebook shows a result."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from semgraph.execution.result import Result
+from semgraph.meter import Meter, StepMetrics
+
+
+def result(**more: object) -> Result:
+    meter = Meter({"read": StepMetrics("sem_map", "per_row", calls_issued=5, calls_journal=2, dollars=0.5)})
+    table = pa.table({"name": ["<script>", None], "list": [["a"], []]})
+    return Result("people", "7f3a", {"people": table}, meter, **more)  # type: ignore[arg-type]
+
+
+def test_what_it_took_and_the_rows() -> None:
+    shown = result(members=3, committed=2, skipped=1)._repr_html_()
+    assert "5 calls (+2 from the journal)" in shown
+    assert "$0.5" in shown
+    assert "2 of 3 committed, 1 were there" in shown
+    assert "people</b>: 2 rows" in shown
+    assert "<td>[&quot;a&quot;]</td>" in shown
+
+
+def test_everything_is_escaped() -> None:
+    assert "<script>" not in result(notes=("a <b> note",))._repr_html_()
+    assert "&lt;script&gt;" in result()._repr_html_()
+
+
+def test_a_price_that_is_not_known_is_not_zero() -> None:
+    found = result()
+    found.meter.step("read").dollars = None
+    assert "price unknown" in found._repr_html_()

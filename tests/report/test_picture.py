@@ -1,0 +1,120 @@
+"""The picture of a graph: what is drawn, and how it gives way in a narrow terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.logical.schema import Graph
+from semgraph.report.picture import lines, pictures
+
+GRAPH = Graph.build(
+    {
+        "graph": "people",
+        "nodes": {"Person": {"properties": {"name": "string"}}},
+        "edges": {
+            "KNOWS": {
+                "source": "Person",
+                "target": "Person",
+                "properties": {
+                    "name": "string", "says": "string", "since": "timestamp", "until": "timestamp", "notes": "list<string>",
+                },
+            }
+        },
+        "draw": {"node": "name", "edge": "name", "text": "says", "from": "since", "to": "until", "sources": "notes"},
+    }
+)  # fmt: skip
+DAY = datetime(2025, 1, 15, 9, tzinfo=UTC)
+
+
+def person(key: str, name: str, group: str = "demo") -> dict[str, Any]:
+    return {"uuid": key, "group_id": group, "name": name}
+
+
+def tie(key: str, source: str, target: str, name: str, says: str = "", **more: Any) -> dict[str, Any]:
+    row = {"uuid": key, "group_id": "demo", "source": source, "target": target, "name": name, "says": says}
+    return row | {"since": None, "until": None, "notes": None} | more
+
+
+def drawn(
+    people: list[dict[str, Any]], ties: list[dict[str, Any]], width: int = 100, members: dict[str, int] | None = None
+) -> str:
+    tables = {"people": pa.Table.from_pylist(people)}
+    if ties:
+        schema = pa.schema([
+            *((name, pa.string()) for name in ("uuid", "group_id", "source", "target", "name", "says")),
+            ("since", pa.timestamp("us", "UTC")), ("until", pa.timestamp("us", "UTC")), ("notes", pa.list_(pa.string())),
+        ])  # fmt: skip
+        tables["ties"] = pa.Table.from_pylist(ties, schema=schema)
+    return "\n".join(line for p in pictures(tables, GRAPH) for line in lines(p, GRAPH, width, members)) + "\n"
+
+
+PEOPLE = [person("a", "Alice Chen"), person("t", "TechCorp"), person("p", "Project Phoenix"), person("z", "Zoë")]
+TIES = [
+    tie("1", "a", "t", "WORKS_AT", "Alice Chen works at TechCorp.", since=DAY, notes=["n1"]),
+    tie("2", "p", "a", "LED_BY", "Alice leads Project Phoenix, a migration.", since=DAY, until=DAY, notes=["n2", "n3"]),
+    tie("3", "a", "p", "", ""),
+]
+
+
+def test_the_whole_picture() -> None:
+    assert (
+        drawn(PEOPLE, TIES, 100, {"n1": 1, "n2": 2, "n3": 3})
+        == """\
+group "demo": 4 nodes, 3 edges                   holds                    from
+  Alice Chen      ─ WORKS_AT ─▶ TechCorp         2025-01-15 →             1
+                  "Alice Chen works at TechCorp."
+                  ────────────▶ Project Phoenix
+  Project Phoenix ─ LED_BY ───▶ Alice Chen       2025-01-15 → 2025-01-15  2, 3
+                  "Alice leads Project Phoenix, a migration."
+  without an edge: Zoë
+"""
+    )
+
+
+def test_columns_fall_away_from_the_right_and_the_last_line_says_so() -> None:
+    assert drawn(PEOPLE[:3], TIES[:2], 70, {"n1": 1, "n2": 2}).splitlines()[-1] == (
+        "  … 1 more column in a wider terminal: from"
+    )
+    narrow = drawn(PEOPLE[:3], TIES[:2], 50, {"n1": 1, "n2": 2}).splitlines()
+    assert narrow[-1] == "  … 2 more columns in a wider terminal: holds, from"
+    assert narrow[4] == '                  "Alice leads Project Phoenix, a…'
+    assert max(map(len, narrow[:-1])) <= 50
+
+
+def test_wide_letters_take_two_places() -> None:
+    picture = drawn([person("a", "東京"), person("b", "Bo")], [tie("1", "a", "b", "NEAR"), tie("2", "b", "a", "NEAR")])
+    assert "  東京 ─ NEAR ─▶ Bo\n  Bo   ─ NEAR ─▶ 東京\n" in picture
+
+
+def test_a_partition_has_a_picture_of_its_own() -> None:
+    picture = drawn([person("a", "Ann", "one"), person("b", "Bo", "two")], [])
+    assert picture.splitlines() == [
+        'group "one": 1 node, 0 edges', "  without an edge: Ann", 'group "two": 1 node, 0 edges', "  without an edge: Bo",
+    ]  # fmt: skip
+
+
+def test_later_rows_of_an_edge_add_to_it() -> None:
+    first = tie("1", "a", "t", "WORKS_AT", "Alice works.", since=DAY, notes=["n1"])
+    ended = tie("1", "a", "t", "WORKS_AT", "", until=DAY, notes=["n2"])
+    line = drawn(PEOPLE[:2], [first, ended], 100, {"n1": 1, "n2": 2}).splitlines()[1]
+    assert line.endswith("2025-01-15 → 2025-01-15  1, 2")
+
+
+def test_an_end_that_no_table_names_is_shown_by_its_key() -> None:
+    assert "─▶ 0123abcd" in drawn([person("a", "Ann")], [tie("1", "a", "0123abcd-4567", "KNOWS")])
+
+
+def test_a_name_cannot_move_the_cursor_or_break_the_line() -> None:
+    assert drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1] == "  without an edge: Ann[2J Bo"
+
+
+def test_of_many_edges_forty_are_drawn() -> None:
+    ties = [tie(str(i), "a", "t", f"E{i}") for i in range(45)]
+    assert drawn(PEOPLE[:2], ties).splitlines()[-1] == "  … 5 more edges"
+
+
+def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
+    assert pictures({"counts": pa.table({"n": [1]})}, GRAPH) == []

@@ -1,0 +1,100 @@
+"""What is said while a run goes on: on a terminal, without one, and while a model is fetched."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from semgraph.execution.result import Progress
+from semgraph.meter import Meter, StepMetrics
+from semgraph.report.progress import Watch, downloading, watched
+
+
+def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, force_terminal=terminal, width=80, color_system=None), out
+
+
+@pytest.fixture
+def meter() -> Meter:
+    return Meter({"read": StepMetrics("sem_map", "per_row", calls_issued=5, tokens_in=3900, tokens_out=200)})
+
+
+def test_without_a_terminal_the_last_commit_has_a_line(meter: Meter) -> None:
+    to, out = console(terminal=False)
+    with watched(to, "notes") as tell:
+        assert tell is not None
+        for step, done, total in [("", 0, 2), ("read", 0, 2), ("read", 2, 2), ("", 1, 2), ("", 2, 2)]:
+            tell(Progress(step, done, total, meter))
+    assert out.getvalue() == "  notes 2 of 2 · 5 calls · 4.1 k tokens · $0 · 0:00\n"
+
+
+def test_without_a_terminal_a_long_run_has_a_line_now_and_then(meter: Meter) -> None:
+    now = [100.0]
+    to, out = console(terminal=False)
+    with watched(to, "notes", clock=lambda: now[0]) as tell:
+        assert tell is not None
+        for step, done, total in [("read", 1, 1), ("", 1, 9), ("read", 2, 2), ("", 2, 9), ("read", 3, 3)]:
+            now[0] += 6
+            tell(Progress(step, done, total, meter))
+    assert out.getvalue().splitlines() == [
+        "  notes 1 of 9 · 5 calls · 4.1 k tokens · $0 · 0:12, about 1:36 left",
+        "  notes 2 of 9 · 5 calls · 4.1 k tokens · $0 · 0:24, about 1:24 left",
+    ]
+
+
+def test_a_plan_without_windows_says_which_step_is_done(meter: Meter) -> None:
+    now = [100.0]
+    to, out = console(terminal=False)
+    with watched(to, "", clock=lambda: now[0]) as tell:
+        assert tell is not None
+        tell(Progress("read", 0, 9, meter))
+        now[0] += 20
+        tell(Progress("read", 9, 9, meter))
+    assert out.getvalue() == "  ✓ read 9 of 9 · 5 calls · 4.1 k tokens · $0 · 0:20\n"
+
+
+def test_quiet_says_nothing() -> None:
+    to, out = console(terminal=True)
+    with watched(to, "notes", quiet=True) as tell:
+        assert tell is None
+    assert out.getvalue() == ""
+
+
+def test_on_a_terminal_steps_and_members_are_shown_and_vanish_afterwards(meter: Meter) -> None:
+    to, out = console(terminal=True)
+    with watched(to, "notes") as tell:
+        assert tell is not None
+        tell(Progress("read", 3, 3, meter))
+        tell(Progress("judge", 1, 2, meter))
+        tell(Progress("", 1, 3, meter))
+    shown = out.getvalue()
+    assert "✓ read  3 of 3" in shown
+    assert "judge  1 of 2" in shown
+    assert "notes 1 of 3 · 5 calls" in shown
+    assert shown.endswith("\x1b[2K")
+
+
+def test_dollars_that_are_not_known_are_a_dash(meter: Meter) -> None:
+    meter.step("read").dollars = None
+    watch = Watch("notes")
+    watch.see(Progress("", 1, 3, meter))
+    assert "· — ·" in watch.summary()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_download_ends_with_a_line(terminal: bool) -> None:
+    to, out = console(terminal=terminal)
+    with downloading(to, "model") as told:
+        told(10, 2_000_000, "there")
+        told(2_000_000, 2_000_000, "there")
+    assert "  ✓ model  2 MB, checked, " in out.getvalue().splitlines()[-1]
+
+
+def test_a_download_that_was_not_needed_says_nothing() -> None:
+    to, out = console(terminal=False)
+    with downloading(to, "model"):
+        pass
+    assert out.getvalue() == ""

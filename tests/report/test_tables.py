@@ -1,0 +1,60 @@
+"""Tables in a terminal: what stays, what falls away, and that the last line says so."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from semgraph.report.tables import Column, fit, lines, result_lines
+
+COLUMNS = [
+    Column("name", ["Ann", "Bartholomew"]),
+    Column("calls", ["2,310", "7"], right=True),
+    Column("what it said", ["short", "a much longer text than fits"]),
+]
+
+
+def test_a_table_that_fits_is_shown_whole() -> None:
+    assert list(lines(COLUMNS, 80)) == [
+        "  name         calls  what it said",
+        "  Ann          2,310  short",
+        "  Bartholomew      7  a much longer text than fits",
+    ]
+
+
+def test_the_longest_text_gives_way_first_down_to_half() -> None:
+    assert list(lines(COLUMNS, 40)) == [
+        "  name         calls  what it said",
+        "  Ann          2,310  short",
+        "  Bartholomew      7  a much longer tex…",
+    ]
+
+
+def test_then_columns_fall_away_from_the_right() -> None:
+    assert list(lines(COLUMNS, 30)) == [
+        "  name         calls",
+        "  Ann          2,310",
+        "  Bartholomew      7",
+        "  … 1 more column: what it sa…",
+    ]
+
+
+def test_the_first_column_stays_whatever_the_width() -> None:
+    found = list(lines(COLUMNS, 8))
+    assert found[:3] == ["  name", "  Ann", "  Barth…"]
+    assert all(len(line) <= 8 for line in found)
+
+
+def test_wide_letters_are_counted_by_their_places() -> None:
+    assert fit("東京タワー", 6) == "東京 …"
+    assert fit("東京", 6) == "東京  "
+
+
+def test_a_result_shows_its_first_rows_and_how_many_more_there_are() -> None:
+    table = pa.table({"name": [f"n{i}" for i in range(25)], "score": [0.5] * 25})
+    found = list(result_lines("hits", table, 80))
+    assert found[:3] == ["hits: 25 rows", "  name  score", "  n0      0.5"]
+    assert found[-1] == "  … 5 more rows"
+
+
+def test_a_result_without_rows_is_one_line() -> None:
+    assert list(result_lines("hits", pa.table({"name": pa.array([], pa.string())}), 80)) == ["hits: 0 rows"]
