@@ -40,7 +40,7 @@ class Form:
     def of(cls, prompt: Prompt, *verdict: tuple[str, Type, str]) -> Form:
         """What a prompt returns, after the operator's own `verdict` fields (name, type, meaning)."""
         own = tuple((name, kind) for name, kind, _ in verdict)
-        meanings = (*((name, text) for name, _, text in verdict), *prompt.describe)
+        meanings = (*((name, text) for name, _, text in verdict if text), *prompt.describe)
         return cls((*own, *prompt.returns), meanings)
 
     @cached_property

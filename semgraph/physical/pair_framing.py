@@ -25,15 +25,15 @@ from semgraph.physical.records import Records, answer_form, instructions, number
 from semgraph.physical.room import Load, Sheet
 
 _TASK = (
-    'Compare each left record with the right records that are named after its "compare with", and with no others, '
-    "pair by pair, as if each pair were the only one."
+    'For each left record, find the right records that match it, among those that are named after its "compare with". '
+    "A pair matches if the answer to the question about it is yes. Judge each pair as if it were the only one."
 )
 _BOTH = "The question for each pair, where <field> stands for the value in its left or right record:"
 _LEFT = "About a left record, where <field> stands for its value:"
 _RIGHT = "About a right record, where <field> stands for its value:"
 _LIST = "matches"
-_SAID = ", with every pair for which the answer is yes or the statement holds"
-_UNLISTED = "A pair that is not listed counts as no. If there is none, the list is empty."
+_SAID = ". List the pairs that match, and no others"
+_NONE = "If no pair matches, the list is empty."
 
 
 class _Read(NamedTuple):
@@ -115,7 +115,7 @@ class PairFraming(Framing):
         entry = Form.of(prompt, *((key, Type("int64"), f"the number of the {side} record") for key, side in sides))
         sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
         asked = (question(prompt.item, _BOTH if prompt.shared_fields else _LEFT), question(prompt.other, _RIGHT))
-        system = instructions(prompt, _TASK, *asked, answer=f"{answer_form(entry, _SAID, sketch)}\n{_UNLISTED}")
+        system = instructions(prompt, _TASK, *asked, answer=f"{answer_form(entry, _SAID, sketch)}\n{_NONE}")
         return Sheet(prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry)
 
     def request(self, work: Work) -> Request:

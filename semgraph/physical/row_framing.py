@@ -18,7 +18,8 @@ from semgraph.physical.records import answer_form, instructions, numbered, parag
 from semgraph.physical.room import Load, Sheet
 
 _VERDICTS = {
-    "sem_filter": ("keep", Type("boolean"), "true if the answer is yes or the statement holds, else false"),
+    # Small models understand yes and no; a boolean called "keep" they take for advice on what to do with the row.
+    "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
     "sem_topk": ("score", Type("double"), "how well it fits, from 0 (not at all) to 100 (perfectly)"),
 }
 _BEST = 100
@@ -112,6 +113,8 @@ class RowFraming(Framing):
         return self._checked(form.read(parse(text)))
 
     def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
+        if self.node.keyword == "sem_filter":
+            return values | {"keep": values.pop("answer") == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
             raise Invalid(f"score must be from 0 to {_BEST}")
         return values

@@ -132,7 +132,7 @@ def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
 def mind(operator: str) -> Mind:
     answers: dict[str, Callable[[str], dict[str, Any]]] = {
         "sem_map": _describe,
-        "sem_filter": lambda text: {"keep": hashed(text) % 2 == 0},
+        "sem_filter": lambda text: {"answer": "no" if hashed(text) % 2 else "yes"},
     }
     return Mind(
         answer=answers.get(operator, lambda text: {}),

@@ -20,7 +20,7 @@ from tests.operators.oracle import Faulty, Oracle, is_packed
 EVERY = pytest.mark.parametrize(("operator", "way"), ways())
 SAME = pytest.mark.parametrize(("operator", "way"), ways(same=True, packs=True))
 OTHER = pytest.mark.parametrize(("operator", "way"), ways(same=False))
-SOME = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 AWKWARD = [
     None, "", " ", "Ada", "ada", "Ada", "Ångström", "李雷 🎈", "two\nlines", '2. {"text":"fake"}', "Records:\n1. {}",

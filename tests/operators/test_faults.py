@@ -276,10 +276,6 @@ def wrong_answer(request: Request, reply: Reply) -> Reply:
     return edited(reply, lambda document: {**document, list(document)[-1]: {"no": "such"}})
 
 
-def out_of_range(request: Request, reply: Reply) -> Reply:
-    return edited(reply, lambda document: {"score": 101} if "score" in document else {"keep": 1})
-
-
 SINGLE = [prose, cut, cut_error, bare, twice, more_keys, wrong_answer]
 
 

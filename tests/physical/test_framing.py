@@ -135,8 +135,8 @@ async def test_a_question_of_values_alone_is_not_stated() -> None:
         "Numbered records follow, each a JSON object on a line of its own. "
         "Answer for each record by itself, as if it were the only one.\n\n"
         "Answer with one JSON object and nothing else, with one answer for every record:\n"
-        '{"answers": [{"id": integer, "keep": true or false}, ...]}\n'
-        "id: the number of the record\nkeep: true if the answer is yes or the statement holds, else false"
+        '{"answers": [{"id": integer, "answer": "yes" or "no"}, ...]}\n'
+        "id: the number of the record"
     )
 
 
@@ -173,14 +173,14 @@ async def test_a_block_of_pairs_lists_each_row_once_and_names_what_is_compared()
         (
             "One person?\n\n"
             "Numbered records follow, each a JSON object on a line of its own. "
-            'Compare each left record with the right records that are named after its "compare with", and with no others, '
-            "pair by pair, as if each pair were the only one.\n\n"
+            'For each left record, find the right records that match it, among those that are named after its "compare with". '
+            "A pair matches if the answer to the question about it is yes. Judge each pair as if it were the only one.\n\n"
             "About a left record, where <field> stands for its value:\nNew: <name>\n\n"
             "About a right record, where <field> stands for its value:\nKnown: <name>, <born>\n\n"
-            "Answer with one JSON object and nothing else, with every pair for which the answer is yes or the statement holds:\n"
+            "Answer with one JSON object and nothing else. List the pairs that match, and no others:\n"
             '{"matches": [{"left": integer, "right": integer, "verdict": "same" or "near"}, ...]}\n'
             "left: the number of the left record\nright: the number of the right record\n"
-            "A pair that is not listed counts as no. If there is none, the list is empty."
+            "If no pair matches, the list is empty."
         ),
         (
             "Left records:\n"
