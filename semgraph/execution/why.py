@@ -7,7 +7,6 @@ the member's rows. A call belongs to a row if its question and answer hold the m
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.execution.likeness import MEMBER, UUID, Row, as_text, at, holds, parsed, same_member, texts
 from semgraph.execution.runs import Run
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 
     from semgraph.llm.journal import Exchange
 
-Row = Mapping[str, Any]
 Lookup = Callable[[str], "Exchange | None"]
-MEMBER = "_m"
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
-_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 _WORDY = 3  # letters from which a text tells rows apart
 _TELLING = 0.7  # of the logarithm of rows by rows that share it: about half of them
+_ALONE = 0.1  # for the only row that may be meant
 Weights = Mapping[str, float]
 
 
@@ -143,11 +140,14 @@ class _Tracer:
         step, colon, rest = what.partition(":")
         column, equals, value = rest.partition("=")
         if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
-            return [(step, row) for row in self._of(step, column) if _text(_at(row, column)) == value]
-        for name in reversed(self.steps):
-            found = [(name, row) for row in self.rows("steps", name) if _holds(row, what)]
-            if found:
-                return found
+            return [(step, row) for row in self._of(step, column) if as_text(at(row, column)) == value]
+        key = str(self.run.facts.get("key", ""))
+        for own in (True, False):  # its own key, before another's that it names
+            for name in reversed(self.steps):
+                rows = self.rows("steps", name)
+                found = [(name, row) for row in rows if holds(row.get(key) if own else row, what)]
+                if found:
+                    return found
         return []
 
     def _of(self, step: str, column: str) -> list[Row]:
@@ -182,7 +182,7 @@ class _Tracer:
 
     def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
         """How much a text tells about a row: the more, the fewer rows of the member have it."""
-        rows = [set(_texts(row)) for step in steps for row in self.rows("steps", step) if _same_member(row, start)]
+        rows = [set(texts(row)) for step in steps for row in self.rows("steps", step) if same_member(row, start)]
         held = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
         return {text: math.log(len(rows) / number) for text, number in held.items()}
 
@@ -190,18 +190,20 @@ class _Tracer:
         """The row of a step from which one of the rows that read it was made."""
         if step == self.run.facts.get("order"):
             return next(
-                (row for row in self.rows("steps", step) if _same_member(row, next(iter(readers.values())))), None
+                (row for row in self.rows("steps", step) if same_member(row, next(iter(readers.values())))), None
             )
-        best: tuple[float, Row | None] = (_TELLING, None)
         key = str(self.run.facts.get("key", ""))
+        best: tuple[float, Row | None] = (0.0, None)
         for reader, made in readers.items():
-            same_kind = step in self._kinds and self._kinds[step] == self._kinds.get(reader)
-            for row in self.rows("steps", step):
-                if not _same_member(row, made):
-                    continue
-                if same_kind and row.get(key) == made.get(key):
-                    return row
-                score = 0.0 if same_kind else sum(rare.get(text, 0.0) for text in {*_texts(row)} & {*_texts(made)})
+            rows = [row for row in self.rows("steps", step) if same_member(row, made)]
+            if step in self._kinds and self._kinds[step] == self._kinds.get(reader):
+                same = next((row for row in rows if row.get(key) == made.get(key)), None)
+                if same is not None:
+                    return same
+                continue
+            for row in rows:
+                common = {*texts(row)} & {*texts(made)}
+                score = sum(rare.get(text, 0.0) for text in common) + (_ALONE if common and len(rows) == 1 else 0.0)
                 best = max(best, (score, row), key=lambda pair: pair[0])
         return best[1]
 
@@ -221,11 +223,11 @@ class _Tracer:
 
     def _asked(self, step: str, start: Row, match: Row | None, rare: Weights) -> Iterator[Asked]:
         """What was asked about the row: the items whose question and answer hold the most of what is rare in it."""
-        own = {text for row in (start, match or {}) for text in _texts(row) if not _UUID.match(text)}
+        own = {text for row in (start, match or {}) for text in texts(row) if not UUID.match(text)}
         scored = [
-            (sum(rare.get(text, 0.0) for text in own & {*_texts(_item(item))}), item)
+            (sum(rare.get(text, 0.0) for text in own & {*texts(_item(item))}), item)
             for item in self.rows("answers", step)
-            if _same_member(item, start)
+            if same_member(item, start)
         ]
         best = max((score for score, _ in scored), default=0.0)
         for score, item in scored:
@@ -233,12 +235,12 @@ class _Tracer:
                 calls = tuple((call, self.lookup(call)) for call in item.get("calls") or ())
                 fixed = {MEMBER, "left", "right", "error", "calls"}
                 answers = {name: value for name, value in item.items() if name not in fixed}
-                yield Asked(_parsed(item.get("left")), _parsed(item.get("right")), answers, item.get("error"), calls)
+                yield Asked(parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls)
 
 
 def _item(item: Row) -> Row:
     """An item with its two sides read."""
-    return {**item, "left": _parsed(item.get("left")), "right": _parsed(item.get("right"))}
+    return {**item, "left": parsed(item.get("left")), "right": parsed(item.get("right"))}
 
 
 def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]:
@@ -250,50 +252,3 @@ def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]
                 found[source] = None
                 stack.append(source)
     return found
-
-
-def _same_member(row: Row, other: Row) -> bool:
-    mine, theirs = row.get(MEMBER), other.get(MEMBER)
-    return mine is None or theirs is None or mine == theirs
-
-
-def _holds(row: Row, what: str) -> bool:
-    """Whether a value of the row is it, or a key that begins with it."""
-    folded = what.casefold()
-    prefix = bool(_PREFIX.match(folded))
-    for value in _texts(row):
-        if value.casefold() == folded or (prefix and _UUID.match(value) and value.startswith(folded)):
-            return True
-    return False
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text inside a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _texts(inner)
-
-
-def _at(row: Row, path: str) -> Any:
-    value: Any = row
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _parsed(text: Any) -> Any:
-    try:
-        return json.loads(text) if isinstance(text, str) else text
-    except json.JSONDecodeError:
-        return text

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semgraph.execution.likeness import UUID, Row
 from semgraph.execution.runs import Run
-from semgraph.execution.why import Asked, Chain, Link, Lookup, Row
+from semgraph.execution.why import Asked, Chain, Lookup
 from semgraph.report.formats import cell, count, dollars, duration, plural
 from semgraph.report.tables import fit
 
@@ -110,7 +111,7 @@ def _row(row: Row) -> str:
 
 
 def _is_key(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 36 and value.count("-") == 4
+    return isinstance(value, str) and UUID.match(value) is not None
 
 
 def _value(value: Any) -> str:
@@ -154,6 +155,3 @@ def _messages(found: Exchange) -> Iterator[str]:
     yield f"        ── schema  {found.request.schema}"
     yield "        ── answer"
     yield from (f"        {line}" for line in found.reply.text.splitlines())
-
-
-__all__ = ["Link", "described", "journal", "lines"]

@@ -1,0 +1,142 @@
+"""`semgraph model`, `doctor` and `neo4j`: what this machine has."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from semgraph.llm.models import CATALOGUE
+from tests.cli.conftest import Project, Serving
+
+
+def test_models_are_listed_with_size_and_licence(project: Project) -> None:
+    found = json.loads(project("model", "list", "--format", "json").out)
+    assert [model["name"] for model in found] == [model.name for model in CATALOGUE]
+    assert not any(model["here"] for model in found)
+    assert "Apache-2.0" in project("model", "list").out
+
+
+def test_a_model_that_is_no_model(project: Project) -> None:
+    done = project("model", "pull", "SmolLM2")
+    assert done.code == 2
+    assert 'Did you mean "SmolLM2-135M"?' in done.err
+
+
+def test_offline_nothing_is_fetched(project: Project) -> None:
+    project.env["SEMGRAPH_OFFLINE"] = "1"
+    done = project("model", "pull", "all-MiniLM-L6-v2")
+    assert done.code == 5
+    assert "SEMGRAPH_OFFLINE" in done.err
+
+
+def test_a_file_with_other_bytes_is_not_taken(project: Project) -> None:
+    file = project.write("model.gguf", "not a model")
+    done = project("model", "pull", "SmolLM2-135M", "--from", str(file))
+    assert done.code == 5
+    assert "11 bytes" in done.err
+
+
+def test_removing_a_model_that_is_not_here_is_no_error(project: Project) -> None:
+    done = project("model", "rm", "smollm2-135m")
+    assert (done.code, done.out) == (0, "SmolLM2-135M is not here\n")
+
+
+def test_a_run_announces_what_it_will_fetch_before_it_does(project: Project) -> None:
+    project.env["SEMGRAPH_OFFLINE"] = "1"
+    done = project("run", "people", "--llm", "local")
+    assert done.code == 5
+    assert "Not here yet: Qwen2.5-Coder-1.5B, 1.12 GB, once, Apache-2.0" in done.err
+
+
+def test_a_search_does_not_ask_for_a_model_that_it_does_not_need(project: Project) -> None:
+    project.env["SEMGRAPH_OFFLINE"] = "1"
+    done = project("run", "find", "--llm", "local", "-i", "queries=Ann")
+    assert done.code == 0
+    assert "model  none: this plan asks no language model" in done.err
+
+
+def fact(project: Project, about: str, *args: str) -> dict[str, str]:
+    done = project("doctor", "--format", "json", *args)
+    return next(found for found in json.loads(done.out) if found["about"] == about)
+
+
+def test_doctor_tells_where_each_setting_came_from(project: Project) -> None:
+    project.write("semgraph.toml", "[limits]\nmax_usd = 4\n")
+    out = project("doctor").out
+    assert "limits.max_usd = 4.0   (./semgraph.toml)" in out
+    assert "(environment SEMGRAPH_LLM)" in out
+    assert "✓ Python" in out
+
+
+def test_doctor_asks_an_endpoint_whether_it_is_there(project: Project, serving: Serving) -> None:
+    assert fact(project, "model")["sign"] == "✓"
+    assert serving.calls == 0
+    project.env["SEMGRAPH_LLM"] = "openai:test-model@http://127.0.0.1:9/v1"
+    done = project("doctor")
+    assert done.code == 5
+    assert "✗ model" in done.out
+    assert "does not answer" in done.out
+
+
+def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> None:
+    async def city(body: dict[str, object]) -> str:
+        return json.dumps({"city": "Paris"})
+
+    serving.server.answer = city
+    project.env["SEMGRAPH_EMBEDDER"] = f"openai:vectors@{serving.server.base_url}"
+    out = project("doctor", "--call").out
+    assert "it said “Paris”" in out
+    assert "8 dimensions" in out
+    assert serving.calls == 1
+
+
+def test_doctor_tells_of_an_endpoint_that_ignores_schemas(project: Project, serving: Serving) -> None:
+    async def prose(body: dict[str, object]) -> str:
+        return "The city is Paris."
+
+    serving.server.answer = prose
+    done = project("doctor", "--call")
+    assert done.code == 5
+    assert "?structured=tool" in done.out
+
+
+def test_doctor_shows_no_key(project: Project) -> None:
+    project.env["OPENAI_API_KEY"] = "sk-0123456789abcdefSECRET"
+    out = project("doctor").out
+    assert "sk-0123456789" not in out
+    assert "…CRET" in out
+
+
+def test_doctor_counts_what_the_store_holds(project: Project) -> None:
+    assert "not there yet" in fact(project, "store")["what"]
+    project("run", "people")
+    assert "3 Person" in fact(project, "store")["what"]
+
+
+def test_doctor_tells_of_a_server_that_is_not_there(project: Project) -> None:
+    started = time.monotonic()
+    found = fact(project, "store", "--store", "bolt://127.0.0.1:9")
+    assert found["sign"] == "✗"
+    assert "127.0.0.1:9" in found["what"]
+    assert time.monotonic() - started < 60
+
+
+def test_a_neo4j_that_does_not_run_is_exit_code_5(project: Project) -> None:
+    done = project("neo4j", "status")
+    assert (done.code, done.out) == (5, "not running\n")
+    assert "semgraph neo4j start" in done.err
+    assert project("neo4j", "stop").out == "it was not running\n"
+    assert json.loads(project("neo4j", "status", "--format", "json").out)["running"] is False
+
+
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["run", "--help"], ["plans", "--help"]])
+def test_help_and_version(project: Project, args: list[str]) -> None:
+    assert project(*args).code == 0
+
+
+def test_a_command_that_is_none(project: Project) -> None:
+    done = project("rum", "people")
+    assert done.code == 2
+    assert "run" in done.err

@@ -1,0 +1,149 @@
+"""`semgraph plans`, `operators`, `explain`: what there is and what it does, without running anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from semgraph.shipped import plans_folder
+from tests.cli.conftest import Project, Serving
+
+
+def test_own_plans_and_shipped_ones_are_listed(project: Project) -> None:
+    lines = project("plans", "list").out.splitlines()
+    assert lines[1].split()[:2] == ["find", "plans"]
+    assert lines[2].split()[:2] == ["people", "plans"]
+    assert any(line.split()[:2] == ["add_episode", "shipped"] for line in lines)
+    found = {plan["plan"]: plan for plan in json.loads(project("plans", "list", "--format", "json").out)}
+    assert found["people"]["semantic"] == {"told": {"operator": "sem_map", "how": "reference"}}
+    assert found["people"]["writes"] == ["Note", "Person", "KNOWS"]
+
+
+def test_a_broken_plan_is_listed_with_its_problem(project: Project) -> None:
+    project.write("plans/broken.yaml", "plan: broken\nsteps: {a: [{from: b}]}\nreturns: [a]\n")
+    (line,) = [line for line in project("plans", "list").out.splitlines() if line.startswith("broken")]
+    assert "✗ plans/broken.yaml:2:" in line
+
+
+def test_a_plan_is_shown_on_a_page(project: Project) -> None:
+    out = project("plans", "show", "people").out
+    assert "input notes" in out
+    assert "timestamp" in out
+    assert "least  0" in out
+    assert "told  sem_map   reference" in out
+    assert "try: semgraph run people     runs its example: 3 rows of notes" in out
+
+
+def test_verbose_shows_the_prompts(project: Project) -> None:
+    out = project("plans", "show", "add_episode", "-v").out
+    assert "── prompt extract_facts" in out
+    assert (plans_folder() / "prompts" / "extract_facts.md").read_text().splitlines()[-1] in out
+
+
+def test_a_check_tells_every_problem_with_its_line_and_exits_with_2(project: Project) -> None:
+    good = project("plans", "check")
+    assert (good.code, good.err) == (0, "")
+    assert good.out.splitlines()[1] == "plans/people.yaml   ok   3 steps, 1 semantic, 3 writes"
+    text = (project.folder / "plans" / "people.yaml").read_text()
+    project.write("plans/people.yaml", text.replace("nth > $least", "nht > $leest"))
+    bad = project("plans", "check", "plans")
+    assert bad.code == 2
+    assert "plans/people.yaml:14:" in bad.out
+    assert "1 of 2 plans has errors" in bad.err
+    data = json.loads(project("plans", "check", "plans", "--format", "json").out)
+    assert [plan["ok"] for plan in data] == [True, False]
+
+
+def test_a_wrong_preset_is_found_by_a_check(project: Project) -> None:
+    text = (project.folder / "plans" / "people.yaml").read_text()
+    project.write("plans/people.yaml", text + "presets: {thorough: {use: {tolt: packed}}}\n")
+    assert 'no step "tolt"' in project("plans", "check").out
+
+
+@pytest.mark.parametrize("files", [["gone.yaml"], ["."]])
+def test_a_check_of_nothing_is_an_error(project: Project, files: list[str]) -> None:
+    assert project("plans", "check", *files).code == 2
+
+
+def test_a_copy_runs_where_it_lies_and_overwrites_nothing(project: Project) -> None:
+    copied = project("plans", "copy", "add_episode", "mine")
+    assert copied.code == 0
+    assert {Path(line).name for line in copied.out.split()} >= {
+        "add_episode.yaml", "graph.yaml", "resolve_entities.yaml", "settle_facts.yaml", "extract_facts.md",
+    }  # fmt: skip
+    assert project("plans", "check", "mine").code == 0
+    assert project("plans", "copy", "add_episode", "mine").out == ""
+    (project.folder / "mine" / "prompts" / "extract_facts.md").write_text("mine")
+    again = project("plans", "copy", "add_episode", "mine")
+    assert again.code == 2
+    assert "extract_facts.md" in again.err
+    assert (project.folder / "mine" / "prompts" / "extract_facts.md").read_text() == "mine"
+
+
+def test_the_schema_accepts_every_shipped_plan(project: Project) -> None:
+    schema = json.loads(project("plans", "schema").out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    plans = [data for path in plans_folder().glob("*.yaml") if "plan" in (data := YAML(typ="safe").load(path))]
+    assert plans
+    for plan in plans:
+        jsonschema.validate(plan, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**plans[0], "stpes": {}}, schema)
+
+
+def test_operators_are_listed_with_their_ways(project: Project) -> None:
+    out = project("operators", "list").out
+    for operator in ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk"):
+        assert operator in out
+    ways = json.loads(project("operators", "list", "--format", "json").out)
+    assert [way["name"] for way in ways["sem_join"] if way["reference"]] == ["nested_loop"]
+
+
+def test_own_ways_are_listed_where_their_folder_is_named(project: Project) -> None:
+    project.write(
+        "mine/sem_map/shouting.py",
+        '''"""In capital letters."""
+from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemMap, dataclass, pa
+
+@dataclass(frozen=True)
+class Shouting(Implementation[SemMap]):
+    same = False
+    loud: int = 3
+    def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:
+        return Cost(calls=1)
+    async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
+        return rows.left
+''',
+    )
+    assert "shouting" not in project("operators", "list").out
+    assert "shouting(loud=3)" in project("operators", "list", "--operators", "mine").out
+    assert project("operators", "list", "--operators", "gone").code == 2
+
+
+@pytest.mark.parametrize("form", ["tree", "algebra", "mermaid", "json", "queries"])
+def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
+    project: Project, serving: Serving, form: str
+) -> None:
+    done = project("explain", "people", "--format", form)
+    assert done.code == 0
+    assert "told" in done.out
+    assert (form == "json") == done.out.startswith("{")
+    assert serving.calls == 0
+    assert not (project.folder / ".semgraph" / "runs").exists()
+
+
+def test_what_a_run_did_stands_beside_the_steps(project: Project) -> None:
+    project("run", "people")
+    lines = project("explain", "people", "--run", "last").out.splitlines()
+    (told,) = [line for line in lines if "sem_map" in line]
+    assert "3 calls (3 issued)" in told
+
+
+def test_a_way_that_is_none_is_refused_when_a_plan_is_explained(project: Project) -> None:
+    done = project("explain", "people", "--use", "told=pakced")
+    assert done.code == 2
+    assert 'Did you mean "packed"?' in done.err

@@ -1,0 +1,100 @@
+"""`semgraph runs` and `semgraph why`: what a run left behind, and where a row came from."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Project
+
+
+def test_runs_are_listed_the_latest_first(project: Project) -> None:
+    empty = project("runs", "list")
+    assert (empty.code, empty.out) == (0, "")
+    assert "no runs are kept here" in empty.err
+    project("run", "people")
+    project("run", "find", "-i", "queries=Ann")
+    lines = project("runs", "list").out.splitlines()
+    assert [line.split()[3] for line in lines[1:]] == ["find", "people"]
+    found = json.loads(project("runs", "list", "--format", "json").out)
+    assert [(run["plan"], run["status"], run["calls"]) for run in found] == [("find", "done", 0), ("people", "done", 3)]
+
+
+def test_a_run_is_shown_with_settings_steps_and_costs(project: Project) -> None:
+    project.env["OPENAI_API_KEY"] = "sk-0123456789abcdefSECRET"
+    project("run", "people")
+    out = project("runs", "show", "last").out
+    assert "(environment SEMGRAPH_LLM)" in out
+    assert "written: 3 Note, 3 Person, 3 KNOWS" in out
+    assert "3 calls · " in out
+    assert "sk-0123" not in out
+    data = json.loads(project("runs", "show", "last", "--format", "json").out)
+    assert data["metrics"]["steps"]["told"]["calls_issued"] == 3
+
+
+def test_a_run_is_named_by_its_beginning(project: Project) -> None:
+    project("run", "people")
+    (name,) = [path.name for path in (project.folder / ".semgraph" / "runs").iterdir()]
+    assert project("runs", "show", name[:2]).out.startswith(f"run {name} ")
+    assert project("runs", "show", "zz").code == 2
+    assert name in project("runs", "show", "zz").err
+
+
+def test_a_removed_run_is_gone_and_what_it_wrote_is_not(project: Project) -> None:
+    project("run", "people")
+    assert project("runs", "rm", "last").out.endswith("removed\n")
+    assert project("runs", "list").out == ""
+    assert "in the graph already" in project("run", "people").out
+
+
+def test_why_goes_back_to_the_call_and_the_source_row(project: Project) -> None:
+    project("run", "people")
+    links = json.loads(project("why", "last", "ties:says=Bob knows Cleo.", "--format", "json").out)["links"]
+    assert [link["step"] for link in links] == ["ties", "told", "notes"]
+    (asked,) = links[1]["asked"]
+    assert asked["left"] == {"text": "Bob knows Cleo."}
+    assert asked["answers"] == {"pairs": [{"a": "Bob", "b": "Cleo"}]}
+    (call,) = asked["calls"]
+    assert json.loads(call["answer"]) == {"pairs": [{"a": "Bob", "b": "Cleo"}]}
+    assert call["messages"][-1]["content"] == "Who knows whom in: Bob knows Cleo."
+    assert links[2]["row"]["text"] == "Bob knows Cleo."
+
+
+def test_why_for_people_is_a_line_for_each_step(project: Project) -> None:
+    project("run", "people")
+    lines = project("why", "last", "ties:says=Bob knows Cleo.").out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("←")] == ["told", "notes"]
+    assert lines[2].strip() == "asked about {text “Bob knows Cleo.”}"
+    assert lines[3].strip() == "answer  pairs [{a Bob, b Cleo}]"
+    assert "openai:test-model" in lines[4]
+
+
+def test_messages_prints_the_exact_request_and_answer(project: Project) -> None:
+    project("run", "people")
+    out = project("why", "last", "ties:says=Bob knows Cleo.", "--messages").out
+    assert "        ── user\n        Who knows whom in: Bob knows Cleo.\n" in out
+    assert '        ── answer\n        {"pairs": [{"a": "Bob", "b": "Cleo"}]}\n' in out
+
+
+def test_what_is_looked_for_may_be_a_name_or_the_beginning_of_a_key(project: Project) -> None:
+    made = json.loads(project("run", "people", "--format", "json").out)
+    (key,) = {row["uuid"] for row in made["tables"]["people"] if row["name"] == "Cleo"}
+    for what in ("Cleo", "cleo", key, key[:8]):
+        found = json.loads(project("why", "last", what, "--format", "json").out)
+        assert found["links"][0]["row"]["uuid"] == key
+    assert '"KNOWS" is in 2 more rows of that step' in project("why", "last", "KNOWS").out
+
+
+def test_what_is_not_there_is_told_with_what_is(project: Project) -> None:
+    project("run", "people")
+    assert 'holds "Zoe"' in project("why", "last", "Zoe").err
+    assert "Steps: notes, told, ends, ties" in project("why", "last", "tide:name=KNOWS").err
+    assert 'Did you mean "says"?' in project("why", "last", "ties:say=x").err
+    assert project("why", "last", "Zoe").code == 2
+
+
+def test_without_a_journal_the_chain_is_there_and_the_messages_are_not(project: Project) -> None:
+    project.write("semgraph.toml", "[journal]\nkeep_days = 0\n")
+    project("run", "people")
+    out = project("why", "last", "Cleo").out
+    assert "answer  pairs [{a Bob, b Cleo}]" in out
+    assert "the journal does not have it" in out
