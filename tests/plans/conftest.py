@@ -1,0 +1,150 @@
+"""A memory under test: the shipped plans, a stand-in for the model, and each store in turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.execution.result import Result
+from semgraph.stores.base import Store
+from tests.standin import StandIn
+
+PLANS = Path(__file__).parents[2] / "plans"
+Row = Mapping[str, Any]
+
+
+def at(minute: int, *, year: int = 2025, month: int = 1, day: int = 15) -> datetime:
+    """Minutes after nine on a day, the fifteenth of January 2025 unless said otherwise."""
+    return datetime(year, month, day, 9, tzinfo=UTC) + timedelta(minutes=minute)
+
+
+def _spoken(text: str) -> str:
+    return text if "(user): " in text else f"Ann(user): {text}"
+
+
+@dataclass
+class Graph:
+    """What a graph holds."""
+
+    episodes: list[Row]
+    entities: list[Row]
+    facts: list[Row]
+    mentions: list[Row]
+
+    def __post_init__(self) -> None:
+        self._names = {e["uuid"]: e["name"] for e in self.entities}
+        self._said = {e["uuid"]: e["content"] for e in self.episodes}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the entities, sorted; two of one name stand here twice."""
+        return sorted(self._names.values())
+
+    @property
+    def arrows(self) -> list[tuple[str, str, str]]:
+        """Source, name and target of each fact, sorted."""
+        return sorted((self._names[f["source"]], f["name"], self._names[f["target"]]) for f in self.facts)
+
+    def fact(self, start: str) -> Row:
+        """The one fact whose sentence begins so."""
+        (found,) = (f for f in self.facts if f["fact"].startswith(start))
+        return found
+
+    def entity(self, name: str) -> Row:
+        """The one entity of a name."""
+        (found,) = (e for e in self.entities if e["name"] == name)
+        return found
+
+    def mentioned(self, name: str) -> int:
+        """How many episodes mention an entity."""
+        return sum(m["target"] == self.entity(name)["uuid"] for m in self.mentions)
+
+
+class Memory:
+    """Runs the plans against one store and one model, and reads back what the graph holds."""
+
+    def __init__(self, store: str | Store, model: StandIn, runs: Path) -> None:
+        self.model = model
+        self.session = semgraph.Session(
+            llm=f"openai:gpt-4.1-mini@{model.base_url}",
+            embedder=f"openai:stand-in@{model.base_url}?dimensions=256",
+            store=store,
+            journal=False,
+            runs="",
+            folder=runs,
+        )
+        self._minute = 0
+
+    def episode(self, content: str, when: datetime | None = None, group: str = "g", **more: Any) -> dict[str, Any]:
+        """An episode, a minute after the last one unless it has a time."""
+        self._minute += 1
+        return {"content": content, "valid_at": when or at(self._minute), "group_id": group, **more}
+
+    async def hear(self, *said: str | dict[str, Any], **options: Any) -> Result:
+        """Add episodes; texts are said a minute apart, by Ann where no speaker stands before them."""
+        episodes = [self.episode(_spoken(one)) if isinstance(one, str) else one for one in said]
+        return await self.session.arun(PLANS / "add_episode.yaml", episodes=episodes, **options)
+
+    async def run(self, plan: str, **options: Any) -> Result:
+        """Run another plan."""
+        return await self.session.arun(PLANS / f"{plan}.yaml", **options)
+
+    async def graph(self) -> Graph:
+        """What the graph holds."""
+        found = await self.session.arun(Path(__file__).with_name("whole_graph.yaml"))
+        return Graph(**{name: table.to_pylist() for name, table in found.tables.items()})
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of this machine's settings gets in."""
+    for name in ("SEMGRAPH_LLM", "SEMGRAPH_EMBEDDER", "SEMGRAPH_STORE", "SEMGRAPH_CONFIG", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[StandIn]:
+    """The stand-in, which dates facts."""
+    async with StandIn() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "neo4j"])
+def store(request: pytest.FixtureRequest) -> Iterator[str | Store]:
+    """Each kind of store in turn, empty."""
+    if request.param == "memory":
+        yield "memory"
+        return
+    from semgraph.stores.neo4j import Neo4jStore
+
+    server = request.getfixturevalue("neo4j_database")
+    yield Neo4jStore(server.uri, server.user, server.password)
+
+
+@pytest.fixture
+async def remember(store: str | Store, tmp_path: Path) -> AsyncIterator[Callable[[StandIn], Memory]]:
+    """Makes a memory with a model of the test's own."""
+    made: list[Memory] = []
+
+    def make(model: StandIn) -> Memory:
+        made.append(Memory(store, model, tmp_path))
+        return made[-1]
+
+    yield make
+    for memory in made:
+        await memory.session.aclose()
+    if not isinstance(store, str):
+        await store.aclose()
+
+
+@pytest.fixture
+def memory(remember: Callable[[StandIn], Memory], model: StandIn) -> Memory:
+    """An empty memory."""
+    return remember(model)

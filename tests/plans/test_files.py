@@ -1,0 +1,71 @@
+"""The shipped plans load, and their prompts are small enough for small models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from semgraph.frontend.yaml import load_plan
+from semgraph.llm.tokens import TokenCounter
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+
+PLANS = Path(__file__).parents[2] / "plans"
+NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
+MAX_TOKENS = 400
+
+
+def asked_in(plan: LogicalPlan) -> Iterator[Prompt]:
+    for node in walk(*plan.roots):
+        if isinstance(node, Semantic):
+            yield from node.prompt.all
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_loads_and_runs_without_inputs_because_it_has_an_example(name: str) -> None:
+    plan = load_plan(PLANS / f"{name}.yaml")
+    assert plan.name == name
+    assert plan.doc
+    assert plan.document["example"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_loads(name: str) -> None:
+    plan = load_plan(PLANS / f"{name}.yaml")
+    for preset in plan.document.get("presets", {}):
+        assert load_plan(PLANS / f"{name}.yaml", preset=preset).fingerprint != plan.fingerprint
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_static_in_a_prompt_is_short(name: str) -> None:
+    count = TokenCounter("gpt-4.1-mini").count
+    sizes = {p.name: count(f"{p.rules}\n\n{p.examples}") for p in asked_in(load_plan(PLANS / f"{name}.yaml"))}
+    assert {prompt: size for prompt, size in sizes.items() if size > MAX_TOKENS} == {}
+
+
+def test_every_prompt_file_is_asked_by_some_plan() -> None:
+    asked = {p.name for name in NAMES for p in asked_in(load_plan(PLANS / f"{name}.yaml"))}
+    assert asked == {path.stem for path in (PLANS / "prompts").glob("*.md")}
+
+
+def test_instructions_are_part_of_what_extraction_is_told() -> None:
+    plan = load_plan(PLANS / "add_episode.yaml", params={"instructions": "Colours are things too."})
+    told = {p.name for p in asked_in(plan) if "Colours are things too." in p.rules}
+    assert told == {"extract_entities", "extract_facts"}
+
+
+@pytest.mark.parametrize("reach", ["group", "shared_end"])
+@pytest.mark.parametrize("by", ["hybrid", "fulltext", "nearest"])
+def test_every_form_of_a_switch_loads(reach: str, by: str) -> None:
+    load_plan(PLANS / "settle_facts.yaml", params={"reach": reach})
+    load_plan(PLANS / "search.yaml", params={"by": by})
+
+
+@pytest.mark.parametrize(("edges", "nodes"), [(True, False), (False, True)])
+def test_a_search_can_leave_out_facts_or_entities(edges: bool, nodes: bool) -> None:
+    plan = load_plan(PLANS / "search.yaml", params={"edges": edges, "nodes": nodes})
+    assert set(plan.returns) == {name for name, wanted in (("edges", edges), ("nodes", nodes)) if wanted}

@@ -1,0 +1,99 @@
+"""Which names are one entity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans.conftest import Memory
+
+
+async def given(memory: Memory, *entities: tuple[str, str]) -> None:
+    """Entities with summaries that are in the graph already."""
+    from pathlib import Path
+
+    rows: list[dict[str, Any]] = [
+        {"uuid": f"u{i}", "group_id": "g", "name": name, "summary": summary}
+        for i, (name, summary) in enumerate(entities)
+    ]
+    await memory.session.arun(Path(__file__).with_name("given.yaml"), entities=rows)
+
+
+async def test_a_name_without_candidates_is_new_and_costs_nothing(memory: Memory) -> None:
+    await memory.hear("I live in Rome.")
+    assert (await memory.graph()).names == ["Ann", "Rome"]
+    assert memory.model.calls["match"] == 0
+
+
+@pytest.mark.parametrize("spelling", ["Project Kite", "PROJECT  KITE", "project kite"])
+async def test_a_name_that_one_entity_bears_is_that_entity(memory: Memory, spelling: str) -> None:
+    await given(memory, (spelling, ""))
+    await memory.hear("I lead Project Kite.")
+    graph = await memory.graph()
+    assert graph.names == sorted(["Ann", spelling])
+    assert graph.mentioned(spelling) == 1
+    assert memory.model.calls["match"] == 0
+
+
+async def test_a_long_name_with_a_slip_is_the_same_name(memory: Memory) -> None:
+    await given(memory, ("Jonathan Featherstone", ""))
+    await memory.hear("I know Jonathan Featherstones.")
+    assert (await memory.graph()).names == ["Ann", "Jonathan Featherstone"]
+    assert memory.model.calls["match"] == 0
+
+
+async def test_a_short_form_is_asked_about(memory: Memory) -> None:
+    await given(memory, ("Alice Chen", "Alice Chen works at Luma."))
+    await memory.hear("I know Alice.")
+    graph = await memory.graph()
+    assert graph.names == ["Alice Chen", "Ann"]
+    assert graph.entity("Alice Chen")["summary"] == "Alice Chen works at Luma.\nAnn knows Alice."
+    assert memory.model.calls["match"] == 1
+
+
+async def test_a_name_that_is_like_another_is_asked_about_and_may_be_new(memory: Memory) -> None:
+    await given(memory, ("Alice Chen", ""))
+    await memory.hear("I know Alice Meyer.")
+    assert (await memory.graph()).names == ["Alice Chen", "Alice Meyer", "Ann"]
+    assert memory.model.calls["match"] == 1
+
+
+async def test_two_entities_of_one_name_are_told_apart_by_what_is_known_of_them(memory: Memory) -> None:
+    await given(memory, ("Sam", "Sam works at Luma."), ("Sam", "Sam plays the cello."))
+    await memory.hear("Yesterday Sam broke his cello.")
+    graph = await memory.graph()
+    assert graph.names == ["Ann", "Sam", "Sam"]
+    (mention,) = (m for m in graph.mentions if m["target"] in {"u0", "u1"})
+    assert mention["target"] == "u1"
+
+
+async def test_two_entities_of_one_name_and_neither_meant_make_a_third(memory: Memory) -> None:
+    await given(memory, ("Sam", "Sam works at Luma."), ("Sam", "Sam plays the cello."))
+    await memory.hear("My dog is called Sam.")
+    assert (await memory.graph()).names == ["Ann", "Sam", "Sam", "Sam"]
+
+
+async def test_all_doubts_of_an_episode_are_one_call(memory: Memory) -> None:
+    await given(memory, ("Alice Chen", ""), ("Bob Marsh", ""), ("Carla Gomez", ""))
+    await memory.hear("Alice, Bob, Carla met.")
+    assert (await memory.graph()).names == ["Alice Chen", "Ann", "Bob Marsh", "Carla Gomez"]
+    assert memory.model.calls["match"] == 1
+
+
+async def test_an_end_of_a_fact_that_is_no_name_becomes_an_entity(memory: Memory) -> None:
+    await memory.hear("I work at acme labs.")
+    graph = await memory.graph()
+    assert graph.arrows == [("Ann", "WORKS_AT", "acme labs")]
+    assert graph.mentioned("acme labs") == 1
+
+
+async def test_such_an_end_is_resolved_as_names_are(memory: Memory) -> None:
+    await given(memory, ("Acme Labs", "Acme Labs makes anvils."))
+    await memory.hear("I work at acme labs.")
+    assert (await memory.graph()).arrows == [("Ann", "WORKS_AT", "Acme Labs")]
+
+
+async def test_an_entity_keeps_the_name_that_it_has(memory: Memory) -> None:
+    await memory.hear("I lead Project Kite.", "I like PROJECT KITE.")
+    assert (await memory.graph()).names == ["Ann", "Project Kite"]
