@@ -9,10 +9,10 @@ from functools import singledispatch
 from semgraph.logical.checks import Columns, Sort, Using
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
-from semgraph.logical.joins import GroupJoin, Join
+from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Union, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
 

@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position
-from semgraph.frontend.arguments import read_names, wrong
+from semgraph.frontend.arguments import read_names
 from semgraph.frontend.build import SINKS, build, by_keyword
 from semgraph.frontend.faults import Faults, KeyFault, unknown
 from semgraph.frontend.finding import find_plan
+from semgraph.frontend.found import Pruned
 from semgraph.frontend.reading import Reading, at
 from semgraph.frontend.rows import read_rows
+from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import known_keys, mapping, match_steps, parse_choice
-from semgraph.frontend.steps import Pruned
 from semgraph.logical.node import Node, walk
 from semgraph.logical.schema import NAME
 from semgraph.logical.sinks import Sink

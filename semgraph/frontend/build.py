@@ -12,13 +12,14 @@ from typing import Any
 
 from semgraph.errors import Fault, Position
 from semgraph.expr.binder import ORDINAL
-from semgraph.frontend.arguments import READERS, Scope, kind_of
+from semgraph.frontend.arguments import READERS
 from semgraph.frontend.faults import Faults, each, replaced, unknown
+from semgraph.frontend.scope import Scope, kind_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
-from semgraph.logical.joins import GroupJoin, Join
+from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Union, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
 

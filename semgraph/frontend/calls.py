@@ -9,16 +9,16 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Position, did_you_mean
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.frontend.arguments import Scope
 from semgraph.frontend.body import read_body
 from semgraph.frontend.document import read_file
 from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.finding import find_plan
+from semgraph.frontend.found import Poisoned, Results
 from semgraph.frontend.head import read_head
 from semgraph.frontend.reading import Reading, at
+from semgraph.frontend.scope import Scope
 from semgraph.frontend.settings import known_keys, mapping, settle
 from semgraph.frontend.shape import input_schema
-from semgraph.frontend.steps import Poisoned, Results
 from semgraph.logical.node import Node
 from semgraph.logical.plan import InputSpec, Order
 from semgraph.logical.relational import Add

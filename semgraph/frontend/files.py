@@ -215,7 +215,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 
 def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
     """Rows whose columns are called as `column=source` says; a column that had the name already gives way."""
-    if not renames:
+    if not renames or (isinstance(rows, list) and not rows):
         return rows
     names = rows.column_names if isinstance(rows, pa.Table) else list(dict.fromkeys(n for row in rows for n in row))
     if len(set(names)) < len(names):

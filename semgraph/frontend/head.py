@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError
-from semgraph.frontend.arguments import wrong
 from semgraph.frontend.document import read_file
 from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.reading import NO_GRAPH, Reading, at
+from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import defaults, known_keys, mapping, settle
 from semgraph.frontend.shape import check_keys, input_schema, read_inputs, read_order
 from semgraph.logical.node import Node

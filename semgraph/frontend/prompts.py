@@ -10,9 +10,9 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.types import Type, parse_type
-from semgraph.frontend.arguments import kind_of, wrong
 from semgraph.frontend.document import Document, parse, read_text, shown
 from semgraph.frontend.faults import unknown
+from semgraph.frontend.scope import kind_of, wrong
 from semgraph.frontend.settings import known_keys, mapping
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME

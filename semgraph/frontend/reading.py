@@ -12,8 +12,9 @@ from semgraph.errors import Fault, Problem
 from semgraph.frontend.document import Document, Trail
 from semgraph.frontend.expansion import Expansion
 from semgraph.frontend.faults import each
+from semgraph.frontend.found import Results
 from semgraph.frontend.prompts import Prompts
-from semgraph.frontend.steps import Results, Steps
+from semgraph.frontend.steps import Steps
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice, InputSpec, Order
 from semgraph.logical.schema import Graph

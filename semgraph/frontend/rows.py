@@ -63,6 +63,8 @@ def read_rows(
         given, count = columns_of(rows)
     except Fault as fault:
         return spec.schema.empty_table(), [RowFault(None, "", fault.what, fault.hint)]
+    if not given and not count:  # an empty list or file says nothing of its columns
+        return spec.schema.empty_table(), []
     faults = list(_missing(spec, given, partition, source))
     arrays: dict[str, Any] = {}
     for name, kind in spec.columns:

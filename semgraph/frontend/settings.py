@@ -8,8 +8,8 @@ from typing import Any
 
 from semgraph.errors import Fault
 from semgraph.expr.scalar import NOW
-from semgraph.frontend.arguments import kind_of, wrong
 from semgraph.frontend.faults import KeyFault, unknown
+from semgraph.frontend.scope import kind_of, wrong
 from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 

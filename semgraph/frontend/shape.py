@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.types import Type, parse_type
-from semgraph.frontend.arguments import READERS, wrong
+from semgraph.frontend.arguments import READERS
 from semgraph.frontend.faults import Faults, KeyFault, each
+from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import known_keys, mapping
 from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
 from semgraph.logical.schema import NAME

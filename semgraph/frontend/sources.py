@@ -14,13 +14,13 @@ from semgraph.frontend.build import SOURCES, build, by_keyword
 from semgraph.frontend.calls import call_plan
 from semgraph.frontend.document import Document
 from semgraph.frontend.faults import Faults
+from semgraph.frontend.found import Poisoned
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.reading import NO_GRAPH, Loading, Reading
 from semgraph.frontend.recording import FluentScope, Made, World, joined, told
 from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.frontend.shape import input_schema, read_inputs, read_order
-from semgraph.frontend.steps import Poisoned
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
-from semgraph.frontend.arguments import kind_of, wrong
 from semgraph.frontend.build import OPERATORS, SOURCES, build, by_keyword
 from semgraph.frontend.document import Document, Trail
 from semgraph.frontend.expansion import Expansion
 from semgraph.frontend.faults import Faults, KeyFault, each, unknown
+from semgraph.frontend.found import Poisoned, Pruned, Results
 from semgraph.frontend.prompts import Prompts
+from semgraph.frontend.scope import kind_of, wrong
 from semgraph.frontend.settings import holds, known_keys
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
@@ -23,28 +24,6 @@ from semgraph.logical.schema import Graph
 _OPERATORS = by_keyword(OPERATORS)
 _UNION = by_keyword(SOURCES)["union"]
 SOURCE_WORDS = ("from", "union", "call", "switch")
-
-
-class Poisoned(Exception):
-    """What is read has errors of its own; they are reported, this is not."""
-
-
-class Pruned(Exception):
-    """What is read was pruned by its `when`."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """What a called plan returns."""
-
-    name: str
-    tables: Mapping[str, Node]
-
-    def table(self, name: str) -> Node:
-        """A result by name. Raises Fault."""
-        if name in self.tables:
-            return self.tables[name]
-        raise unknown(name, self.tables, f"{self.name} returns no", f"results of {self.name}", value=True)
 
 
 Found = Node | Results

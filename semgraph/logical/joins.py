@@ -1,4 +1,7 @@
-"""Joins of two relations. What the other side brings is one struct column, so names never clash."""
+"""Operators over several relations: joins and unions.
+
+What the other side of a join brings is one struct column, so names never clash.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pyarrow as pa
 from semgraph.errors import Fault
 from semgraph.expr.binder import expect_type
 from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import (
     Columns,
     Sort,
@@ -142,3 +146,49 @@ class GroupJoin(Node):
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         return replace(self, add=kept(self.add, needed) or self.add[:1])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Union(Node):
+    """∪ (all rows, the first relation's first): relations with the same columns, matched by name."""
+
+    keyword: ClassVar[str] = "union"
+    sole: ClassVar[str] = "relations"
+    relational: ClassVar[bool] = True
+    relations: tuple[Node, ...] = argument("relations")
+    fields: tuple[str, ...] | None = None
+
+    def infer(self) -> pa.Schema:
+        first = self.relations[0].schema
+        for i, node in enumerate(self.relations[1:], 1):
+            mine, theirs = set(first.names), set(node.schema.names)
+            if mine != theirs and self.fields is None:
+                missing, more = sorted(mine - theirs), sorted(theirs - mine)
+                there = "; ".join(
+                    f"{word} {', '.join(names)}" for word, names in (("without", missing), ("also with", more)) if names
+                )
+                raise Fault("the relations of a union differ", "relations", i, there=f"this one is {there}")
+            for f in self._kept(first):
+                other = node.schema.field(f.name).type
+                if other != f.type:
+                    msg = f'column "{f.name}" is {type_of_arrow(f.type)} in the first relation, {type_of_arrow(other)} here'
+                    raise Fault(msg, "relations", i)
+        return pa.schema(self._kept(first))
+
+    def _kept(self, schema: pa.Schema) -> list[pa.Field]:  # type: ignore[type-arg]
+        return [f for f in schema if self.fields is None or f.name in self.fields]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.schema.names)
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
+        return (frozenset(self.schema.names),) * (len(self.relations) - 1)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        roots = {path.split(".")[0] for path in needed}
+        kept = tuple(name for name in self.schema.names if name in roots)
+        return replace(self, fields=kept or tuple(self.schema.names[:1]))
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        return all(empty)

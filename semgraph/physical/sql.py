@@ -17,9 +17,9 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.scalar import Scalar, to_sql
 from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Columns, Sort, Using
-from semgraph.logical.joins import GroupJoin, Join
+from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Union, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
 
 PARTITION, MEMBER = "_p", "_m"
 _ORDERED_AGGREGATES = (exp.ArrayAgg, exp.GroupConcat, exp.First, exp.Last, exp.AnyValue)

@@ -10,9 +10,10 @@ import pytest
 from semgraph.errors import PlanError, Position
 from semgraph.frontend.yaml import find_plan, load_plan
 from semgraph.logical.graph import Scan, Search
+from semgraph.logical.joins import Union
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, Order
-from semgraph.logical.relational import Add, Filter, Input, Limit, Union
+from semgraph.logical.relational import Add, Filter, Input, Limit
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge
 

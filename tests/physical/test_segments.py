@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from semgraph.errors import Fault
 from semgraph.expr import parse_scalar as sql
 from semgraph.logical.checks import Sort
-from semgraph.logical.joins import GroupJoin, Join
+from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Union, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
 from tests.physical.relations import relation, rows_of
 
 PEOPLE = {"id": pa.int64(), "city": pa.string()}
