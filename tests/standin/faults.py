@@ -39,6 +39,20 @@ class Fault:
             msg = f'"{self.kind}" is no fault: {", ".join(KINDS)}'
             raise ValueError(msg)
 
+    @property
+    def http(self) -> HttpFault | None:
+        """What is sent where nothing is answered at all."""
+        match self.kind:
+            case "429":
+                return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=f"{self.retry_after:g}")
+            case "500":
+                return error(500, "The server had an error")
+            case "hang":
+                return HttpFault(hang=True)
+            case "drop":
+                return HttpFault(drop=True)
+        return None
+
     @classmethod
     def parse(cls, text: str) -> Fault:
         """`kind=rate` or `kind@n,m`."""
@@ -67,17 +81,9 @@ class Faults:
         return None
 
 
-def spoilt(fault: Fault, text: str) -> HttpFault | Answer:
-    """What is sent in place of the answer `text`."""
+def spoilt(fault: Fault, text: str) -> Answer:
+    """What is said in place of the answer `text`."""
     match fault.kind:
-        case "429":
-            return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=f"{fault.retry_after:g}")
-        case "500":
-            return error(500, "The server had an error")
-        case "hang":
-            return HttpFault(hang=True)
-        case "drop":
-            return HttpFault(drop=True)
         case "refusal":
             return Answer(None, refusal="I cannot help with that.")
         case "prose":

@@ -93,8 +93,8 @@ def speaker_of(message: str) -> tuple[str, str]:
 def names_in(text: str) -> list[str]:
     """Names in a text, in order, each once."""
     found = []
-    for match in re.finditer(_NAME, text):
-        words = match[0].removesuffix("'s").split()
+    for match in re.finditer(_NAME, re.sub(r"'s\b", ",", text)):
+        words = match[0].split()
         while words and (words[0] in _NO_NAMES or re.fullmatch(r"I('\w+)?|[A-Z][a-z]+'(m|re|s|ve|ll)", words[0])):
             words.pop(0)
         name = " ".join(words)

@@ -140,11 +140,10 @@ class StandIn:
         try:
             if self.latency:
                 await asyncio.sleep(self.latency)
+            if fault and fault.http:
+                return await self._http_fault(fault.http, request)
             skill, text = self.answer(body)
-            given: HttpFault | Answer = spoilt(fault, text) if fault else Answer(text)
-            if isinstance(given, HttpFault):
-                return await self._http_fault(given, request)
-            return self._completed(body, skill, given)
+            return self._completed(body, skill, spoilt(fault, text) if fault else Answer(text))
         except NotUnderstood as reason:
             return await self._http_fault(error(400, f"the stand-in does not understand: {reason}"), request)
         except asyncio.CancelledError:
@@ -171,7 +170,7 @@ class StandIn:
         if fault.drop:
             assert request.transport is not None
             request.transport.abort()
-        return web.Response(status=fault.status, text=json.dumps(fault.body), headers=fault.headers)
+        return web.json_response(fault.body, status=fault.status, headers=fault.headers)
 
     async def _embeddings(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
