@@ -1,7 +1,7 @@
 """The subset of openCypher patterns that `match` reads: one path of nodes and relationships.
 
->>> str(parse_pattern("(a:Entity {uuid: uuid})-[r:RELATES_TO]-(b:Entity)"))
-'(a:Entity {uuid: uuid})-[r:RELATES_TO]-(b:Entity)'
+>>> str(parse_pattern("(a:Person {uuid: uuid})-[r:KNOWS]-(b:Person)"))
+'(a:Person {uuid: uuid})-[r:KNOWS]-(b:Person)'
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, e.g. {"Entity": 3}; rows that `only_existing` passes over, and keys to delete that
+    """Rows merged or deleted per label, e.g. {"Person": 3}; rows that `only_existing` passes over, and keys to delete that
     are not there, do not count. A label of which nothing was written may be left out.
     """
 

@@ -32,8 +32,8 @@ class Index:
     def of(cls, record: Sequence[Any]) -> Index:
         """From a record of `SHOW`."""
         name, type_, kind, labels, properties, constraint, options = record
-        entity = "node" if kind == "NODE" else "edge"
-        return cls(name, type_, entity, tuple(labels or ()), tuple(properties or ()), constraint, options or {})
+        on = "node" if kind == "NODE" else "edge"
+        return cls(name, type_, on, tuple(labels or ()), tuple(properties or ()), constraint, options or {})
 
     @property
     def dimensions(self) -> int | None:
