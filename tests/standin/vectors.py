@@ -13,30 +13,8 @@ DIMENSIONS = 256
 _WORD = re.compile(r"[^\W_]+")
 _GRAM_WEIGHT = 0.35
 _COMMON = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "by",
-        "for",
-        "from",
-        "has",
-        "in",
-        "is",
-        "it",
-        "of",
-        "on",
-        "or",
-        "that",
-        "the",
-        "to",
-        "was",
-        "with",
-    ]
-)
+    "a an and are as at by for from has in is it of on or so that the their to was we will with".split()
+)  # noqa: SIM905
 
 
 @lru_cache(maxsize=65_536)
