@@ -8,70 +8,25 @@ partition, and each window commits in one transaction with its marks. All else r
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, ConcurrentWrite, EngineError, SemgraphError
-from semgraph.execution.commit import batch_of, of_partition
+from semgraph.errors import BudgetReached, EngineError, SemgraphError
+from semgraph.execution.committing import COMMIT, Commits
 from semgraph.execution.evaluation import Evaluation, Runtime
+from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.windows import Members, Wave, Window, cut, prepare, rows_of, slices
-from semgraph.llm.base import Vectors
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Merge
-from semgraph.physical.columns import values
-from semgraph.physical.planner import SinkSpec
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic import Failure
 from semgraph.physical.sql import MEMBER
-from semgraph.stores.base import Batch, Mark, PartitionState
-
-COMMIT = "commit"
-_COMMITS = 8  # transactions of different partitions at a time
-
-
-@dataclass
-class Options:
-    """How a run differs from the plain one.
-
-    Args:
-        run: Id of the run.
-        now: The time of a slice or wave, by its name; recorded runs replay it.
-        again: Process members that are marked already.
-        write: Whether to commit.
-        fingerprint: Of the plan, its parameters and choices, for marks.
-        committed: Told after each commit: members committed so far, of how many.
-    """
-
-    run: str
-    now: Callable[[str], datetime]
-    again: bool = False
-    write: bool = True
-    fingerprint: str = ""
-    committed: Callable[[int, int], None] = lambda _done, _total: None
-
-
-@dataclass
-class Outcome:
-    """What came of a run; grows while it runs, so that an interrupted one says what it did."""
-
-    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    written: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    members: Members | None = None
-    skipped: int = 0
-    committed: int = 0
-    failed_members: set[int] = field(default_factory=set)
-    stopped: str | None = None
-    halted: int = 0
+from semgraph.stores.base import PartitionState
 
 
 class Executor:
@@ -81,10 +36,7 @@ class Executor:
         self.runtime, self.options = runtime, options
         self.plan = runtime.plan
         self.outcome = Outcome()
-        self._heads: dict[int, str | None] = {}
-        self._halted: set[int] = set()
-        self._written: dict[str, set[str]] = {}
-        self._commits = asyncio.Semaphore(_COMMITS)
+        self.commits = Commits(runtime, options, self.outcome)
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> Outcome:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other errors propagate."""
@@ -109,9 +61,7 @@ class Executor:
             self._keep(dict(zip(returns, tables[len(sinks) :], strict=True)))
             self.outcome.failures += evaluation.failures
             if self.options.write and sinks:
-                batch = await batch_of(list(zip(self.plan.sinks, tables, strict=False)), self._embed)
-                if batch.writes:
-                    await self._commit(batch, None)
+                await self.commits.rows(list(zip(self.plan.sinks, tables, strict=False)))
 
     def _inputs(self, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
         return {id(n): inputs[n.name] for n in walk(*self.plan.roots) if isinstance(n, Input)}
@@ -119,20 +69,6 @@ class Executor:
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
         for name, table in tables.items():
             self.outcome.tables.setdefault(name, []).append(table)
-
-    async def _embed(self, texts: Sequence[str], partition: str) -> Vectors:
-        return await self.runtime.embed(texts, partition, COMMIT)
-
-    async def _commit(self, batch: Batch, mark: Mark | None) -> None:
-        async with self._commits:
-            self.runtime.meter.step(COMMIT).round_trips += 1
-            started = time.perf_counter()
-            await self.runtime.store.commit(batch, mark)
-            self.runtime.meter.step(COMMIT).seconds += time.perf_counter() - started
-        key = self.plan.logical.graph.key
-        for write in batch.writes:
-            self._written.setdefault(write.label, set()).update(values(write.rows.column(key)))
-            self.outcome.written[write.label] = len(self._written[write.label])
 
     # -- plans with an order ---------------------------------------------------------------------------------
 
@@ -167,7 +103,7 @@ class Executor:
         changed = 0
         for number, own in enumerate(members.of):
             state = states.get(members.partitions[number], PartitionState())
-            self._heads[number] = state.head
+            self.commits.heads[number] = state.head
             marked = {} if self.options.again else state.marked
             pending[number] = [m for m in own if members.keys[m] not in marked]
             self.outcome.skipped += len(own) - len(pending[number])
@@ -207,9 +143,7 @@ class Executor:
             firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
             if firsts and self.options.write:
                 tables = await evaluation.tables([spec.rows for spec in firsts])
-                batch = await batch_of(list(zip(firsts, tables, strict=True)), self._embed)
-                if batch.writes:
-                    await self._commit(batch, None)
+                await self.commits.rows(list(zip(firsts, tables, strict=True)))
             boundary = self.plan.boundary
             tables = await evaluation.tables(boundary)
             self._fail(evaluation.failures)
@@ -232,6 +166,9 @@ class Executor:
         self, order: Order, wave: Wave, tables: Mapping[int, pa.Table], given: Mapping[int, pa.Table]
     ) -> None:
         """Run the windows of a wave together; windows that lose a member are run again without it."""
+        everyone = self.outcome.members
+        if everyone is None:
+            raise EngineError("a wave without members")
         windows = self._without_failed(order, wave)
         while windows:
             members = [m for window in windows for m in window.members]
@@ -244,7 +181,9 @@ class Executor:
                 lost = self._fail(evaluation.failures)
             good = [window for window in windows if not lost & set(window.members)]
             batches = list(zip(sinks, found, strict=False))
-            done = await asyncio.gather(*(self._commit_window(order, window, batches, now) for window in good))
+            done = await asyncio.gather(
+                *(self.commits.window(order, window, everyone, batches, now) for window in good)
+            )
             kept = [m for window, ok in zip(good, done, strict=True) if ok for m in window.members]
             self._keep({name: rows_of(table, kept) for name, table in zip(returns, found[len(sinks) :], strict=True)})
             windows = self._without_failed(order, tuple(window for window in windows if window not in good))
@@ -254,58 +193,16 @@ class Executor:
         found = []
         for window in windows:
             rest = tuple(m for m in window.members if m not in self.outcome.failed_members)
-            if len(rest) < len(window.members) and order.on_error == "stop" and window.partition not in self._halted:
-                self._halt(window.partition, "a row of it failed")
-            if rest and window.partition not in self._halted:
+            if (
+                len(rest) < len(window.members)
+                and order.on_error == "stop"
+                and window.partition not in self.outcome.halted
+            ):
+                group = self.runtime.partitions[window.partition]
+                self.outcome.halt(window.partition, f'group "{group}" stopped: a row of it failed')
+            if rest and window.partition not in self.outcome.halted:
                 found.append(Window(window.partition, rest))
         return found
-
-    def _halt(self, partition: int, why: str) -> None:
-        self._halted.add(partition)
-        self.outcome.halted += 1
-        self.outcome.notes.append(f'group "{self.runtime.partitions[partition]}" stopped: {why}')
-
-    async def _commit_window(
-        self, order: Order, window: Window, sinks: Sequence[tuple[SinkSpec, pa.Table]], now: datetime
-    ) -> bool:
-        """Commit a window with its marks, in one transaction. False if another run wrote the partition first."""
-        if not self.options.write:
-            return True
-        members = self.outcome.members
-        if members is None:
-            raise EngineError("a window without members")
-        batch = await batch_of([(s, of_partition(t, window.partition)) for s, t in sinks], self._embed)
-        head = uuid4().hex
-        mark = Mark(
-            plan=self.plan.logical.name,
-            partition=members.partitions[window.partition],
-            rows=tuple(members.keys[m] for m in window.members),
-            fingerprint=self.options.fingerprint,
-            now=now,
-            run=self.options.run,
-            before=self._heads[window.partition],
-            head=head,
-            witness=self._witness(order),
-        )
-        try:
-            await self._commit(batch, mark)
-        except ConcurrentWrite as error:
-            self._halted.add(window.partition)
-            self.outcome.halted += 1
-            self.outcome.notes.append(str(error))
-            return False
-        self._heads[window.partition] = head
-        self.outcome.committed += len(window.members)
-        self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
-        return True
-
-    def _witness(self, order: Order) -> str | None:
-        """The label of the node that a `first` sink writes for a member row, keyed by the row's id."""
-        for spec in self.plan.sinks:
-            sink = spec.sink
-            if isinstance(sink, Merge) and sink.first and sink.node and order.key == (sink.key or sink.graph.key):
-                return sink.node
-        return None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import pyarrow as pa
 import semgraph
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.evaluation import Runtime
-from semgraph.execution.executor import Executor, Options, Outcome, result_table
+from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
 from semgraph.execution.why import flow

@@ -1,0 +1,107 @@
+"""A plan that is wrong: `semgraph run` says where and what, with exit code 2, and nothing is asked, nothing is made.
+
+The words of each message are in tests/frontend/bad; here stands that each reaches the user, and what it costs.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import semgraph
+from semgraph.errors import PlanError
+from tests.bad_input.conftest import quiet
+from tests.cli.conftest import Project
+
+HEAD = "plan: bad\ninputs: {notes: {id: string, text: string, at: timestamp}}\nsteps:\n  out:\n    - from: notes\n"
+TAIL = "returns: [out]\nexample: {inputs: {notes: [{id: a, text: b, at: 2025-01-15}]}}\n"
+
+
+def step(line: str) -> str:
+    """A plan with one step of one operator, which stands in line 6."""
+    return f"{HEAD}    - {line}\n{TAIL}"
+
+
+CASES = {
+    "empty": ("", 1, "this plan is empty"),
+    "only a comment": ("# nothing\n", 1, "empty"),
+    "a list": ("- plan: bad\n", 1, "plan"),
+    "tabs": (HEAD + "\t- filter: id = 'a'\n" + TAIL, 6, "a tab cannot indent"),
+    "cyclic anchors": ("plan: &p\n  steps: *p\n", 1, "anchors and aliases"),
+    "cyclic steps": (HEAD.replace("from: notes", "from: out") + TAIL, 5, "out"),
+    "a tag that would run": ("plan: !!python/object/apply:os.system ['touch x']\n", 1, "has no place here"),
+    "duplicate keys": (step("filter: id = 'a'\n      filter: id = 'b'"), 7, "twice"),
+    "duplicate steps": (step("filter: id = 'a'") + "steps: {}\n", 9, "twice"),
+    "unknown key": (step("filter: id = 'a'") + "stpes: {}\n", 9, 'Did you mean "steps"'),
+    "unknown argument": (step("limit: {m: 3}"), 6, '"m"'),
+    "wrong type": (step("limit: {n: many}"), 6, "many"),
+    "text where steps belong": (HEAD.split("steps", maxsplit=1)[0] + "steps: none\n", 3, "steps"),
+    "wrong type in a scalar": (step("filter: text + 1 > at"), 6, "out"),
+    "unknown type": (HEAD.replace("timestamp", "tiemstamp") + TAIL, 2, 'Did you mean "timestamp"'),
+    "unknown column": (step("filter: txt = 'a'"), 6, 'Did you mean "text"'),
+    "unknown operator": (step("fliter: id = 'a'"), 6, 'Did you mean "filter"'),
+    "unknown parameter": (step("filter: id = $who"), 6, "who"),
+    "unknown prompt": (step("sem_filter: {prompt: no_such_prompt}"), 6, "no_such_prompt"),
+    "unknown function": (step("add: {n: lenght(text)}"), 6, "lenght"),
+    "unknown input": (HEAD.replace("from: notes", "from: nots") + TAIL, 5, 'Did you mean "notes"'),
+    "sub-query": (step("filter: id IN (SELECT 'a')"), 6, "sub-query"),
+    "statement": (step('filter: "true; DROP TABLE notes"'), 6, "not one expression"),
+    "reads a file": (step("add: {x: \"read_text('/etc/passwd')\"}"), 6, "read_text"),
+    "copies to a file": (step("filter: COPY notes TO 'x'"), 6, "Scalars only"),
+    "unended quote": (step("filter: \"id = 'a\""), 6, "out"),
+    "unended bracket": (step("limit: {n: 3"), 7, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("untouched")
+def test_it_is_told_with_its_line(project: Project, case: str) -> None:
+    text, line, said = CASES[case]
+    project.write("bad.yaml", text)
+    ended = project("run", "bad.yaml")
+    err = quiet(ended, 2)
+    assert ended.out == ""
+    first = re.search(r"^bad\.yaml:(\d+):\d+  ", err, re.MULTILINE)
+    assert first is not None, err
+    assert int(first[1]) == line, err
+    assert said in err
+    checked = project("plans", "check", "bad.yaml")
+    assert checked.code == 2
+    assert f"bad.yaml:{line}:" in checked.out
+    assert not (project.folder / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x7fELF\x02\x01\x01\0\0", "binary data"),
+        (b"plan: \xff\xfe\n", "not UTF-8"),
+        ("plan: bad\n".encode("utf-16"), "this is no plan"),
+        (b"# " + b"x" * 10_000_000, "too large for a plan"),
+        (b"plan: " + b"[" * 100_000, "nested too deeply"),
+        (b"a: {" * 5_000, "nested too deeply"),
+    ],
+    ids=["binary", "not UTF-8", "UTF-16", "10 MB", "deep", "deep maps"],
+)
+@pytest.mark.usefixtures("untouched")
+def test_a_file_that_is_no_plan(project: Project, content: bytes, said: str) -> None:
+    (project.folder / "bad.yaml").write_bytes(content)
+    assert said in quiet(project("run", "bad.yaml"), 2)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_as_a_process_and_as_a_session(project: Project) -> None:
+    project.write("bad.yaml", step("filter: txt = 'a'"))
+    err = quiet(project.process("run", "bad.yaml"), 2)
+    assert err.startswith('bad.yaml:6:15  step out: no column "txt"'), err
+    with pytest.raises(PlanError, match=r"bad\.yaml:6:15"):
+        semgraph.Session(folder=project.folder, store="memory").run(project.folder / "bad.yaml")
+
+
+@pytest.mark.usefixtures("untouched")
+def test_two_plans_that_call_each_other(project: Project) -> None:
+    for mine, other in (("one", "two"), ("two", "one")):
+        calling = HEAD.replace("bad", mine, 1).replace("from: notes", f"call: {{plan: {other}, inputs: {{notes: notes}}}}")
+        project.write(f"plans/{mine}.yaml", calling + TAIL)
+    assert "plans/" in quiet(project("run", "plans/one.yaml"), 2)

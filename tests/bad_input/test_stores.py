@@ -1,0 +1,177 @@
+"""A store that cannot be reached, written or used: exit code 5, what to do, and nothing is asked."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bad_input.conftest import Serving, episode, held, quiet, told
+from tests.cli.conftest import Project
+from tests.conftest import Server
+
+OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
+POWERLESS = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)     # the superuser obeys permissions too: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+os.execv(sys.executable, [sys.executable, "-c", "from semgraph.cli import main; main()", *sys.argv[1:]])
+"""
+
+
+def at(project: Project, server: Server, **other: str) -> None:
+    """Name a Neo4j server in the environment."""
+    given = {"NEO4J_URI": server.uri, "NEO4J_USERNAME": server.user, "NEO4J_PASSWORD": server.password}
+    project.env.update(given | other)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("neo4j://127.0.0.1:9", "connection refused"),
+        ("bolt://no-such-host.invalid:7687", "no-such-host.invalid"),
+    ],
+)
+def test_no_server(project: Project, serving: Serving, uri: str, said: str) -> None:
+    ended = project.process(*told(project, [OSLO]), "--store", uri)
+    err = quiet(ended, 5)
+    assert ended.out == ""
+    assert uri in err
+    assert said in err.lower()
+    assert "semgraph neo4j start" in err
+    assert serving.requests == 0
+
+
+def test_a_wrong_password(project: Project, serving: Serving, neo4j_server: Server) -> None:
+    at(project, neo4j_server, NEO4J_PASSWORD="wrong-password")  # noqa: S106
+    ended = project.process(*told(project, [OSLO]), "--store", "neo4j")
+    err = quiet(ended, 5)
+    assert "password" in err
+    assert "wrong-password" not in err
+    assert "NEO4J_PASSWORD" in err
+    assert serving.requests == 0
+
+
+def test_a_database_that_is_not_there(project: Project, serving: Serving, neo4j_server: Server) -> None:
+    at(project, neo4j_server, NEO4J_DATABASE="nowhere")
+    assert "nowhere" in quiet(project(*told(project, [OSLO]), "--store", "neo4j"), 5)
+    assert serving.requests == 0
+
+
+def test_no_address(project: Project, serving: Serving) -> None:
+    assert "NEO4J_URI is not set" in quiet(project(*told(project, [OSLO]), "--store", "neo4j"), 2)
+    assert serving.requests == 0
+
+
+@pytest.mark.parametrize("store", ["sqlite:graph.db", "neo4j"])
+def test_an_embedder_of_other_dimensions(
+    project: Project, serving: Serving, request: pytest.FixtureRequest, store: str
+) -> None:
+    if store == "neo4j":
+        at(project, request.getfixturevalue("neo4j_database"))
+    quiet(project(*told(project, [OSLO]), "--store", store), 0)
+    before = serving.requests
+    project.env["SEMGRAPH_EMBEDDER"] = project.env["SEMGRAPH_EMBEDDER"].replace("=64", "=32")
+    project.write("q.jsonl", '{"query": "Oslo"}\n')
+    for asked in (told(project, [LUMA]), ["run", "search", "-i", "queries=q.jsonl"]):
+        ended = project.process(*asked, "--store", store)
+        err = quiet(ended, 5)
+        assert "here has 64-dimensional vectors (index " in err
+        assert "gives 32. Nothing was written." in err
+        assert "Use the embedder that made them (--embedder " in err
+        assert "or start another store" in err
+        assert ended.out == ""
+    assert serving.requests == before
+    if store == "sqlite:graph.db":
+        assert len(held(project, "Episodic", "graph.db")) == 1
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ("sqlite:chat.db", "is not an SQLite file"),
+        ("sqlite:folder", "cannot be opened"),
+        ("sqlite:chat.db/graph.db", "its folder cannot be made"),
+        ("sqlite:other.db", "other.db"),
+    ],
+)
+def test_a_file_that_is_no_store(project: Project, serving: Serving, store: str, said: str) -> None:
+    import sqlite3
+
+    project.write("chat.db", "hello " * 1000)
+    (project.folder / "folder").mkdir()
+    con = sqlite3.connect(project.folder / "other.db")
+    con.execute("CREATE TABLE Entity (a, b)")
+    con.commit()
+    con.close()
+    before = {path.name: path.read_bytes() for path in project.folder.glob("*.db")}
+    err = quiet(project(*told(project, [OSLO]), "--store", store), 5)
+    assert said in err
+    assert serving.requests == 0
+    assert {path.name: path.read_bytes() for path in project.folder.glob("*.db")} == before
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving, what: str) -> None:
+    closed = project.folder / "closed"
+    closed.mkdir()
+    if what == "file":
+        quiet(project(*told(project, [OSLO]), "--store", "sqlite:closed/graph.db"), 0)
+        (closed / "graph.db").chmod(stat.S_IRUSR)
+    closed.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    before = serving.requests
+    asked = [*told(project, [LUMA]), "--store", "sqlite:closed/graph.db"]
+    powerless = Project(project.folder, project.env)
+    try:
+        import subprocess
+
+        done = subprocess.run(
+            [sys.executable, "-c", POWERLESS, *asked], cwd=powerless.folder, env=powerless.env,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        closed.chmod(stat.S_IRWXU)
+    assert done.returncode == 5, done
+    assert "closed/graph.db" in done.stderr
+    assert "write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert serving.requests == before
+    assert sorted(os.listdir(closed)) == (["graph.db"] if what == "file" else [])
+
+
+def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Serving, tmp_path: Path) -> None:
+    """Two messages are remembered; the server dies while the third is read; it comes back, and the run goes on."""
+    from semgraph.stores.neo4j_local import start, stop
+
+    project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
+    folder = tmp_path / "server"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        server = start(folder)
+        try:
+            at(project, Server(server.uri, server.user, server.password))
+            quiet(project(*told(project, [OSLO, LUMA], "first.jsonl"), "--store", "neo4j"), 0)
+            serving.server.latency = 2.0
+            asked = told(project, [episode("Ann(user): I know Bob.", 2), episode("Ann(user): I own Kite.", 3)])
+            process = project.start(*asked, "--store", "neo4j")
+            serving.until(5)
+            os.kill(server.pid, 9)
+            out, err = process.communicate(timeout=180)
+            assert process.returncode == 5, err
+            assert out == ""
+            assert server.uri.split("//")[1] in err
+            assert not [word for word in ("Traceback", "Unclosed", "asyncio", "nanobind") if word in err], err
+            serving.server.latency = 0.0
+            back = start(folder)
+            at(project, Server(back.uri, back.user, back.password))
+            resumed = project("run", "add_episode", "--resume", err.split("--resume ")[1].split()[0], "--store", "neo4j")
+            quiet(resumed, 0)
+            assert "Ann ─ KNOWS ─▶ Bob" in resumed.out
+            assert "─ OWNS ──▶ Kite" in resumed.out.replace("─ OWNS ─▶", "─ OWNS ──▶")
+            found = project("run", "search", "-i", "queries=Ann", "--store", "neo4j", "--format", "json")
+            quiet(found, 0)
+            assert all(name in found.out for name in ("Oslo", "Luma", "Bob", "Kite"))
+        finally:
+            stop(folder)
