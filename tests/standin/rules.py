@@ -9,10 +9,8 @@ from typing import Any
 
 from tests.standin.reading import Record
 from tests.standin.sentences import Claim, claims_in, dated, names_in, project_in, read, speaker_of
+from tests.standin.vectors import COMMON
 
-_COMMON = frozenset(
-    "a an and are as at by for from has in is it of on or so that the their to was we will with".split()
-)  # noqa: SIM905
 Answer = dict[str, Any]
 
 
@@ -112,7 +110,7 @@ def _words(text: str) -> list[str]:
 
 
 def _telling(text: str) -> set[str]:
-    return {word for word in _words(text) if word not in _COMMON and len(word) > 2}
+    return {word for word in _words(text) if word not in COMMON and len(word) > 2}
 
 
 def _same(a: str, b: str) -> bool:

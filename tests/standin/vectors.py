@@ -12,9 +12,9 @@ import numpy.typing as npt
 DIMENSIONS = 256
 _WORD = re.compile(r"[^\W_]+")
 _GRAM_WEIGHT = 0.35
-_COMMON = frozenset(
-    "a an and are as at by for from has in is it of on or so that the their to was we will with".split()
-)  # noqa: SIM905
+COMMON = frozenset(
+    _WORD.findall("a an and are as at by for from has in is it of on or so that the their to was we will with")
+)
 
 
 @lru_cache(maxsize=65_536)
@@ -22,7 +22,7 @@ def vector_of(text: str, dimensions: int = DIMENSIONS) -> npt.NDArray[np.float32
     """The vector of a text, of length 1 (of a text without letters: zeros)."""
     found = np.zeros(dimensions, np.float64)
     for word in _WORD.findall(text.lower()):
-        weight = 0.2 if word in _COMMON else 1.0
+        weight = 0.2 if word in COMMON else 1.0
         _put(found, "w" + word, weight)
         padded = f"^{word}$"
         for i in range(len(padded) - 2):
