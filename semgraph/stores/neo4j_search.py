@@ -20,8 +20,10 @@ from semgraph.stores.neo4j_bolt import Bolt, Records
 from semgraph.stores.neo4j_values import column_of, fields, partition_field
 from semgraph.stores.rows import Dimensions, column, other_length, partitions_of, search_schema
 
-_FIRST, _FACTOR, _MORE = 50, 4, 4
-"""An index is asked for 4 k + 50 entries, then for 4 times as many, or for as many as what was found suggests."""
+_FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
+"""An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a full-text index, which
+sorts all its entries anyway, for all where that is more than 5,000.
+"""
 
 
 @dataclass
@@ -80,16 +82,19 @@ class _Search:
 
     def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
         more = {name: partition_field(rows, path) for path, name in text.partitions.items()}
-        found: dict[str, Any] = dict(text.bound.constants)
+        found: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
             method = self._method(branch)
             if branch.index and branch.number not in self.limits:
                 factor = max(_FACTOR, self.of.factors.get(branch.index, 0))
-                self.limits[branch.number] = factor * method.k + _FIRST if method.k is not None else 0
+                all_ = branch.whole or method.k is None
+                self.limits[branch.number] = _ALL if all_ else factor * (method.k or 0) + _FIRST
             if method.via != "order":
                 more[f"m{branch.number}"] = self._sought(branch, rows)
-            limit = self.limits.get(branch.number, 0)
-            found[f"f{branch.number}"] = limit if method.via == "nearest" else {"limit": limit} if limit else {}
+            limit = self.limits.get(branch.number, _ALL)
+            found[f"f{branch.number}"] = (
+                limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
+            )
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
             partition = {name: row[name] for name in text.partitions.values()}
@@ -114,7 +119,7 @@ class _Search:
         properties = label.fulltext[branch.index]
         texts = [lucene.queries(t, properties, own, p) for t, p in zip(given.to_pylist(), confined, strict=True)]
         if any(len(parts) > 1 for parts in texts):
-            self.limits[branch.number] = 0  # the scores of parts add up, so all entries of each are needed
+            self.limits[branch.number] = _ALL  # the scores of parts add up, so all entries of each are needed
         return texts
 
     def _take(self, text: SearchText, records: Records) -> tuple[frozenset[int], set[int]]:
@@ -124,7 +129,7 @@ class _Search:
         further: dict[int, int] = {}
         unfinished: set[int] = set()
         for q, number, hits, fetched, last in records:
-            branch, limit = branches[number], self.limits.get(number, 0)
+            branch, limit = branches[number], self.limits.get(number, _ALL)
             method = self._method(branch)
             fresh.setdefault((branch.query, q, branch.method), []).extend(hits)
             if fetched is not None and not _enough(method, hits, fetched, last, limit):
@@ -157,7 +162,7 @@ class _Search:
 
 def _enough(method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int) -> bool:
     """Whether no entry that was not read can be among the hits."""
-    if not limit or fetched < limit or last is None:
+    if fetched < limit or last is None:
         return True
     if method.via == "nearest":
         return len(hits) >= (method.k or 0) or last <= method.above

@@ -48,7 +48,7 @@ class Hits:
         label: Label,
         conditions: Conditions,
         indexes: Indexes,
-        confined: Callable[[SearchQuery, str], str],
+        confined: Callable[[SearchQuery, str, str], str],
     ) -> None:
         self.query, self.label, self.indexes = query, label, indexes
         self.conditions = conditions
@@ -69,7 +69,11 @@ class Hits:
         sought = f"{ROW}.m{number}"
         if method.via == "fulltext":
             index = self._fulltext_index(method.prop)
-            return [self._read_on(number, self._fulltext(self.indexes.fulltext[index][0], number), "s", method)], index
+            read = self._fulltext(self.indexes.fulltext[index][0], number)
+            if self.pinned:
+                return [self._among_known(read, number, method)], index
+            found = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
+            return [self._read_on(number, found, "s", method)], index
         if method.via == "nearest":
             return self._nearest(method, number, sought, count)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
@@ -89,10 +93,9 @@ class Hits:
             f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
         )
         index = self.indexes.vectors.get((self.label.name, name), "")
-        pinned = pins.by_key(self.terms, self.graph.key) or (self.label.kind == "edge" and pins.ends(self.terms))
-        if not index or pinned or method.k is None:
+        if not index or self.pinned or method.k is None:
             return [exact], ""
-        n = count(self.pattern, self.confined(self.query, "g"))
+        n = count(self.pattern, self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g"))
         kind = "node" if self.label.kind == "node" else "relationship"
         read = (
             f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
@@ -109,18 +112,33 @@ class Hits:
             if prop in properties:
                 if name not in self.indexes.fulltext:
                     raise StoreUnavailable(
-                        f'there is no full-text index "{name}" in the database: run with writing once'
+                        f'the database has no full-text index "{name}" of {self.label.name} over {", ".join(properties)}: '
+                        "let semgraph create it (drop another of that name first)"
                     )
                 return name
         raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+
+    @property
+    def pinned(self) -> bool:
+        """Whether `where` says which hits there can be, by key or by ends."""
+        by_ends = self.label.kind == "edge" and bool(pins.ends(self.terms))
+        return by_ends or pins.by_key(self.terms, self.graph.key)
 
     def _fulltext(self, index: str, number: int) -> str:
         kind = "node" if self.label.kind == "node" else "relationship"
         return (
             f"UNWIND {ROW}.m{number} AS text\n"
-            f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) YIELD {kind}, score\n"
-            f"WITH {kind} AS hit, sum(score) AS s ORDER BY s DESC WHERE s > 0\n"
-            "WITH collect([hit, s]) AS found"
+            f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) "
+            f"YIELD {kind} AS h, score AS s"
+        )
+
+    def _among_known(self, read: str, number: int, method: Method) -> str:
+        """Which of the few hits that there can be an index gives, and their scores; not read where there are none."""
+        return (
+            f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
+            f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
+            f"WITH h, sum(s) AS s WHERE s > 0\n{self._ranked('s', method)}\n"
+            f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
@@ -143,15 +161,13 @@ class Hits:
                 else self.indexes.hint("h", self.label.name, prop, partition)
             )
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
+        # The partition by a parameter: given by name, its index may tempt the planner to read all of it for every row.
         found = pins.match(self.graph, self.label, pairs, self.conditions.value)
-        return (
-            f"{found}\nWITH h WHERE {self._filter(test)}"
-            if " WITH " not in found
-            else f"{found} WHERE {self._filter(test)}"
-        )
+        return f"{found} WHERE {self._filter(test, own='h[$own]')}"
 
-    def _filter(self, test: str = "") -> str:
-        parts = test, self.confined(self.query, ROW), self.conditions.text(self.terms, {self.query.alias: "h"})
+    def _filter(self, test: str = "", own: str = "") -> str:
+        own = own or f"h.{quoted(self.graph.partition)}"
+        parts = test, self.confined(self.query, own, ROW), self.conditions.text(self.terms, {self.query.alias: "h"})
         return " AND ".join(part for part in parts if part) or "true"
 
     def _ranked(self, score: str, method: Method) -> str:

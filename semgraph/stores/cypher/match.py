@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from semgraph.expr import Scalar
@@ -31,54 +31,77 @@ class MatchText:
 
 def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several: bool) -> MatchText:
     """The statement for a pattern; `several`: the partition column holds lists. Raises EngineError."""
-    elements = query.pattern.elements
-    names = {id(element): f"e{i}" for i, element in enumerate(elements)}
+    path = _Path(graph, query, indexes)
     labels = {element.var: graph.label(element.label) for element in query.pattern.variables}
     conditions = Conditions(graph, labels)
     terms = conditions.read(query.where, None)
-    columns = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))}
-    tests = _confined(graph, list(names.values()), query.partition, several=several)
+    tests = _confined(graph, path, query.partition, several=several)
     if terms:
-        tests.append(conditions.text(terms, {element.var: names[id(element)] for element in query.pattern.variables}))
-    path = "".join(_element(element, names[id(element)], columns) for element in elements)
-    wanted = {var: tuple(returned(graph, label, query.properties.get(var, ()))) for var, label in labels.items()}
-    listed = [_listed(graph, labels[e.var], names[id(e)], wanted[e.var]) for e in query.pattern.variables]
-    where = f"\nWHERE {' AND '.join(tests)}" if tests else ""
-    hint = _hint(graph, elements, names, indexes)
-    text = f"UNWIND $rows AS {ROW}\nMATCH {path}{hint}{where}\nRETURN {', '.join([f'{ROW}._q AS q', *listed])}"
-    return MatchText(text, conditions.bound, columns)
+        tests.append(conditions.text(terms, {e.var: path.names[id(e)] for e in query.pattern.variables}))
+    listed = [
+        _listed(
+            graph, labels[e.var], path.names[id(e)], returned(graph, labels[e.var], query.properties.get(e.var, ()))
+        )
+        for e in query.pattern.variables
+    ]
+    text = f"UNWIND $rows AS {ROW}\n{path.text(tests)}\nRETURN {', '.join([f'{ROW}._q AS q', *listed])}"
+    bound = conditions.bound
+    return MatchText(text, Bound(bound.values, {**bound.constants, "own": graph.partition}), path.columns)
 
 
-def _confined(graph: Graph, names: Sequence[str], partition: str | None, *, several: bool) -> list[str]:
+class _Path:
+    """A pattern with a name for each element, and the element to begin with."""
+
+    def __init__(self, graph: Graph, query: MatchQuery, indexes: Indexes) -> None:
+        self.elements = query.pattern.elements
+        self.names = {id(element): f"e{i}" for i, element in enumerate(self.elements)}
+        self.columns = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))}
+        given = [(element, prop) for element in self.elements for prop, _ in element.props]
+        given.sort(key=lambda pair: (pair[1] != graph.key, (pair[0].label, pair[1]) not in indexes.ranges))
+        self.first = given[0][0] if given else None
+        self.hint = indexes.hint(self.names[id(self.first)], given[0][0].label, given[0][1]) if given else ""
+
+    def text(self, tests: Sequence[str]) -> str:
+        """Clauses that bind all names to what passes."""
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        if self.first is None:
+            return f"MATCH {self._drawn(None)}{where}"
+        name, found = self.names[id(self.first)], self._inner(self.first)
+        begin = f"({found})" if isinstance(self.first, PatternNode) else f"()-[{found}]->()"
+        return f"MATCH {begin}{self.hint}\nWITH {ROW}, {name}\nMATCH {self._drawn(self.first)}{where}"
+
+    def _drawn(self, known: PatternNode | PatternEdge | None) -> str:
+        return "".join(self._element(e, self.names[id(e)] if e is known else self._inner(e)) for e in self.elements)
+
+    def _inner(self, element: PatternNode | PatternEdge) -> str:
+        props = ", ".join(f"{quoted(prop)}: {ROW}.{self.columns[column]}" for prop, column in element.props)
+        return f"{self.names[id(element)]}:{quoted(element.label)}" + (f" {{{props}}}" if props else "")
+
+    @staticmethod
+    def _element(element: PatternNode | PatternEdge, inner: str) -> str:
+        if isinstance(element, PatternNode):
+            return f"({inner})"
+        left, right = {"out": ("-", "->"), "in": ("<-", "-"), "any": ("-", "-")}[element.direction]
+        return f"{left}[{inner}]{right}"
+
+
+def _confined(graph: Graph, path: _Path, partition: str | None, *, several: bool) -> list[str]:
+    """The conditions that keep a path in the row's partition, or in one of several.
+
+    Where a property map says where to begin, they name the property by a parameter: given by name, an index on it may tempt
+    the planner to begin with a whole partition, for every row.
+    """
     if partition is None:
         return []
+    first, *others = path.names.values()
     own = quoted(graph.partition)
-    first = f"{names[0]}.{own} {'IN' if several else '='} {ROW}.p0"
+    tested = [f"{name}[$own]" if path.first is not None else f"{name}.{own}" for name in (first, *others)]
     if not several:
-        return [f"{name}.{own} = {ROW}.p0" for name in names]
-    return [first, *(f"{name}.{own} = {names[0]}.{own}" for name in names[1:])]
+        return [f"{value} = {ROW}.p0" for value in tested]
+    return [f"{tested[0]} IN {ROW}.p0", *(f"{value} = {tested[0]}" for value in tested[1:])]
 
 
-def _hint(
-    graph: Graph, elements: Sequence[PatternNode | PatternEdge], names: Mapping[int, str], indexes: Indexes
-) -> str:
-    """Begin where a key is given, else where another indexed property is."""
-    given = [(element, prop) for element in elements for prop, _ in element.props]
-    given.sort(key=lambda pair: pair[1] != graph.key)
-    hints = (indexes.hint(names[id(element)], element.label, prop) for element, prop in given)
-    return next((hint for hint in hints if hint), "")
-
-
-def _element(element: PatternNode | PatternEdge, name: str, columns: Mapping[str, str]) -> str:
-    props = ", ".join(f"{quoted(prop)}: {ROW}.{columns[column]}" for prop, column in element.props)
-    inner = f"{name}:{quoted(element.label)}" + (f" {{{props}}}" if props else "")
-    if isinstance(element, PatternNode):
-        return f"({inner})"
-    left, right = {"out": ("-", "->"), "in": ("<-", "-"), "any": ("-", "-")}[element.direction]
-    return f"{left}[{inner}]{right}"
-
-
-def _listed(graph: Graph, label: Label, name: str, properties: Sequence[str]) -> str:
+def _listed(graph: Graph, label: Label, name: str, properties: Iterable[str]) -> str:
     return f"[{', '.join(stored(graph, label, name, prop) for prop in properties)}] AS {name}"
 
 

@@ -7,13 +7,13 @@ an index that cannot filter, how many entries it read and the score of the last 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import SearchQuery
 from semgraph.stores.conjunct import Value
 from semgraph.stores.cypher.hits import EXACT_BELOW, Hits, Indexes
-from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,14 @@ class Branch:
         method: Number of its method.
         number: Under which its hits come back; its row field is `m{number}`, its limit the parameter `f{number}`.
         index: The index that it reads as far as needed; "" if it finds all at once.
+        whole: Whether it always reads all of it.
     """
 
     query: int
     method: int
     number: int
     index: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,15 @@ class _Writer:
         hits = Hits(query, self.graph.label(query.label), conditions, self.indexes, self.confined)
         parts, index = hits.parts(query.methods[branch.method], branch.number, self.count)
         self.parts += parts
-        self.branches.append(Branch(branch.query, branch.method, branch.number, index))
+        self.branches.append(replace(branch, index=index, whole=hits.pinned))
 
-    def confined(self, query: SearchQuery, row: str) -> str:
-        """The condition that keeps hits in the row's partition."""
+    def confined(self, query: SearchQuery, own: str, row: str) -> str:
+        """The condition that keeps hits, whose partition is `own`, in the row's."""
         if query.partition is None:
             return ""
         name = self.partitions.setdefault(query.partition, f"p{len(self.partitions)}")
         operator = "IN" if query.partition in self.lists else "="
-        return f"h.{quoted(self.graph.partition)} {operator} {row}.{name}"
+        return f"{own} {operator} {row}.{name}"
 
     def count(self, pattern: str, confined: str) -> str:
         """The variable that says how many rows of a label a partition has, or 0 if the label has fewer than it matters."""
