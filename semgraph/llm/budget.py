@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from semgraph.errors import BudgetReached, PlanError, Problem, RowError
@@ -49,6 +51,8 @@ class Budget:
         self._reserved = Cost()
         self._turn = asyncio.Lock()
         self._settled: asyncio.Future[None] | None = None
+        self._asking = 0
+        self._quiet = asyncio.Event()
         self._began = time.monotonic()
 
     @property
@@ -90,6 +94,26 @@ class Budget:
         self.spent += actual
         if self._settled and not self._settled.done():
             self._settled.set_result(None)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """While something is asked, from before it is admitted until its answer is in the journal."""
+        self._asking += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until nothing is asked any more, but not longer than `max_seconds`."""
+        left = None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                while self._asking:
+                    await self._quiet.wait()
 
     def _passed(self, total: Cost) -> tuple[str, str, str] | None:
         """The first limit that a total passes: its name, its value, and what is spent of it."""
@@ -154,6 +178,23 @@ class Budgeted(Wrapper):
         prompt = prompt_tokens(self, request)
         dollars = self.dollars(Usage(prompt, 0, request.max_tokens))
         return Cost(1, prompt + request.max_tokens, dollars or 0.0)
+
+
+class Drained(Wrapper):
+    """Says that the budget is reached when what was sent before is answered: it is paid for, so it is kept and counted."""
+
+    def __init__(self, inner: LLM, budget: Budget) -> None:
+        super().__init__(inner)
+        self.budget = budget
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request."""
+        try:
+            with self.budget.asking():
+                return await self.inner.complete(request)
+        except BudgetReached:
+            await self.budget.quiet()
+            raise
 
 
 def cost_of(reply: Reply) -> Cost:

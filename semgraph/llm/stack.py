@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semgraph.llm.base import LLM
-from semgraph.llm.budget import Budget, Budgeted
+from semgraph.llm.budget import Budget, Budgeted, Drained
 from semgraph.llm.coalesce import Coalesced
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.limits import Limited, Limiter
@@ -20,10 +20,11 @@ def stack(
     scope: str = "",
     fresh: bool = False,
 ) -> LLM:
-    """One run's view of an endpoint: `Coalesced(Journalled(Budgeted(Retried(Limited(endpoint)))))`.
+    """One run's view of an endpoint: `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
 
     Every attempt passes the limiter; what is repeated is admitted by the budget once; what the journal knows is neither;
-    equal requests reach the journal once. Closing the stack closes the endpoint; the journal is closed by its owner.
+    equal requests reach the journal once; where the budget ends, what was sent is waited for. Closing the stack closes the
+    endpoint; the journal is closed by its owner.
 
     Args:
         endpoint: Where attempts go.
@@ -42,4 +43,5 @@ def stack(
         model = Budgeted(model, budget)
     if journal is not None:
         model = Journalled(model, journal, scope, fresh)
-    return Coalesced(model)
+    model = Coalesced(model)
+    return model if budget is None else Drained(model, budget)

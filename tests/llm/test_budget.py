@@ -8,9 +8,11 @@ import pytest
 
 from semgraph.errors import BudgetReached, PlanError, RowError
 from semgraph.llm.budget import Budget, Budgeted, Cost
+from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.retry import Retried, RetryPolicy
+from semgraph.llm.stack import stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 
@@ -200,3 +202,39 @@ def test_a_limit_in_dollars_needs_a_price(server: ModelServer):
     with pytest.raises(PlanError, match=r"max_usd 5\.00 cannot be kept: no price is known for openai:Qwen3@http"):
         Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_usd=5))
     Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_tokens=5))
+
+
+async def test_at_the_limit_what_was_sent_before_is_waited_for(server: ModelServer, endpoint, ask):
+    gate = asyncio.Event()
+
+    async def slow(body: dict) -> str:
+        await gate.wait()
+        return "{}"
+
+    server.answer = slow
+    model = stack(endpoint, Limiter(8), budget=Budget(max_calls=3))
+    asked = [asyncio.create_task(model.complete(ask(f"{n}"))) for n in range(4)]
+    await server.until(lambda s: len(s.requests) == 3)
+    _, pending = await asyncio.wait(asked, timeout=0.05)
+    assert len(pending) == 4, "it is not said before the others are answered"
+    gate.set()
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(o, BudgetReached) for o in outcomes] == [False, False, False, True]
+
+
+async def test_where_time_is_up_nothing_is_waited_for(server: ModelServer, endpoint, ask):
+    async def never(body: dict) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    server.answer = never
+    budget = Budget()
+    model = stack(endpoint, Limiter(8), budget=budget)
+    hanging = asyncio.create_task(model.complete(ask("1")))
+    await server.until(lambda s: s.requests)
+    budget.max_seconds = 0.0
+    async with asyncio.timeout(30):
+        with pytest.raises(BudgetReached, match="max_seconds"):
+            await model.complete(ask("2"))
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)

@@ -76,7 +76,7 @@ class TestStack:
         while hasattr(model, "inner"):
             order.append(type(model).__name__)
             model = model.inner
-        assert order == ["Coalesced", "Journalled", "Budgeted", "Retried", "Limited"]
+        assert order == ["Drained", "Coalesced", "Journalled", "Budgeted", "Retried", "Limited"]
         assert model is endpoint
 
     async def test_without_a_journal_nothing_is_kept(self, server: ModelServer, endpoint, ask):
