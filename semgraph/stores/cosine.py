@@ -32,6 +32,7 @@ class Block:
         self._ids: Ints = np.empty(0, np.int64)
         self._vectors: Singles = np.empty((0, size), np.float32)
         self._norms: Floats = np.empty(0, np.float64)
+        self._inverse: Singles = np.empty(0, np.float32)
         self._place: dict[int, int] = {}
 
     @property
@@ -54,6 +55,11 @@ class Block:
         """Their lengths."""
         return self._norms[: self.count]
 
+    @property
+    def inverse(self) -> Singles:
+        """One by their lengths, as near as float32 goes."""
+        return self._inverse[: self.count]
+
     def put(self, ids: Ints, vectors: Singles) -> None:
         """Add vectors, or replace those that are there."""
         import numpy as np
@@ -65,7 +71,11 @@ class Block:
         new = (known < 0) & (norms > 0)
         again = (known >= 0) & (norms > 0)
         places = np.fromiter((self._place[i] for i in ids[again].tolist()), np.int64, int(again.sum()))
-        self._vectors[places], self._norms[places] = vectors[again], norms[again]
+        self._vectors[places], self._norms[places], self._inverse[places] = (
+            vectors[again],
+            norms[again],
+            1 / norms[again],
+        )
         self._append(ids[new], vectors[new], norms[new])
 
     def reserve(self, room: int) -> None:
@@ -73,23 +83,26 @@ class Block:
         import numpy as np
 
         if room > len(self._ids):
-            old = self.count
-            grown = (np.empty(room, np.int64), np.empty((room, self.size), np.float32), np.empty(room, np.float64))
-            grown[0][:old], grown[1][:old], grown[2][:old] = self.ids, self.vectors, self.norms
-            self._ids, self._vectors, self._norms = grown
+            for name in ("_ids", "_vectors", "_norms", "_inverse"):
+                old = getattr(self, name)
+                grown = np.empty((room, *old.shape[1:]), old.dtype)
+                grown[: self.count] = old[: self.count]
+                setattr(self, name, grown)
 
     def _append(self, ids: Ints, vectors: Singles, norms: Floats) -> None:
         start, end = self.count, self.count + len(ids)
         if end > len(self._ids):
             self.reserve(max(end, 2 * start))
-        self._ids[start:end], self._vectors[start:end], self._norms[start:end] = ids, vectors, norms
+        self._ids[start:end], self._vectors[start:end] = ids, vectors
+        self._norms[start:end], self._inverse[start:end] = norms, 1 / norms
         self._place.update(zip(ids.tolist(), range(start, end), strict=True))
         self.count = end
 
     def _remove(self, row: int) -> None:
+        """The last takes its place."""
         place, last = self._place.pop(row), self.count - 1
         if place != last:
-            for column in (self._ids, self._vectors, self._norms):
+            for column in (self._ids, self._vectors, self._norms, self._inverse):
                 column[place] = column[last]
             self._place[int(self._ids[place])] = place
         self.count = last
@@ -151,24 +164,27 @@ def candidates(blocks: Sequence[Block], queries: Floats, above: float, wanted: i
         return [Candidates(empty, empty, above) for _ in queries]
     unit = (queries / np.sqrt((queries * queries).sum(axis=1))[:, None]).astype(np.float32)
     margin = (blocks[0].size + 8) * 2.0**-23  # more than what float32 can be off
-    number = np.repeat(np.arange(len(blocks)), [block.count for block in blocks])
-    place = np.concatenate([np.arange(block.count) for block in blocks])
+    starts = np.cumsum([0, *(block.count for block in blocks[:-1])])
     found = []
     step = max(1, _CHUNK // total)
     for start in range(0, len(unit), step):
-        parts = [unit[start : start + step] @ block.vectors.T / block.norms.astype(np.float32) for block in blocks]
+        parts = [unit[start : start + step] @ block.vectors.T for block in blocks]
+        for part, block in zip(parts, blocks, strict=True):
+            np.multiply(part, block.inverse, out=part)
         for scores in parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1):
             kept, floor = _best(scores, above, wanted, margin)
-            found.append(Candidates(number[kept], place[kept], floor))
+            number = np.searchsorted(starts, kept, "right") - 1
+            found.append(Candidates(number, kept - starts[number], floor))
     return found
 
 
 def _best(scores: Singles, above: float, wanted: int | None, margin: float) -> tuple[Ints, float]:
+    """Who can be among the best by approximate scores, and what all others are below."""
     import numpy as np
 
-    kept = np.flatnonzero(scores > above - margin)
-    if wanted is None or len(kept) <= wanted:
-        return kept, above
-    among = scores[kept]
-    last = float(np.partition(among, len(among) - wanted)[len(among) - wanted])
-    return kept[among >= last - 2 * margin], last - margin
+    bound = above - margin
+    if wanted is not None and len(scores) > wanted:
+        last = float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])
+        if last - 2 * margin > bound:
+            return np.flatnonzero(scores >= last - 2 * margin), last - margin
+    return np.flatnonzero(scores > bound), above

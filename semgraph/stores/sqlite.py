@@ -41,9 +41,9 @@ from semgraph.stores.sqlite_schema import (
     read_dimensions,
     tables_of,
 )
-from semgraph.stores.sqlite_search import Search, Sizes
+from semgraph.stores.sqlite_scope import Memory
+from semgraph.stores.sqlite_search import Search
 from semgraph.stores.sqlite_terms import Asking
-from semgraph.stores.sqlite_vectors import VectorCache
 from semgraph.stores.sqlite_write import Merge, clear, commit
 
 T = TypeVar("T")
@@ -63,8 +63,7 @@ class SqliteStore:
         self.path = fspath(path)
         self._file = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
-        self._vectors = VectorCache()
-        self._sizes = Sizes()
+        self._memory = Memory()
         self._dimensions: dict[tuple[str, str], int] = {}
 
     @property
@@ -125,9 +124,9 @@ class SqliteStore:
                 for nearest in search.nearest:
                     self._check_length(search.query.label, nearest.embedding, nearest.size)
             asking.load(con)
-            return [search.run(con, self._vectors, self._sizes, dimensions) for search in searches]
+            return [search.run(con, self._memory, dimensions) for search in searches]
 
-        products = [nearest.work(self._vectors) for search in searches for nearest in search.nearest]
+        products = [nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest]
         known = None if None in products else sum(count for count in products if count is not None)
         return await self._file.run(work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS)
 
@@ -201,7 +200,7 @@ class SqliteStore:
     async def aclose(self) -> None:
         """Close the file. Safe to call twice."""
         await self._file.close()
-        self._vectors.clear()
+        self._memory.vectors.clear()
 
     def _table(self, label: str) -> Table:
         if label not in self.graph.labels:

@@ -91,6 +91,7 @@ class File:
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call `words`
         con.execute("PRAGMA temp_store = MEMORY")
+        con.execute("PRAGMA automatic_index = OFF")  # SQLite would build one for each search where there is one
         con.execute("PRAGMA cache_size = -65536")
         if self.path != ":memory:":
             con.execute("PRAGMA journal_mode = WAL")

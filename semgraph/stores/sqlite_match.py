@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +42,8 @@ class Matching:
         found = ["s.q = r.q"] if self.parts else []
         for i, (element, table) in enumerate(zip(self.elements, self.tables, strict=True)):
             if self.parts:
-                found.append(f"t{i}.{table.partition} = s.part")
+                away = "+" if i % 2 and i != self.order[0] else ""  # from the index by partition, to that by ends
+                found.append(f"{away}t{i}.{table.partition} = s.part")
             for prop, path in element.props:
                 found.append(f"t{i}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}")
         return found
@@ -63,9 +65,14 @@ class Matching:
             fits = (label.source, label.target) == (self.elements[source].label, self.elements[target].label)
             if fits and edge.direction in directions:
                 ways.append(f"(t{i}.source = t{source}.{key} AND t{i}.target = t{target}.{key})")
-        return f"({' OR '.join(ways)})" if ways else "FALSE"
+        if len(ways) < 2:
+            return ways[0] if ways else "FALSE"
+        near, far = sorted((i - 1, i + 1), key=self.order.index)  # said so that SQLite finds both by index
+        other = f"CASE t{i}.source WHEN t{near}.{key} THEN t{i}.target ELSE t{i}.source END"
+        return f"(t{i}.source = t{near}.{key} OR t{i}.target = t{near}.{key}) AND t{far}.{key} = {other}"
 
-    def _order(self) -> list[int]:
+    @cached_property
+    def order(self) -> list[int]:
         """Elements in the order of the join: from the one that the pattern pins best, outwards along the path."""
         start = min(
             range(len(self.elements)), key=lambda i: (self._looseness(self.elements[i], self.tables[i]), i % 2, i)
@@ -87,7 +94,7 @@ class Matching:
         }
         selected = ["r.q", *(self.tables[i].stored(name, f"t{i}") for i, listed in names.items() for name in listed)]
         sources = [f"temp.{self.asking.table} r", *([f"temp.{self.parts} s"] if self.parts else [])]
-        sources += [f"{self.tables[i].name} t{i}" for i in self._order()]
+        sources += [f"{self.tables[i].name} t{i}" for i in self.order]
         order = ["r.q", *(f"t{i}.{quote(self.graph.key)}" for i in names)]
         where = f"WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
         sql = f"SELECT {', '.join(selected)} FROM {' CROSS JOIN '.join(sources)} {where} ORDER BY {', '.join(order)}"

@@ -6,16 +6,15 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from semgraph.stores.base import Method
-from semgraph.stores.cosine import Block, candidates, exact, lengths
-from semgraph.stores.sqlite_schema import ID, Table
-from semgraph.stores.sqlite_terms import Asking
+from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
+from semgraph.stores.rows import column
+from semgraph.stores.sqlite_schema import ID
+from semgraph.stores.sqlite_scope import Found, Memory, Scope
 from semgraph.stores.sqlite_values import encode_vectors
 from semgraph.stores.sqlite_vectors import VectorCache
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Queries = dict[int, Floats]
 
 Ranked = list[tuple[int, int, float]]
 """Ordinal of a row, id of a hit, cosine; best first within a row, ties by key."""
@@ -31,45 +31,32 @@ Ranked = list[tuple[int, int, float]]
 
 @dataclass(frozen=True)
 class Nearest:
-    """One `nearest` method, prepared for its rows.
+    """Hits by the cosine of their embedding.
 
-    Args:
-        table: Of the label.
-        method: Says how many, and above which cosine.
-        vectors: Of the rows.
-        asking: The rows.
-        where: Conditions in SQL.
-        partitions: For each row what it may see; None: all.
-        parts: The temporary table that says the same.
-        pinned: Whether the conditions name the key or the ends of a hit. Then SQLite finds the few that pass, and only these
-            are compared. Else the nearest are found first, and more of them as long as fewer than k pass.
+    Where conditions leave few hits, SQLite finds those that pass, and only these are compared. Else the nearest are found
+    first, and more of them as long as fewer than k pass.
     """
 
-    table: Table
+    scope: Scope
     method: Method
-    vectors: pa.Array[Any]
-    asking: Asking
-    where: Sequence[str]
-    partitions: Sequence[tuple[str, ...]] | None
-    parts: str
-    pinned: bool
 
     @property
     def embedding(self) -> str:
         """The vector property."""
-        return self.table.label.vectors[self.method.prop]
+        return self.scope.table.label.vectors[self.method.prop]
 
     @cached_property
     def name(self) -> str:
         """The table of the vectors."""
-        return self.table.vectors(self.embedding)
+        return self.scope.table.vectors(self.embedding)
 
     @cached_property
     def queries(self) -> tuple[list[int], Floats]:
         """Numbers of the rows whose vector has a direction, and these vectors."""
         import numpy as np
 
-        blobs, size = encode_vectors(self.vectors, f'column "{self.method.column}" of the rows')
+        vectors = column(self.scope.asking.rows, self.method.column)
+        blobs, size = encode_vectors(vectors, f'column "{self.method.column}" of the rows')
         kept = [n for n, blob in enumerate(blobs) if blob is not None]
         flat = b"".join(blob for blob in blobs if blob is not None)
         numbers = np.frombuffer(flat, "<f4").reshape(len(kept), size or 1)
@@ -83,56 +70,59 @@ class Nearest:
         return numbers.shape[1] if rows else None
 
     def work(self, cache: VectorCache) -> int | None:
-        """How many products it takes, as far as the cache knows."""
+        """How many products it takes; None if the cache does not know yet."""
         rows, _ = self.queries
-        counts = [cache.known(self.name, self.partitions[n] if self.partitions else None) for n in rows]
+        counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    def hits(self, con: sqlite3.Connection, cache: VectorCache) -> Iterator[tuple[int, int, float, int]]:
-        """Ordinal, rank, cosine and id of the hits, within a transaction."""
-        ranked = self._of_passing(con, cache) if self.pinned else self._of_nearest(con, cache)
-        for q, found in groupby(ranked, itemgetter(0)):
-            for rank, (_, row, score) in enumerate(found):
-                if self.method.k is not None and rank >= self.method.k:
-                    break
-                yield q, rank, score, row
-
-    def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache) -> Ranked:
+    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+        """The hits, ties by key."""
         rows, numbers = self.queries
-        groups: dict[tuple[str, ...] | None, list[int]] = {}
-        for n, row in enumerate(rows):
-            groups.setdefault(self.partitions[row] if self.partitions is not None else None, []).append(n)
+        queries = {self.scope.asking.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
+        ranked = self._of_passing if self.scope.pinned else self._of_nearest
+        for q, hits in groupby(ranked(con, memory.vectors, queries), itemgetter(0)):
+            for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
+                yield Found(q, rank, score, row)
+
+    def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
+        groups: dict[tuple[str, ...] | None, Queries] = {}
+        for row, q in enumerate(self.scope.asking.ordinals):
+            if q in queries:
+                groups.setdefault(self.scope.seen(row), {})[q] = queries[q]
         found: Ranked = []
         for partitions, members in groups.items():
-            blocks = cache.blocks(con, self.name, partitions, numbers.shape[1])
-            asked = [self.asking.ordinals[rows[n]] for n in members]
-            found += self._best(con, blocks, asked, numbers[members])
+            blocks = cache.blocks(con, self.name, partitions, self.size or 1)
+            best, unsure = self._best(con, blocks, members)
+            found += best
+            if unsure:
+                found += self._of_passing(con, cache, unsure)
         return found
 
-    def _best(self, con: sqlite3.Connection, blocks: Sequence[Block], asked: Sequence[int], queries: Floats) -> Ranked:
-        k = self.method.k
-        wanted = max(4 * k, 64) if k is not None and self.where else k
+    def _best(self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries) -> tuple[Ranked, Queries]:
+        """The best that pass, of rows with the same partitions; and the rows for which hardly any passes."""
+        import numpy as np
+
+        k, total = self.method.k, sum(block.count for block in blocks)
+        wanted = max(4 * k, 64) if k is not None and self.scope.where else k
         found: Ranked = []
-        while len(asked):
-            chosen = candidates(blocks, queries, self.method.above, wanted)
+        while queries and (wanted is None or wanted <= max(total // 8, k or 0, 64)):
+            chosen = candidates(blocks, np.stack([*queries.values()]), self.method.above, wanted)
             near: Ranked = []
-            for q, query, among in zip(asked, queries, chosen, strict=True):
-                near += self._compared(blocks, among.block, among.places, q, query)
+            for (q, query), among in zip(queries.items(), chosen, strict=True):
+                near += self._compared(blocks, among, q, query)
             passed = {q: list(hits) for q, hits in groupby(self._passing(con, near), itemgetter(0))}
-            unsure = []
-            for n, (q, among) in enumerate(zip(asked, chosen, strict=True)):
+            for q, among in zip([*queries], chosen, strict=True):
                 sure = [hit for hit in passed.get(q, ()) if hit[2] >= among.floor]
                 if k is None or len(sure) >= k or among.floor <= self.method.above:
                     found += passed.get(q, ())
-                else:
-                    unsure.append(n)
-            asked, queries, wanted = [asked[n] for n in unsure], queries[unsure], wanted and wanted * 8
-        return found
+                    queries = {other: query for other, query in queries.items() if other != q}
+            wanted = wanted and wanted * 8
+        return found, queries
 
-    def _compared(self, blocks: Sequence[Block], number: Any, places: Any, q: int, query: Floats) -> Ranked:
+    def _compared(self, blocks: Sequence[Block], among: Candidates, q: int, query: Floats) -> Ranked:
         found: Ranked = []
-        for i in sorted(set(number.tolist())):
-            mine = places[number == i]
+        for i in sorted(set(among.block.tolist())):
+            mine = among.places[among.block == i]
             scores = exact(blocks[i], mine, query)
             above = scores > self.method.above
             ids = blocks[i].ids[mine][above].tolist()
@@ -141,42 +131,40 @@ class Nearest:
 
     def _passing(self, con: sqlite3.Connection, near: Ranked) -> Ranked:
         """Those that pass the conditions, in order."""
-        con.execute(
-            'CREATE TEMP TABLE IF NOT EXISTS "#near" (n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)'
-        )
+        scope, table = self.scope, self.scope.table
+        columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
+        con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
         con.execute('DELETE FROM temp."#near"')
         con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
-        rows = f"CROSS JOIN temp.{self.asking.table} r" if self.where else ""
-        where = " AND ".join(["r.q = h.q", *self.where]) if self.where else "TRUE"
+        rows = f"CROSS JOIN temp.{scope.asking.table} r" if scope.where else ""
+        where = " AND ".join([f"t.{ID} = h.id", *(("r.q = h.q", *scope.where) if scope.where else ())])
         return con.execute(
-            f'SELECT h.q, h.id, h.score FROM temp."#near" h {rows} CROSS JOIN {self.table.name} t '
-            f"WHERE t.{ID} = h.id AND {where} ORDER BY h.q, h.score DESC, t.{self.table.key}"
+            f'SELECT h.q, h.id, h.score FROM temp."#near" h {rows} CROSS JOIN {table.name} t '
+            f"WHERE {where} ORDER BY h.q, h.score DESC, t.{table.key}"
         ).fetchall()
 
-    def _of_passing(self, con: sqlite3.Connection, cache: VectorCache) -> Ranked:
+    def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         """All that pass the conditions, ranked."""
-        confined = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
-        own = ["s.q = r.q", f"+t.{self.table.partition} = s.part"] if self.parts else []  # + keeps to the other index
+        scope, table = self.scope, self.scope.table
+        asked = "r.q IN (SELECT value FROM json_each(?))"
+        parts = f"CROSS JOIN temp.{scope.parts} s" if scope.parts else ""
+        own = [asked, *(("s.q = r.q", f"{scope.partition} = s.part") if scope.parts else ())]
         sql = (
-            f"SELECT t.{self.table.partition}, r.q, t.{ID}, t.{self.table.key} FROM temp.{self.asking.table} r {confined} "
-            f"CROSS JOIN {self.table.name} t WHERE {' AND '.join([*own, *self.where])} ORDER BY 1, 2"
+            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{scope.asking.table} r {parts} "
+            f"CROSS JOIN {table.name} t WHERE {' AND '.join([*own, *scope.where])} ORDER BY 1, 2"
         )
-        rows, numbers = self.queries
-        query = {self.asking.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
         found: list[tuple[int, float, str, int]] = []
-        for partition, pairs in groupby(con.execute(sql).fetchall(), itemgetter(0)):
-            for block in cache.blocks(con, self.name, (partition,), numbers.shape[1]):
+        for partition, pairs in groupby(con.execute(sql, (str([*queries]),)).fetchall(), itemgetter(0)):
+            for block in cache.blocks(con, self.name, (partition,), self.size or 1):
                 for q, listed in groupby(pairs, itemgetter(1)):
-                    if q in query:
-                        found += self._scored(block, [(row, key) for _, _, row, key in listed], q, query[q])
+                    found += self._scored(block, [(row, key) for _, _, row, key in listed], q, queries[q])
         return [(q, row, -score) for q, score, _, row in sorted(found)]
 
     def _scored(
         self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats
     ) -> Iterator[tuple[int, float, str, int]]:
         places = block.places([row for row, _ in hits])
-        known = [(place, *hit) for place, hit in zip(places.tolist(), hits, strict=True) if place >= 0]
-        scores = exact(block, places[places >= 0], query).tolist()
-        for (_, row, key), score in zip(known, scores, strict=True):
+        known = [hit for place, hit in zip(places.tolist(), hits, strict=True) if place >= 0]
+        for (row, key), score in zip(known, exact(block, places[places >= 0], query).tolist(), strict=True):
             if score > self.method.above:
                 yield q, -score, key, row
