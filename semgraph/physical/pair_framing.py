@@ -115,7 +115,8 @@ class PairFraming(Framing):
         entry = Form.of(prompt, *((key, Type("int64"), f"the number of the {side} record") for key, side in sides))
         sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
         asked = (question(prompt.item, _BOTH if prompt.shared_fields else _LEFT), question(prompt.other, _RIGHT))
-        system = instructions(prompt, _TASK, *asked, answer=f"{answer_form(entry, _SAID, sketch)}\n{_NONE}")
+        how = f"{answer_form(entry, _SAID, sketch)}\n{_NONE}"
+        system = instructions(prompt, _TASK, *asked, answer=how, singly="pair")
         return Sheet(prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry)
 
     def request(self, work: Work) -> Request:

@@ -61,9 +61,14 @@ def paragraphs(*parts: str) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
-def instructions(prompt: Prompt, task: str, *questions: str, answer: str) -> str:
-    """A system message for numbered records: what is static in the prompt, the task, the question, the answer's form."""
-    return paragraphs(prompt.rules, prompt.examples, f"{_NUMBERED} {task}", *questions, answer)
+def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly: str = "") -> str:
+    """A system message for numbered records: what is static in the prompt, the task, the question, the answer's form.
+
+    `singly` says what one example is about, where examples are about less than what is asked here: a record, a pair.
+    """
+    shown = f"The examples above are of one {singly} each; the form of the answer is given below."
+    task = f"{_NUMBERED} {task} {shown if singly and prompt.examples.strip() else ''}"
+    return paragraphs(prompt.rules, prompt.examples, task, *questions, answer)
 
 
 def question(template: Template, said: str) -> str:

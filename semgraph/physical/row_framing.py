@@ -72,7 +72,7 @@ class RowFraming(Framing):
         entry = Form.of(prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict)
         sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
         how = answer_form(entry, ", with one answer for every record", sketch)
-        system = instructions(prompt, _TASK, question(prompt.item, _QUESTION), answer=how)
+        system = instructions(prompt, _TASK, question(prompt.item, _QUESTION), answer=how, singly="record")
         return Sheet(prompt, system, object_schema({self._list: {"type": "array", "items": entry.schema}}), entry)
 
     def request(self, work: Work) -> Request:

@@ -110,7 +110,8 @@ async def test_several_rows_are_records_and_the_question_is_stated_once() -> Non
         (
             "Say when it was.\n\nAda: 1815\n\n"
             "Numbered records follow, each a JSON object on a line of its own. "
-            "Answer for each record by itself, as if it were the only one.\n\n"
+            "Answer for each record by itself, as if it were the only one. "
+            "The examples above are of one record each; the form of the answer is given below.\n\n"
             "The question for each record, where <field> stands for the record's value:\nWhen was <name> born? Not <born>.\n\n"
             "Answer with one JSON object and nothing else, with one answer for every record:\n"
             '{"answers": [{"id": integer, "at": "YYYY-MM-DDThh:mm:ssZ" or null}, ...]}\n'
