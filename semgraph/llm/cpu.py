@@ -8,10 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def default_threads() -> int:
-    """One thread for each core that this process may use; of two threads in one core the second only waits."""
+def default_threads(busy: float | None = None) -> int:
+    """One thread for each core that this process may use, and a single one where all of them are at work already.
+
+    Threads of a model wait for each other hundreds of times per token. Where each wait is for a turn on a core as well,
+    two threads are many times slower than one.
+
+    Args:
+        busy: How many cores others use; None for the system's average over the last minute, where it tells.
+    """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return usable if usable <= 4 else usable // 2
+    if busy is None:
+        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if busy >= usable:
+        return 1
+    return usable if usable <= 4 else usable // 2  # of two threads in one core the second only waits
 
 
 def available_memory() -> int | None:

@@ -36,8 +36,7 @@ class Local:
 
     Args:
         model: Its name in the catalogue.
-        threads: CPU threads; None for one per core. They wait for each other hundreds of times per token, so on a
-            machine that is busy with other things fewer are faster.
+        threads: CPU threads; None for one per core, or one where others keep all cores busy.
         context: Tokens of prompt and answer together; None for 16,384, or the model's own if that is less.
         progress: Told of the download, should there be one.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Limits, Message, Request, Usage
+from semgraph.llm.cpu import default_threads
 from semgraph.llm.local import Local
 from semgraph.llm.models import Model, ModelFile, find, paths
 
@@ -73,6 +75,12 @@ def test_it_is_a_model_with_a_name_and_limits(local):
     assert local.name == "local:SmolLM2-135M"
     assert local.limits == Limits(context_tokens=8192, max_output_tokens=4096, in_flight=1)
     assert local.dollars(Usage(1000, 0, 1000)) == 0
+
+
+def test_it_takes_every_core_of_an_idle_machine_and_one_of_a_busy_one():
+    cores = len(os.sched_getaffinity(0))
+    assert default_threads(busy=0.0) == (cores if cores <= 4 else cores // 2)
+    assert default_threads(busy=float(cores)) == 1
 
 
 class TestAnswers:

@@ -32,7 +32,7 @@ class LocalEmbedder:
 
     Args:
         model: Its name in the catalogue.
-        threads: CPU threads; None for one per core.
+        threads: CPU threads; None for one per core, or one where others keep all cores busy.
         progress: Told of the download, should there be one.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
