@@ -1,0 +1,379 @@
+"""What is SQLite's alone: the file, its layout, what it costs, and what it says when something is wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import asynccontextmanager
+
+import pytest
+
+from semgraph.errors import EngineError, PlanError, StoreUnavailable
+from semgraph.expr.scalar import parse_scalar
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Method
+from semgraph.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "graph.db"
+
+
+@pytest.fixture
+async def file(path, world):
+    """A store over a file."""
+    store = SqliteStore(path)
+    await store.ensure(world.graph, world.dimensions)
+    yield store
+    await store.aclose()
+
+
+@asynccontextmanager
+async def opened(path, graph, dimensions=4):
+    store = SqliteStore(path)
+    try:
+        await store.ensure(graph, dimensions)
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def refused(path, world, error=StoreUnavailable) -> str:
+    """What is said of a file that cannot be used."""
+    with pytest.raises(error) as said:
+        async with opened(path, world.graph):
+            pass
+    return str(said.value)
+
+
+def test_names(path):
+    assert SqliteStore(path).name == f"sqlite:{path}"
+    assert SqliteStore(":memory:").name == "memory"
+
+
+async def test_making_a_store_opens_nothing(path, world):
+    store = SqliteStore(path)
+    assert not path.exists()
+    with pytest.raises(EngineError, match="ensure"):
+        await store.statistics()
+    await store.aclose()
+    assert not path.exists()
+
+
+async def test_folders_are_made(tmp_path, world):
+    async with opened(tmp_path / "a" / "b" / "graph.db", world.graph) as store:
+        assert (await store.statistics()).counts["Note"] == 0
+
+
+async def test_a_closed_store_says_so(file, world):
+    await file.aclose()
+    with pytest.raises(EngineError, match="closed"):
+        await world.commit(file, world.write("Note", {"uuid": "n"}))
+
+
+async def test_memory_starts_empty_each_time(world):
+    for _ in range(2):
+        async with opened(":memory:", world.graph) as store:
+            assert (await store.statistics()).counts["Note"] == 0
+            await world.commit(store, world.write("Note", {"uuid": "n"}))
+
+
+async def test_a_file_that_is_no_database(path, world):
+    path.write_text("Dear diary, " * 1000)
+    said = await refused(path, world)
+    assert "is not an SQLite file" in said
+    assert str(path) in said
+    assert path.read_text().startswith("Dear diary")
+
+
+async def test_a_database_of_another_program(path, world):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE things (name TEXT)")
+    other.close()
+    before = path.read_bytes()
+    assert "another program" in await refused(path, world)
+    assert path.read_bytes() == before
+
+
+async def test_a_file_of_a_later_version(path, world):
+    async with opened(path, world.graph):
+        pass
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA user_version = 99")
+    other.close()
+    assert "later version of semgraph (layout 99" in await refused(path, world)
+
+
+async def test_a_place_where_no_file_can_be(tmp_path, world):
+    (tmp_path / "file").write_text("x")
+    assert "folder cannot be made" in await refused(tmp_path / "file" / "graph.db", world)
+    (tmp_path / "folder").mkdir()
+    assert "cannot be opened" in await refused(tmp_path / "folder", world)
+
+
+async def test_a_damaged_file(path, world):
+    async with opened(path, world.graph) as store:
+        await world.commit(store, world.write("Note", *({"uuid": f"n{i}", "content": "x" * 500} for i in range(200))))
+    raw = bytearray(path.read_bytes())
+    raw[4096:] = b"\xaa" * (len(raw) - 4096)
+    path.write_bytes(raw)
+    said = await refused(path, world)
+    assert "is damaged" in said
+    assert "Restore it from a copy" in said
+
+
+async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
+    await world.commit(file, world.write("Note", {"uuid": "kept"}), mark=world.mark("h1"))
+    pages = file._file._con.execute("PRAGMA page_count").fetchone()[0]
+    file._file._con.execute(f"PRAGMA max_page_count = {pages + 4}")
+    much = world.write("Note", *({"uuid": f"n{i}", "content": "x" * 5000} for i in range(100)))
+    with pytest.raises(StoreUnavailable, match=r"disk is full.*Nothing was written"):
+        await world.commit(file, much, mark=world.mark("h2", before="h1"))
+    assert (await file.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
+    assert (await file.states("p", ["g"]))["g"].head == "h1"
+    file._file._con.execute("PRAGMA max_page_count = 1000000")
+    await world.commit(file, world.write("Note", {"uuid": "more"}), mark=world.mark("h2", before="h1"))
+
+
+async def test_a_read_only_file_can_be_read(file, world):
+    await world.commit(file, world.write("Note", {"uuid": "n"}))
+    file._file._con.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await world.commit(file, world.write("Note", {"uuid": "m"}))
+    assert (await file.statistics()).counts["Note"] == 1
+
+
+async def test_half_a_surrogate_pair_is_refused(file, world):
+    with pytest.raises(EngineError, match="surrogate"):
+        await file.states("p", ["\ud800"])
+    await world.commit(file, world.write("Note", {"uuid": "n"}))
+
+
+async def test_names_that_differ_by_case_alone(path, world):
+    graph = Graph.build({"nodes": {"Note": {"properties": {"name": "string", "Name": "string"}}, "note": {}}})
+    said = await refused(path, type(world)(graph=graph), PlanError)
+    assert '"Note" and "note"' in said
+    assert '"name" and "Name"' in said
+
+
+async def test_names_that_mean_something_to_sqlite(path, world):
+    words = ["rank", "rowid", "oid", "select", "table", "_rowid_", "q", "t", "key", "part"]
+    graph = Graph.build(
+        {
+            "nodes": {
+                "Order": {"properties": dict.fromkeys(words, "string"), "fulltext": {"index": words}, "index": words}
+            },
+            "edges": {"GROUP": {"source": "Order", "target": "Order", "properties": {"values": "string"}}},
+        }
+    )
+    own = type(world)(graph=graph)
+    async with opened(path, graph) as store:
+        row = {name: f"{name} heron" for name in words}
+        await own.commit(
+            store,
+            own.write("Order", {"uuid": "a", **row}),
+            own.write("GROUP", {"uuid": "k", "source": "a", "target": "a"}),
+        )
+        query = own.query(
+            "Order", Method("fulltext", "rank", "text"), properties=words[1:], where="hit.rowid = rowid AND hit.q = q"
+        )
+        [found] = await store.search([query], own.rows(text=["heron"], rowid=[row["rowid"]], q=[row["q"]]))
+        assert found.select(words[1:]).to_pylist() == [{name: row[name] for name in words[1:]}]
+
+
+async def test_full_text_that_is_declared_otherwise_is_made_anew(path, world):
+    def graph(*properties):
+        body = {"properties": {"content": "string", "title": "string"}, "fulltext": {"words": list(properties)}}
+        return Graph.build({"nodes": {"Note": body}})
+
+    async def found(store):
+        query = world.query("Note", Method("fulltext", "title", "text"))
+        return (await store.search([query], world.rows(text=["heron"])))[0].num_rows
+
+    own = type(world)(graph=graph("title"))
+    async with opened(path, own.graph) as store:
+        await own.commit(store, own.write("Note", {"uuid": "n", "content": "heron", "title": "stork"}))
+        assert await found(store) == 0
+    async with opened(path, graph("title", "content")) as store:
+        assert await found(store) == 1
+        await own.commit(store, own.write("Note", {"uuid": "n", "content": "crane"}))
+        assert await found(store) == 0
+    async with opened(path, graph("title")) as store:
+        await own.commit(store, own.write("Note", {"uuid": "n", "title": "heron"}))
+        assert await found(store) == 1
+
+
+async def test_all_vectors_gone_another_embedder_may_come(path, world):
+    async with opened(path, world.graph) as store:
+        await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+        await store.clear()
+    longer = type(world)(dimensions=6)
+    async with opened(path, world.graph, 6) as store:
+        await longer.commit(
+            store, longer.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0, 0, 1]})
+        )
+        query = longer.query("Person", Method("nearest", "name", "vector"))
+        assert (await store.search([query], longer.rows(vector=[[1, 0, 0, 0, 0, 0]])))[0].num_rows == 1
+
+
+async def test_a_row_that_moves_to_another_partition(file, world):
+    person = {"uuid": "p", "name": "heron", "name_embedding": [1, 0, 0, 0]}
+    query = world.query("Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text"))
+    rows = world.rows(vector=[[1, 0, 0, 0]] * 2, text=["heron"] * 2, group_id=["g", "h"])
+
+    async def seen():
+        [found] = await file.search([query], rows)
+        return world.keys(found, 0), world.keys(found, 1)
+
+    await world.commit(file, world.write("Person", person))
+    assert await seen() == ({0: ["p"]}, {0: ["p"]})
+    await world.commit(file, world.write("Person", {"uuid": "p", "group_id": "h"}))
+    assert await seen() == ({1: ["p"]}, {1: ["p"]})
+
+
+async def test_little_memory_for_vectors_changes_no_answer(file, world):
+    groups = [f"g{i}" for i in range(8)]
+    rows = [
+        {"uuid": f"{g}-{i}", "name": "x", "name_embedding": [1, i, 0, 0], "group_id": g}
+        for g in groups
+        for i in range(30)
+    ]
+    await world.commit(file, world.write("Person", *rows))
+    query = world.query("Person", Method("nearest", "name", "vector", k=2))
+    asked = world.rows(vector=[[1, 0, 0, 0]] * 8, group_id=groups)
+    expected = {i: [f"{g}-0", f"{g}-1"] for i, g in enumerate(groups)}
+    file._memory.vectors.limit = 1000
+    for _ in range(3):
+        assert world.keys((await file.search([query], asked))[0]) == expected
+    assert len(file._memory.vectors._held) < 3
+    everywhere = world.query("Person", Method("nearest", "name", "vector", k=3), partition=None)
+    [found] = await file.search([everywhere], asked.slice(0, 1))
+    assert world.keys(found) == {0: ["g0-0", "g1-0", "g2-0"]}
+
+
+async def test_large_and_small_partitions_rank_alike(file, world):
+    """Full text confined after the index, within it, or not at all gives the same hits and scores."""
+
+    def notes(group, count):
+        return [
+            {"uuid": f"{group}{i:03}", "content": f"heron {'stork ' * (i % 4)}", "group_id": group}
+            for i in range(count)
+        ]
+
+    query = world.query("Note", Method("fulltext", "content", "text", k=12))
+    filtered = world.query("Note", Method("fulltext", "content", "text", k=12), where="hit.content <> 'none'")
+    rows = world.rows(text=["heron stork", "stork"])
+    await world.commit(file, world.write("Note", *notes("g", 40)))
+    alone = await file.search([query, filtered], rows)
+    assert alone[0] == alone[1]
+    await world.commit(file, world.write("Note", *notes("h", 5)))
+    large = await file.search([query, filtered], rows)
+    assert large[0] == large[1]
+    file._memory.sizes._counted.clear()
+    await world.commit(file, world.write("Note", *notes("i", 400)))
+    small = await file.search([query, filtered], rows)
+    assert small[0] == small[1]
+    assert world.keys(alone[0]) == world.keys(large[0]) == world.keys(small[0])
+
+
+@pytest.fixture
+async def crowd(file, world):
+    """1,000 people in a ring, each knowing two, with vectors."""
+    people = [
+        {"uuid": f"p{i:04}", "name": f"name {i}", "name_embedding": [1, i, 0, 0], "created_at": world.at(1, i % 60)}
+        for i in range(1000)
+    ]
+    edges = [
+        {"uuid": f"k{i:04}-{step}", "source": f"p{i:04}", "target": f"p{(i + step) % 1000:04}", "fact": f"fact {i}", "fact_embedding": [1, i, 0, 0]}
+        for i in range(1000) for step in (1, 7)
+    ]  # fmt: skip
+    await world.commit(file, world.write("Person", *people), world.write("KNOWS", *edges))
+    return file
+
+
+ENDS = "hit.source = who AND hit.target = other OR hit.source = other AND hit.target = who"
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "equal", "key", "ends", "pair", "order", "(a:Person {uuid: who})-[k:KNOWS]-(b:Person)", "(a:Person)<-[k:KNOWS]-(b:Person {uuid: who})",
+        "(a:Person)-[k:KNOWS {uuid: edge}]-(b:Person)", "(a:Person {uuid: who})-[j:KNOWS]-(m:Person)-[k:KNOWS]->(b:Person)",
+    ],
+)  # fmt: skip
+async def test_what_an_index_can_find_is_not_looked_for_row_by_row(crowd, world, asks, rows):
+    """SQLite counts its steps: it takes 5,000 to read a table once, and these ask for each row."""
+    asked = world.rows(
+        who=[f"p{i:04}" for i in range(rows)],
+        other=[f"p{i + 7:04}" for i in range(rows)],
+        edge=[f"k{i:04}-1" for i in range(rows)],
+        name=[f"name {i}" for i in range(rows)],
+        vector=[[1, 2, 0, 0]] * rows,
+    )
+    near = Method("nearest", "fact", "vector", k=3)
+    queries = {
+        "equal": world.query("Person", Method("equal", "name", "name")),
+        "key": world.query("Person", Method("nearest", "name", "vector"), where="hit.uuid = who"),
+        "ends": world.query(
+            "KNOWS", near, Method("equal", "fact", "name"), Method("order"), where=ENDS, order=(("fact", True),)
+        ),
+        "pair": world.query("KNOWS", near, where="list_sort([hit.source, hit.target]) = list_sort([who, other])"),
+        "order": world.query("Person", Method("order", k=3), order=(("created_at", True),)),
+    }
+    if asks in queries:
+        await crowd.search([queries[asks]], asked)
+    steps = 0
+
+    def count():
+        nonlocal steps
+        steps += 1
+
+    con = crowd._file._con
+    con.set_progress_handler(count, 10)
+    found = await (crowd.search([queries[asks]], asked) if asks in queries else crowd.match(world.pattern(asks), asked))
+    con.set_progress_handler(None, 0)
+    assert (found[0] if asks in queries else found).num_rows >= rows
+    assert steps * 10 < 500 + 700 * rows
+
+
+async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
+    read = []
+    crowd._file._con.set_trace_callback(lambda sql: read.append(sql) if "vector FROM" in sql else None)
+    query, rows = world.query("Person", Method("nearest", "name", "vector", k=1)), world.rows(vector=[[1, 5, 0, 0]])
+    await crowd.search([query], rows)
+    assert len(read) == 1
+    await crowd.search([query], rows)
+    assert len(read) == 1
+    held = crowd._memory.vectors._held["Person#vector#name_embedding", "g"]
+    version = held.version
+    await world.commit(crowd, world.write("Person", {"uuid": "new", "name_embedding": [1, 5, 0, 0]}))
+    assert world.keys((await crowd.search([query], rows))[0]) == {0: ["new"]}
+    assert len(read) == 2
+    assert f"changed > {version}" in read[1]
+    assert crowd._memory.vectors._held["Person#vector#name_embedding", "g"] is held
+
+
+async def test_the_database_is_sound_after_all_this(crowd, world):
+    await world.commit(crowd, world.write("Person", {"uuid": "p0001", "name": "another", "group_id": "h"}))
+    await world.commit(crowd, world.delete("Person", "p0002", detach=True))
+    await crowd.clear(["h"])
+    con = crowd._file._con
+    assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    for table in ("Person#text#person_text", "KNOWS#text#knows_text"):
+        con.execute(f'INSERT INTO "{table}" ("{table}") VALUES (\'integrity-check\')')
+    counts = [
+        con.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+        for name in ("Person", "Person#vector#name_embedding")
+    ]
+    assert counts == [998, 998]
+    counts = [
+        con.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in ("KNOWS", "KNOWS#vector#fact_embedding")
+    ]
+    assert counts[0] == counts[1] == (await crowd.statistics()).counts["KNOWS"]
+
+
+async def test_takes_only_what_it_can_say():
+    store = SqliteStore(":memory:")
+    assert store.takes(parse_scalar("hit.name = upper(name)"), "hit")
+    assert not store.takes(parse_scalar("upper(hit.name) = name"), "hit")
