@@ -65,11 +65,7 @@ class Matching:
             fits = (label.source, label.target) == (self.elements[source].label, self.elements[target].label)
             if fits and edge.direction in directions:
                 ways.append(f"(t{i}.source = t{source}.{key} AND t{i}.target = t{target}.{key})")
-        if len(ways) < 2:
-            return ways[0] if ways else "FALSE"
-        near, far = sorted((i - 1, i + 1), key=self.order.index)  # said so that SQLite finds both by index
-        other = f"CASE t{i}.source WHEN t{near}.{key} THEN t{i}.target ELSE t{i}.source END"
-        return f"(t{i}.source = t{near}.{key} OR t{i}.target = t{near}.{key}) AND t{far}.{key} = {other}"
+        return f"({' OR '.join(ways)})" if ways else "FALSE"
 
     @cached_property
     def order(self) -> list[int]:
