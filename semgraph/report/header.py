@@ -84,7 +84,7 @@ def _where(typed: str) -> str:
     path, shipped = find_plan(typed)
     folder = Path(typed).parent
     if shipped and not Path(typed).exists():
-        beside = "" if folder == Path() or folder.exists() else f"; there is no {folder} here"
+        beside = "" if folder == Path() or folder.exists() else f"; there is no ./{folder} here"
         return f"shipped with semgraph {version('semgraph')}{beside}"
     return str(path)
 
@@ -97,7 +97,7 @@ def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
     """Whose the rows are: by name if they are of one partition."""
     found = sorted({value or "" for value in values})
     called = _partition(plan).removesuffix("_id")
-    if not found:
+    if found in ([], [""]):
         return ""
     return f' of {called} "{found[0]}"' if len(found) == 1 else f" of {len(found)} {called}s"
 

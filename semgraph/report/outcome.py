@@ -18,6 +18,8 @@ from semgraph.report.tables import lines as table_lines
 _PICTURES = 5
 _FAILURES = 5
 _YARDSTICK = "gpt-4.1-mini"
+INVALID = "invalid:"
+"""How the error of a row begins whose answer was received, kept in the journal, and no answer."""
 
 
 def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False) -> Iterator[str]:
@@ -31,6 +33,9 @@ def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, ev
         every: Show every step, not only those that asked a model.
     """
     total = result.meter.total()
+    if plan.order and not result.members:
+        yield f"no rows of {plan.order.input}: nothing to do"
+        return
     if _nothing_new(result):
         yield nothing_new(result, plan)
         return
@@ -188,7 +193,10 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
         yield f"  … and {len(kinds) - _FAILURES} more kinds"
     file = result.record / "failed.jsonl" if result.record else None
     if file is not None and file.exists() and plan.order:
-        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}"
+        anew = (
+            " --fresh" if any(f.error.startswith(INVALID) for f in result.failed) else ""
+        )  # the journal has that answer
+        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}{anew}"
 
 
 def _shown(path: Path) -> Path:

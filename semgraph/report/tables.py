@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semgraph.report.formats import cell, plural
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 GAP = 2
 WIDEST = 60
+_KEY = 8
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROWS = 20
 
 
@@ -77,21 +80,32 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
-    """The first rows of a result as columns."""
+    """The first rows of a result as columns; keys by their beginning, which `semgraph why` takes too."""
     import pyarrow.types as kinds
 
     found = []
     for name in table.column_names:
         kind = table.schema.field(name).type
         number = kinds.is_integer(kind) or kinds.is_floating(kind)
-        found.append(Column(name, [cell(v) for v in table.column(name).slice(0, rows).to_pylist()], right=number))
+        found.append(Column(name, [_cell(v) for v in table.column(name).slice(0, rows).to_pylist()], right=number))
     return found
 
 
+def _cell(value: Any) -> str:
+    text = cell(value)
+    return text[:_KEY] if _UUID.fullmatch(text) else text
+
+
 def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -> Iterator[str]:
-    """A result with its name and the number of its rows; at most `rows` of them are shown."""
-    yield f"{name}: {plural(table.num_rows, 'row')}"
-    if table.num_rows:
-        yield from lines(of_arrow(table, rows=rows), width)
+    """A result with its name and the number of its rows; at most `rows` of them are shown.
+
+    A column without values is left out; one that says the same in every row stands beside the name.
+    """
+    columns = [column for column in of_arrow(table, rows=rows) if any(column.cells)]
+    same = [c for c in columns if table.num_rows > 1 and len(set(c.cells)) == 1 and not c.right]
+    said = f"   ({', '.join(f'{c.title} {c.cells[0]}' for c in same)})" if same and len(same) < len(columns) else ""
+    yield fit(f"{name}: {plural(table.num_rows, 'row')}{said}", width).rstrip()
+    if columns:
+        yield from lines([c for c in columns if not said or c not in same], width)
     if table.num_rows > rows:
         yield f"  … {plural(table.num_rows - rows, 'more row')}"

@@ -50,7 +50,7 @@ def test_wide_letters_are_counted_by_their_places() -> None:
 
 
 def test_a_result_shows_its_first_rows_and_how_many_more_there_are() -> None:
-    table = pa.table({"name": [f"n{i}" for i in range(25)], "score": [0.5] * 25})
+    table = pa.table({"name": [f"n{i}" for i in range(25)], "score": [i / 2 for i in range(1, 26)]})
     found = list(result_lines("hits", table, 80))
     assert found[:3] == ["hits: 25 rows", "  name  score", "  n0      0.5"]
     assert found[-1] == "  … 5 more rows"
@@ -58,3 +58,14 @@ def test_a_result_shows_its_first_rows_and_how_many_more_there_are() -> None:
 
 def test_a_result_without_rows_is_one_line() -> None:
     assert list(result_lines("hits", pa.table({"name": pa.array([], pa.string())}), 80)) == ["hits: 0 rows"]
+
+
+def test_a_column_that_says_the_same_everywhere_stands_beside_the_name_and_an_empty_one_is_left_out() -> None:
+    key = "14234c82-554e-5d05-953b-8c4bc6244b7c"
+    table = pa.table(
+        {"id": pa.array([None, None], pa.string()), "query": ["who?"] * 2, "n": [1, 1], "uuid": [key, "x"]}
+    )
+    assert list(result_lines("hits", table, 80)) == [
+        "hits: 2 rows   (query who?)", "  n  uuid", "  1  14234c82", "  1  x",
+    ]  # fmt: skip
+    assert list(result_lines("hits", table.slice(0, 1).select(["query"]), 80)) == ["hits: 1 row", "  query", "  who?"]
