@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
@@ -62,6 +63,18 @@ def asked_about(body: Mapping[str, Any]) -> str:
 def wire(bodies: Iterable[Mapping[str, Any]]) -> Counter[str]:
     """Requests as they went over the wire, each with its number of times."""
     return Counter(json.dumps(body, sort_keys=True) for body in bodies)
+
+
+def variant(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The shipped plans in a folder of the test's own, with texts replaced in add_episode."""
+    shutil.copytree(PLAN.parent, folder / "plans")
+    path = folder / "plans" / PLAN.name
+    text = path.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 @dataclass

@@ -1,0 +1,116 @@
+"""A killed run loses nothing and doubles nothing, and two runs of one group never mix."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from semgraph.execution.result import Progress
+from semgraph.frontend.yaml import load_plan
+from tests.execution.conftest import PLAN, STORY, Watched, Work, ended, said, wire
+
+KILLS = 3
+
+
+def answered(journal: Path) -> set[str]:
+    """The last message of each request whose answer a journal holds."""
+    if not journal.exists():
+        return set()
+    with closing(sqlite3.connect(journal)) as database:
+        tables = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'answers'").fetchone()[0]
+        rows = database.execute("SELECT request FROM answers").fetchall() if tables else []
+    return {json.loads(text)[-1][-1][1] for (text,) in rows}
+
+
+async def wipe(work: Work) -> None:
+    store = work.place.look()
+    await store.ensure(load_plan(PLAN).graph, None)
+    await store.clear()
+    await store.aclose()
+
+
+async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(work: Work) -> None:
+    model, episodes, seed = work.model, said(STORY), random.randrange(1_000_000)
+    draw = random.Random(seed)
+    await work.run(episodes, session={"journal": False})
+    undisturbed, plain = await work.place.dump(), wire(model.requests)
+    await wipe(work)
+    model.reset()
+    paid_twice: list[str] = []
+    for kill in range(KILLS + 1):
+        had, before = answered(work.folder / ".semgraph" / "journal.db"), len(model.requests)
+        process = await work.start(episodes)
+        if kill < KILLS:
+            enough = before + draw.randint(1, 12)
+            await model.until(lambda p=process, n=enough: len(model.requests) >= n or p.returncode is not None)
+            await asyncio.sleep(draw.uniform(0, 0.3))
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+            await process.communicate()
+        else:
+            told = await ended(process)
+        paid_twice += [text for body in model.requests[before:] if (text := body["messages"][-1]["content"]) in had]
+    assert paid_twice == [], seed
+    assert told["committed"] + told["skipped"] == len(episodes), seed
+    assert set(wire(model.requests)) == set(plain), f"seed {seed}: nothing is asked that a whole run would not ask"
+    assert await work.place.dump() == undisturbed, seed
+
+
+async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(work: Work) -> None:
+    episodes = said(STORY[:6])
+    work.model.gate.clear()
+    both = [await work.start(episodes, journal=f"journal{n}.db") for n in range(2)]
+    await work.model.until(lambda: len(work.model.arrived) >= 2 and min(wire(work.model.arrived).values()) >= 2)
+    work.model.gate.set()
+    told = sorted(await asyncio.gather(*(ended(process) for process in both)), key=lambda t: t["exit_code"])
+    assert [t["exit_code"] for t in told] == [0, 1]
+    (note,) = told[1]["notes"]
+    assert note.startswith('group "g" was written by another run since this one began: stopped')
+    assert told[0]["committed"] == len(episodes), "only one of them has committed: the first window decides"
+    assert told[1]["committed"] == 0
+    between = await work.place.dump()
+    again = await work.run(episodes)
+    assert (again.skipped, again.committed, again.exit_code) == (len(episodes), 0, 0)
+    await wipe(work)
+    await work.run(episodes)
+    assert await work.place.dump() == between
+
+
+async def test_two_runs_of_two_groups_do_not_disturb_each_other(work: Work) -> None:
+    work.model.gate.clear()
+    both = [asyncio.create_task(work.run(said(STORY[:3], group))) for group in ("a", "b")]
+    await work.model.until(lambda: len(work.model.arrived) >= 2)
+    work.model.gate.set()
+    told = await asyncio.gather(*both)
+    assert [(t.committed, t.exit_code, t.notes) for t in told] == [(3, 0, ())] * 2
+    graph = await work.place.dump()
+    assert [sum(row["group_id"] == g for row in graph["Episodic"].values()) for g in "ab"] == [3, 3]
+
+
+async def test_a_writer_that_comes_between_two_windows_stops_the_run_and_loses_nothing(work: Work) -> None:
+    episodes = said(STORY[:5])
+    late: list[asyncio.Task[None]] = []
+
+    async def write_too() -> None:
+        async with Watched() as model:
+            other = Work(model, work.place, work.folder / "late")
+            result = await other.run(said(["Ann(user): I work at Nox."], start=60))
+        assert result.committed == 1
+        work.model.gate.set()
+
+    def hold_after_two(progress: Progress) -> None:
+        if (progress.step, progress.done) == ("", 2):
+            work.model.gate.clear()  # the next window cannot end before its contradictions are told
+            late.append(asyncio.create_task(write_too()))
+
+    first = await work.run(episodes, progress=hold_after_two)
+    await late[0]
+    assert (first.committed, first.exit_code) == (2, 1)
+    last = await work.run(episodes)
+    assert (last.skipped, last.committed) == (2, 3)
+    assert len((await work.place.dump())["Episodic"]) == 6

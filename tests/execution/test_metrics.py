@@ -1,0 +1,75 @@
+"""What is counted is what went over the wire, however much is under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from semgraph.meter import StepMetrics
+from tests.execution.conftest import STORY, Work, said
+
+
+def flood(groups: int) -> list[dict[str, object]]:
+    """Groups of which every second one says what its neighbour says."""
+    rows = [
+        [row | {"content": row["content"].replace("Ann", f"Ann{g // 2}")} for row in said(STORY[:3], f"g{g}")] for g in range(groups)
+    ]
+    return [row for part in zip(*rows, strict=True) for row in part]
+
+
+def calls(metrics: StepMetrics) -> int:
+    return metrics.calls_issued + metrics.calls_journal + metrics.calls_coalesced
+
+
+async def test_calls_of_all_origins_add_up_with_64_in_flight(simple: Work) -> None:
+    model = simple.model
+    model.gate.clear()
+    task = asyncio.create_task(simple.run(flood(140), session={"store": "memory"}, rows=None))
+    await model.until(lambda: len(model.arrived) >= 64 or task.done())
+    model.gate.set()
+    result = await task
+    total = result.meter.total()
+    assert model.most_in_flight == 64
+    assert total.calls_issued == model.stats["calls"] == len(model.requests)
+    assert total.attempts == len(model.requests) + model.embedding_calls
+    assert total.embeddings == model.embedding_calls
+    assert total.tokens_out == model.stats["tokens_out"]
+    assert total.calls_coalesced + total.calls_journal > 0, "half of what is asked is asked twice"
+    asked = sum(calls(step) for step in result.meter.steps.values())
+    assert asked == calls(total)
+    mentions = result.meter.step("mentions")
+    assert (mentions.rows_in, calls(mentions)) == (420, 420)
+    assert total.dollars is None or total.dollars > 0
+
+
+async def test_a_second_reading_is_paid_by_the_journal_alone(simple: Work) -> None:
+    rows = flood(4)
+    first = (await simple.run(rows, session={"store": "memory"})).meter.total()
+    model_calls = len(simple.model.requests)
+    second = (await simple.run(rows, session={"store": "memory"})).meter.total()
+    assert len(simple.model.requests) == model_calls == first.calls_issued
+    assert (second.calls_issued, second.attempts, second.tokens_in, second.tokens_out) == (0, 0, 0, 0)
+    assert calls(second) == calls(first)
+
+
+async def test_each_step_counts_its_own(simple: Work) -> None:
+    result = await simple.run(said(STORY[:6]), session={"store": "memory"})
+    by_step = {name: step.calls_issued for name, step in result.meter.steps.items() if step.calls_issued}
+    asked = simple.model.stats["by_question"]
+    assert by_step["mentions"] == asked["entities"] == 6
+    assert by_step["claims"] == asked["facts"] == 6
+    assert by_step["settled/verdicts"] == asked["verdict"]
+    assert sum(by_step.values()) == sum(asked.values())
+
+
+async def test_round_trips_are_those_that_the_store_made(work: Work) -> None:
+    store = work.place.look()
+    try:
+        async with work.session(store=store) as session:
+            await session.arun("add_episode", episodes=said(STORY[:1]))
+            before = store.round_trips
+            result = await session.arun("add_episode", episodes=said(STORY[:5]))
+        ensured = store.round_trips - before - result.meter.total().round_trips
+    finally:
+        await store.aclose()
+    assert ensured >= 0
+    assert ensured <= 8, "besides what the run counts, only what `ensure` looks at"

@@ -1,0 +1,305 @@
+"""The ways to start a run, what it can be told, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import semgraph
+from semgraph.errors import InputError, PlanError
+from semgraph.llm.base import Reply, Request
+from semgraph.llm.journal import Journal
+from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
+from tests.operators.oracle import Mind, Oracle
+
+TICKETS = [{"id": 1, "body": "The kettle leaks."}, {"id": 2, "body": "Thanks, all is well."}, {"id": 3, "body": "The tap leaks."}]
+COMPLAINTS = """
+plan: complaints
+inputs: {tickets: {id: int64, body: string}}
+params: {least: 0}
+steps:
+  many:
+    - from: tickets
+    - filter: id > $least
+  complaints:
+    - from: many
+    - sem_filter: {prompt: "Does it leak: {body}"}
+  words:
+    - from: complaints
+    - add: {n: word_count(body)}
+    - project: [id, n]
+returns: [complaints, words]
+example: {inputs: {tickets: [{id: 9, body: "It leaks."}]}}
+"""
+
+
+class Numbered(Oracle):
+    """An oracle whose answers are told apart, as those of a provider are."""
+
+    async def complete(self, request: Request) -> Reply:
+        return replace(await super().complete(request), call_id=uuid4().hex)
+
+
+@pytest.fixture
+def oracle() -> Oracle:
+    return Numbered(Mind(answer=lambda text: {"answer": "yes" if "leaks" in text else "no"}))
+
+
+@pytest.fixture
+def plain(tmp_path: Path, oracle: Oracle) -> semgraph.Session:
+    """A session with a plan without order, answered in this process."""
+    (tmp_path / "complaints.yaml").write_text(COMPLAINTS, encoding="utf-8")
+    return semgraph.Session(llm=oracle, store="memory", folder=tmp_path)
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    return table.to_pylist()
+
+
+# -- from where it is started -------------------------------------------------------------------------------------------
+
+
+def test_run_waits_in_a_script(plain: semgraph.Session) -> None:
+    with plain:
+        result = plain.run("complaints", tickets=TICKETS)
+    assert [row["id"] for row in rows(result.tables["complaints"])] == [1, 3]
+    assert rows(result.tables["words"]) == [{"id": 1, "n": 3}, {"id": 3, "n": 3}]
+
+
+async def test_run_waits_also_where_a_loop_runs_already(plain: semgraph.Session) -> None:
+    assert plain.run("complaints", tickets=TICKETS).tables["words"].num_rows == 2
+    assert (await plain.arun("complaints", tickets=TICKETS)).tables["words"].num_rows == 2
+    with pytest.raises(InputError, match="column"):
+        plain.run("complaints", tickets=[{"id": 1}])
+    plain.close()
+
+
+async def test_runs_of_one_session_can_be_side_by_side(plain: semgraph.Session) -> None:
+    async with plain:
+        both = await asyncio.gather(*(plain.arun("complaints", params={"least": n}, tickets=TICKETS) for n in range(3)))
+    assert [result.tables["complaints"].num_rows for result in both] == [2, 1, 1]
+    assert len({result.run for result in both}) == 3
+
+
+KERNEL = """
+import semgraph
+session = semgraph.Session(llm="openai:gpt-4.1-mini@{url}", embedder="openai:stand-in@{url}?dimensions=256", store="memory", folder={folder!r})
+"""
+
+
+async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
+    from jupyter_client.manager import AsyncKernelManager
+
+    manager = AsyncKernelManager(kernel_name="python3")
+    manager.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    await manager.start_kernel(env=env, cwd=str(simple.folder))
+    client = manager.client()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=120)
+
+        async def cell(code: str) -> tuple[str, str]:
+            """Run a cell: what it printed, and the name of the error it ended with."""
+            printed: list[str] = []
+
+            def hook(message: dict[str, Any]) -> None:
+                if message["msg_type"] == "stream":
+                    printed.append(message["content"]["text"])
+
+            reply = await client.execute_interactive(code, output_hook=hook, timeout=120, store_history=False)
+            return "".join(printed), reply["content"].get("ename", "")
+
+        assert await cell(KERNEL.format(url=simple.model.base_url, folder=str(simple.folder))) == ("", "")
+        assert (await cell(f"print(session.run({str(PLAN)!r}).committed)")) == ("3\n", "")
+        assert (await cell(f"print((await session.arun({str(PLAN)!r})).skipped)")) == ("3\n", "")
+        simple.model.gate.clear()
+        waiting = asyncio.create_task(cell(f"session.run({str(PLAN)!r}, again=True, fresh=True)"))
+        before = len(simple.model.arrived)
+        await simple.model.until(lambda: len(simple.model.arrived) > before)
+        await manager.interrupt_kernel()
+        assert (await asyncio.wait_for(waiting, 60))[1] == "KeyboardInterrupt"
+        simple.model.gate.set()
+        assert (await cell(f"print(session.run({str(PLAN)!r}).skipped)")) == ("3\n", ""), "the session goes on"
+    finally:
+        client.stop_channels()
+        await manager.shutdown_kernel(now=True)
+    assert [record["status"] for record in simple.records] == ["done", "done", "interrupted", "done"]
+
+
+def test_importing_a_session_runs_nothing(tmp_path: Path) -> None:
+    code = "import semgraph; semgraph.Session(); import os; print(os.listdir('.'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# -- what it can be told ------------------------------------------------------------------------------------------------
+
+
+async def test_without_inputs_the_example_runs(plain: semgraph.Session) -> None:
+    result = await plain.arun("complaints")
+    assert rows(result.tables["complaints"]) == [{"id": 9, "body": "It leaks."}]
+
+
+async def test_until_gives_the_rows_of_a_step_and_asks_no_more_than_that_needs(plain: semgraph.Session, oracle: Oracle) -> None:
+    result = await plain.arun("complaints", tickets=TICKETS, until="many", params={"least": 1})
+    assert [row["id"] for row in rows(result.tables["many"])] == [2, 3]
+    assert list(result.tables) == ["many"]
+    assert oracle.requests == []
+    with pytest.raises(PlanError, match='Did you mean "words"'):
+        await plain.arun("complaints", tickets=TICKETS, until="wards")
+
+
+async def test_until_in_a_plan_that_writes_writes_nothing(work: Work) -> None:
+    async with work.session() as session:
+        result = await session.arun(PLAN, episodes=said(STORY[:3]), until="claims", rows=2)
+    assert result.tables["claims"].num_rows == 2
+    assert (result.committed, dict(result.written)) == (0, {})
+    assert await work.place.dump() == {}
+
+
+async def test_rows_takes_the_first(plain: semgraph.Session, simple: Work) -> None:
+    result = await plain.arun("complaints", tickets=TICKETS, rows=1)
+    assert [row["id"] for row in rows(result.tables["complaints"])] == [1]
+    async with simple.session() as session:
+        assert (await session.arun(PLAN, episodes=said(STORY), rows=2)).committed == 2
+        assert (await session.arun(PLAN, episodes=said(STORY), rows=3)).skipped == 2
+
+
+async def test_without_writing_nothing_is_written_and_the_result_is_there(work: Work) -> None:
+    async with work.session() as session:
+        tried = await session.arun(PLAN, episodes=said(STORY[:1]), write=False)
+        assert await work.place.dump() == {}
+        meant = await session.arun(PLAN, episodes=said(STORY[:1]))
+    assert (tried.committed, dict(tried.written), tried.exit_code) == (0, {}, 0)
+    assert tried.tables["edges"].equals(meant.tables["edges"])
+    assert meant.meter.total().calls_issued == 0, "what the trial asked was paid for"
+
+
+async def test_an_empty_input_is_an_empty_result(plain: semgraph.Session, simple: Work) -> None:
+    result = await plain.arun("complaints", tickets=[])
+    assert [t.num_rows for t in result.tables.values()] == [0, 0]
+    async with simple.session() as session:
+        ordered = await session.arun(PLAN, episodes=[])
+    assert (ordered.members, ordered.committed, ordered.exit_code) == (0, 0, 0)
+    assert ordered.tables["edges"].schema.names[:2] == ["uuid", "group_id"]
+
+
+async def test_fresh_asks_anew_and_the_journal_else_saves(plain: semgraph.Session, oracle: Oracle) -> None:
+    for origin in ("issued", "journal"):
+        total = (await plain.arun("complaints", tickets=TICKETS)).meter.total()
+        assert {"issued": total.calls_issued, "journal": total.calls_journal}[origin] == 3
+    assert (await plain.arun("complaints", tickets=TICKETS, fresh=True)).meter.total().calls_issued == 3
+    assert len(oracle.requests) == 6
+
+
+async def test_tables_of_all_kinds_are_taken(plain: semgraph.Session) -> None:
+    import pandas as pd
+
+    for given in (TICKETS, pa.Table.from_pylist(TICKETS), pd.DataFrame(TICKETS)):
+        assert (await plain.arun("complaints", tickets=given)).tables["words"].num_rows == 2
+
+
+async def test_a_wrong_input_is_told_before_anything_is_opened(plain: semgraph.Session, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match='has no input "ticket".*Did you mean "tickets"'):
+        await plain.arun("complaints", ticket=TICKETS)
+    assert not (tmp_path / ".semgraph").exists()
+
+
+# -- frames -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_frame_runs_over_its_own_rows(plain: semgraph.Session, oracle: Oracle) -> None:
+    frame = semgraph.table(TICKETS, name="tickets").sem_filter("Does it leak: {body}").project({"id": None})
+    result = await plain.arun(frame)
+    assert rows(result.tables[next(iter(result.tables))]) == [{"id": 1}, {"id": 3}]
+    assert len(oracle.requests) == 3
+
+
+async def test_a_plan_of_frames_runs_with_rows_of_its_own_or_others(plain: semgraph.Session) -> None:
+    tickets = semgraph.table(TICKETS, name="tickets")
+    plan = semgraph.plan("leaks", {"bad": tickets.sem_filter("Does it leak: {body}"), "all": tickets})
+    result = await plain.arun(plan, tickets=TICKETS[:2])
+    assert {name: t.num_rows for name, t in result.tables.items()} == {"bad": 1, "all": 2}
+
+
+async def test_a_frame_says_the_same_as_the_file_that_it_saves(plain: semgraph.Session, tmp_path: Path) -> None:
+    frame = semgraph.table(TICKETS, name="tickets").sem_filter("Does it leak: {body}").add({"n": "length(body)"})
+    framed = await plain.arun(frame)
+    saved = await plain.arun(frame.save(tmp_path / "saved.yaml"), tickets=TICKETS)
+    assert [t.to_pylist() for t in framed.tables.values()] == [t.to_pylist() for t in saved.tables.values()]
+
+
+# -- what it leaves -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
+    result = await work.run(said(STORY[:3]), params={"candidates": 9}, use={"told": "nested_loop"})
+    folder = result.record
+    assert folder is not None
+    assert folder.name == result.run
+    (facts,) = work.records
+    assert (facts["plan"], facts["status"], facts["params"]["candidates"]) == ("add_episode", "done", 9)
+    assert (facts["use"]["resolved/told"], facts["use"]["summaries"]) == ("nested_loop", "packed(rows=30)")
+    assert facts["members"] == {"given": 3, "skipped": 0, "committed": 3}
+    assert facts["written"] == dict(result.written)
+    assert facts["settings"]["store"] == {"value": work.place.spec, "origin": facts["settings"]["store"]["origin"]}
+    assert facts["journal"] == str(work.folder / ".semgraph" / "journal.db")
+    assert facts["started"] < facts["ended"]
+    written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert not any(b"sk-of-the-test" in content for content in written)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["total"] == result.meter.total().as_dict()
+    assert metrics["steps"]["mentions"]["calls_issued"] == 3
+    assert (folder / "plan.yaml").read_text().startswith("plan: add_episode")
+    assert pq.read_table(folder / "inputs" / "episodes.parquet").num_rows == 3
+    assert not (folder / "failed.jsonl").exists()
+
+
+async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_answer(simple: Work) -> None:
+    result = await simple.run(said(STORY[:5]))
+    assert result.record is not None
+    mentions = pa.concat_tables([pq.read_table(p) for p in sorted((result.record / "steps" / "mentions").glob("*.parquet"))])
+    assert sorted(set(mentions["_m"].to_pylist())) == [0, 1, 2, 3, 4]
+    assert mentions.num_rows == result.meter.step("mentions").rows_out
+    inner = list((result.record / "steps" / "settled" / "verdicts").glob("*.parquet"))
+    assert inner, "steps of a called plan have folders of their own"
+    answers = pa.concat_tables([pq.read_table(p) for p in sorted((result.record / "answers" / "mentions").glob("*.parquet"))])
+    assert answers.num_rows == 5
+    assert answers["error"].null_count == 5
+    first = answers.to_pylist()[0]
+    assert json.loads(first["left"])["content"] in STORY
+    journal = Journal(simple.folder / ".semgraph" / "journal.db")
+    exchange = journal.exchange(first["calls"][0])
+    journal.close()
+    assert exchange is not None
+    assert json.loads(first["left"])["content"] in exchange.request.messages[-1].content
+
+
+async def test_records_can_be_turned_off(simple: Work) -> None:
+    result = await simple.run(said(STORY[:1]), session={"runs": ""})
+    assert result.record is None
+    assert simple.records == []
+
+
+async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: Work) -> None:
+    seen: list[tuple[str, int, int]] = []
+    await simple.run(said(STORY[:3]), progress=lambda p: seen.append((p.step, p.done, p.total)))
+    assert [s for s in seen if s[0] == ""] == [("", 0, 3), ("", 1, 3), ("", 2, 3), ("", 3, 3)]
+    last = {step: (done, total) for step, done, total in seen}
+    assert all(done == total for done, total in last.values())
+    assert last["mentions"] == (3, 3)
