@@ -35,8 +35,9 @@ class Search:
         self.names = list(returned(table.graph, table.label, query.properties))
         where = asking.conjuncts(query.where, query.alias, self._prop)
         by = query.partition
-        confined = (asking.partitions(by), asking.parts(by)) if by is not None else (None, "")
-        self.scope = Scope(table, asking, tuple(where), *confined, self._is_pinned())
+        partitions = asking.partitions(by) if by is not None else None
+        parts = asking.parts(by) if by is not None else ""
+        self.scope = Scope(table, asking, tuple(where), partitions, parts, self._is_pinned())
         self.methods = [self._prepare(method) for method in query.methods]
 
     @property

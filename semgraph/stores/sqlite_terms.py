@@ -76,7 +76,7 @@ class Asking:
             self.column(value, array)
         for value in values:
             if not value.columns:
-                self.column(value, _constant(value).take(pa.nulls(self.rows.num_rows, pa.int64()).fill_null(0)))
+                self.column(value, _constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64())))
         return [self._text(one, term) for one in terms]
 
     def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:
