@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
+_KEPT = "\n\t\u00a0\u200d"
 
 
 class Format(StrEnum):
@@ -132,8 +133,9 @@ class Options:
 
 
 def say(console: Console, line: str) -> None:
-    """Print text as it is: no markup, no wrapping."""
-    console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    """Print text as it is: no markup, no wrapping; without characters that control a terminal, which data may hold."""
+    harmless = "".join(c for c in line if c.isprintable() or c in _KEPT)
+    console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def _console(options: Options, *, stderr: bool) -> Console:

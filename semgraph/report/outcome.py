@@ -18,8 +18,8 @@ from semgraph.report.tables import lines as table_lines
 _PICTURES = 5
 _FAILURES = 5
 _YARDSTICK = "gpt-4.1-mini"
-INVALID = "invalid:"
-"""How the error of a row begins whose answer was received, kept in the journal, and no answer."""
+_INVALID = "invalid:"
+_PROSE = "is not one JSON document"
 
 
 def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False) -> Iterator[str]:
@@ -49,7 +49,7 @@ def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, ev
         yield ""
         yield from table_lines(steps, width)
     if plan.writes:
-        failed = f"{count(len(result.failed))} rows failed"
+        failed = f"{count(failures(result))} rows failed"
         yield f"  {written(result.written)}       {failed}"
     yield ""
     yield cost(total, seconds)
@@ -184,18 +184,27 @@ def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
     yield f"Go on: semgraph run {typed} --resume {run.name}"
 
 
+def failures(result: Result) -> int:
+    """How many rows failed; a row of the input that fails in two steps is one."""
+    return len({f.member if f.member is not None else -n for n, f in enumerate(result.failed, 1)})
+
+
 def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
     kinds = Counter((f.step, plain_line(f.error)) for f in result.failed)
-    yield f"{plural(len(result.failed), 'row')} failed (exit {result.exit_code}):"
+    yield f"{plural(failures(result), 'row')} failed (exit {result.exit_code}):"
     for (step, error), number in kinds.most_common(_FAILURES):
         yield f"  {number} × {step}: {error}"
     if len(kinds) > _FAILURES:
         yield f"  … and {len(kinds) - _FAILURES} more kinds"
+    if any(_PROSE in f.error for f in result.failed):
+        yield (
+            "  prose in place of JSON: the endpoint may not enforce the schema of an answer. "
+            'Turn structured outputs on there, or --llm "…?structured=tool"'
+        )
     file = result.record / "failed.jsonl" if result.record else None
     if file is not None and file.exists() and plan.order:
-        anew = (
-            " --fresh" if any(f.error.startswith(INVALID) for f in result.failed) else ""
-        )  # the journal has that answer
+        # What was no answer is in the journal too, and would be read from there.
+        anew = " --fresh" if any(f.error.startswith(_INVALID) for f in result.failed) else ""
         yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}{anew}"
 
 

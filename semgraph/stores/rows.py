@@ -140,5 +140,5 @@ def other_length(store: str, label: str, index: str, stored: int, given: int) ->
     """The error for vectors of another length than the stored ones."""
     return StoreUnavailable(
         f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {given:,}. "
-        "Nothing was written. Use the embedder that made them, or start another store."
+        "Nothing was written. Use the embedder that made them (--embedder MODEL), or start another store (--store STORE)."
     )

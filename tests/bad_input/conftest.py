@@ -19,7 +19,17 @@ from tests.standin import Fault, StandIn
 from tests.standin.faults import Faults
 from tests.standin.reading import Record
 
-NOISE = ("Traceback", "nanobind", "Unclosed", "asyncio", "Task ", "Exception ignored", "Warning", "never awaited", "Errno")
+NOISE = (
+    "Traceback",
+    "nanobind",
+    "Unclosed",
+    "asyncio",
+    "Task ",
+    "Exception ignored",
+    "Warning",
+    "never awaited",
+    "Errno",
+)
 
 
 class Taught(StandIn):

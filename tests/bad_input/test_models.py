@@ -14,23 +14,23 @@ OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work a
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "asked"),
+    ("kind", "said"),
     [
-        ("prose", "invalid: the answer is not one JSON document", 4),
-        ("truncated", "cut", 4),
-        ("wrong_ids", "invalid: ", 4),
-        ("refusal", "refused", 3),
+        ("prose", "mentions: invalid: the answer is not one JSON document"),
+        ("truncated", "answer cut at 512 tokens"),
+        ("wrong_ids", "mentions: invalid: "),
+        ("refusal", "refused"),
     ],
 )
 def test_a_bad_answer_costs_its_row_alone_and_can_be_asked_for_again(
-    project: Project, serving: Serving, kind: str, said: str, asked: int
+    project: Project, serving: Serving, kind: str, said: str
 ) -> None:
-    """The answers about the first message are bad, also when they are asked for once more."""
-    project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
     serving.spoil(Fault(kind, rate=1.0))
     ended = project(*told(project, [OSLO]))
     err = quiet(ended, 3)
-    assert f"mentions: {said}" in err
+    assert said in err
+    assert "1 row failed (exit 3)" in err
+    assert ("?structured=tool" in err) == (kind == "prose")
     assert len(held(project, "Episodic")) == 1
     assert held(project, "Entity") == []
     assert len(serving.server.requests) >= 2
@@ -80,12 +80,13 @@ def test_an_endpoint_that_is_not_there(project: Project, serving: Serving, endpo
     err = quiet(ended, 5)
     assert ended.out == ""
     assert said in err
-    assert [row["content"] for row in held(project, "Episodic")] == [OSLO["content"], LUMA["content"]]
+    assert OSLO["content"] in [row["content"] for row in held(project, "Episodic")]
     assert held(project, "Entity") == []
     project.env["SEMGRAPH_LLM"] = f"openai:gpt-4.1-mini@{serving.server.base_url}"
     resumed = project("run", "add_episode", "--resume", err.split("--resume ")[1].split()[0])
     quiet(resumed, 0)
-    assert "─ WORKS_AT ─▶ Luma" in resumed.out
+    assert all(word in resumed.out for word in ("─▶ Oslo", "─▶ Luma"))
+    assert len(held(project, "Episodic")) == 2
 
 
 def test_an_embedder_that_is_not_there(project: Project, serving: Serving) -> None:

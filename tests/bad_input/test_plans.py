@@ -102,6 +102,8 @@ def test_as_a_process_and_as_a_session(project: Project) -> None:
 @pytest.mark.usefixtures("untouched")
 def test_two_plans_that_call_each_other(project: Project) -> None:
     for mine, other in (("one", "two"), ("two", "one")):
-        calling = HEAD.replace("bad", mine, 1).replace("from: notes", f"call: {{plan: {other}, inputs: {{notes: notes}}}}")
+        calling = HEAD.replace("bad", mine, 1).replace(
+            "from: notes", f"call: {{plan: {other}, inputs: {{notes: notes}}}}"
+        )
         project.write(f"plans/{mine}.yaml", calling + TAIL)
     assert "plans/" in quiet(project("run", "plans/one.yaml"), 2)

@@ -30,7 +30,8 @@ def at(project: Project, server: Server, **other: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("neo4j://127.0.0.1:9", "connection refused"),
+        ("bolt://127.0.0.1:9", "refused"),
+        ("neo4j://127.0.0.1:9", "is it running?"),
         ("bolt://no-such-host.invalid:7687", "no-such-host.invalid"),
     ],
 )
@@ -166,7 +167,9 @@ def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Servi
             serving.server.latency = 0.0
             back = start(folder)
             at(project, Server(back.uri, back.user, back.password))
-            resumed = project("run", "add_episode", "--resume", err.split("--resume ")[1].split()[0], "--store", "neo4j")
+            resumed = project(
+                "run", "add_episode", "--resume", err.split("--resume ")[1].split()[0], "--store", "neo4j"
+            )
             quiet(resumed, 0)
             assert "Ann ─ KNOWS ─▶ Bob" in resumed.out
             assert "─ OWNS ──▶ Kite" in resumed.out.replace("─ OWNS ─▶", "─ OWNS ──▶")

@@ -74,11 +74,18 @@ def test_hostile_strings_are_plain_data(session: Session, serving: Serving) -> N
         name, fact = f"{kind} {text}", f"{kind} says {text}"
         serving.server.taught[content] = ([name, "Ann"], [{"fact": fact, "source": "Ann", "target": name}])
         serving.server.taught[content.strip()] = serving.server.taught[content]
-        episodes.append(episode(content, minute, group_id=f"{kind} {text}", name=text, source_description=text, source=text))
+        episodes.append(
+            episode(content, minute, group_id=f"{kind} {text}", name=text, source_description=text, source=text)
+        )
     done = session.run("add_episode", episodes=episodes)
     assert [str(f.error) for f in done.failed] == []
     assert done.exit_code == 0
-    assert done.written == {"Episodic": len(HOSTILE), "Entity": 2 * len(HOSTILE), "MENTIONS": 2 * len(HOSTILE), "RELATES_TO": len(HOSTILE)}
+    assert done.written == {
+        "Episodic": len(HOSTILE),
+        "Entity": 2 * len(HOSTILE),
+        "MENTIONS": 2 * len(HOSTILE),
+        "RELATES_TO": len(HOSTILE),
+    }
     questions = [{"id": kind, "query": text, "group_id": f"{kind} {text}"} for kind, text in HOSTILE.items()]
     asked = [q | {"query": f"{q['id']} {q['query']}"} for q in questions]
     for by in ("hybrid", "fulltext", "nearest"):
@@ -105,7 +112,10 @@ def test_questions_alone_harm_nothing(session: Session, serving: Serving) -> Non
 def test_hostile_strings_are_printed_harmlessly(project: Project, serving: Serving) -> None:
     for kind, text in HOSTILE.items():
         content = f"Ann(user): {text}"
-        serving.server.taught[content.strip()] = ([f"{kind} {text}", "Ann"], [{"fact": f"{text} {kind}", "source": "Ann", "target": f"{kind} {text}"}])
+        serving.server.taught[content.strip()] = (
+            [f"{kind} {text}", "Ann"],
+            [{"fact": f"{text} {kind}", "source": "Ann", "target": f"{kind} {text}"}],
+        )
     lines = [episode(f"Ann(user): {text}", i, group_id=text) for i, text in enumerate(HOSTILE.values())]
     ended = project(*told(project, lines))
     quiet(ended, 0)
@@ -121,10 +131,29 @@ def test_hostile_strings_are_printed_harmlessly(project: Project, serving: Servi
 
 
 def test_group_ids_with_odd_characters_are_groups_of_their_own(session: Session, serving: Serving) -> None:
-    groups = ["g", "g ", " g", "G", "g\n", "g/../g", "a:b", "a|b", "g\u200b", "ǵ", "g\u0301", "", "*", "%", "_", "g' OR '1'='1"]
+    groups = [
+        "g",
+        "g ",
+        " g",
+        "G",
+        "g\n",
+        "g/../g",
+        "a:b",
+        "a|b",
+        "g\u200b",
+        "ǵ",
+        "g\u0301",
+        "",
+        "*",
+        "%",
+        "_",
+        "g' OR '1'='1",
+    ]
     said = [episode(f"Ann(user): I live in Rome {n}.", group_id=group) for n, group in enumerate(groups)]
     assert session.run("add_episode", episodes=said).exit_code == 0
-    found = session.run("search", queries=[{"id": str(n), "query": "Rome", "group_id": g} for n, g in enumerate(groups)])
+    found = session.run(
+        "search", queries=[{"id": str(n), "query": "Rome", "group_id": g} for n, g in enumerate(groups)]
+    )
     assert [(f["id"], f["group_id"], f["target"]) for f in rows(found, "edges")] == [
         (str(n), group, f"Rome {n}") for n, group in enumerate(groups)
     ]
@@ -139,7 +168,9 @@ def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(project: P
     assert "mentions" in err
     assert "Ann ─ LIVES_IN ─▶ Oslo" in ended.out
     assert "─ WORKS_AT ─▶ Luma" in ended.out
-    assert sorted(row["content"] for row in held(project, "Episodic")) == sorted([first["content"], LONG, last["content"]])
+    assert sorted(row["content"] for row in held(project, "Episodic")) == sorted(
+        [first["content"], LONG, last["content"]]
+    )
     assert len(serving.server.requests) == 4
     aside = err.split("these rows only: semgraph ")[1].splitlines()[0].split()
     kept = [json.loads(line) for line in (project.folder / aside[-1].split("=")[1]).read_text().splitlines()]
