@@ -21,7 +21,9 @@ def unite(stored: str | None, new: str | None) -> str | None:
     """Two lists as they are stored: the first, then the values of the second that it lacks. NULL adds nothing."""
     if stored is None or new is None:
         return stored if new is None else new
-    return canonical_json(list(dict.fromkeys([*json.loads(stored), *json.loads(new)])))
+    kept = json.loads(stored)
+    known = set(kept)
+    return canonical_json([*kept, *(item for item in dict.fromkeys(json.loads(new)) if item not in known)])
 
 
 def add_labels(stored: str | None, new: str | None) -> str | None:
@@ -58,7 +60,12 @@ class Merge:
             self.columns[name] = [None if v is None else canonical_json(forms[name](v, key)) for key, v in pairs]
 
     def _labels(self, text: str, key: str) -> list[str]:
-        return labels_form(json.loads(text), self.table.label, key)
+        found = labels_form(json.loads(text), self.table.label, key)
+        for name in found:
+            if name in self.table.graph.labels:
+                msg = f'"{name}" cannot be a further label of {self.table.label.name} {key}: the graph declares it'
+                raise EngineError(msg)
+        return found
 
     def _attributes(self, text: str, key: str) -> dict[str, Any]:
         return attributes_form(text, self.table.label, key)

@@ -88,6 +88,15 @@ async def test_fulltext_breaks_ties_by_key(store, world):
     assert world.keys(await search(store, query, world.rows(text=["words"]))) == {0: ["a", "b", "c"]}
 
 
+async def test_fulltext_breaks_the_ties_of_many_by_key(store, world):
+    keys = [f"k{i:03}" for i in range(400)]
+    rows = ({"uuid": key, "content": f"{'rare' if key == 'k300' else 'often'} word"} for key in reversed(keys))
+    await world.commit(store, world.write("Note", *rows))
+    query = world.query("Note", Method("fulltext", "content", "text", k=3))
+    found = await search(store, query, world.rows(text=["rare word"]))
+    assert world.keys(found) == {0: ["k300", "k000", "k001"]}
+
+
 async def test_fulltext_follows_what_is_written(store, world):
     query = world.query("Note", Method("fulltext", "content", "text"))
     rows = world.rows(text=["heron", "stork"])
@@ -151,7 +160,8 @@ async def test_nearest_follows_what_is_written(store, world):
 
 async def test_a_vector_of_zeros_is_as_none(store, world):
     await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
-    await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [0, 0, 0, 0]}))
+    await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [0, -0.0, 0, 0]}))
+    await world.commit(store, world.write("Person", {"uuid": "q", "name_embedding": [-0.0, 0, 0, 0]}))
     rows = world.rows(vector=[[1, 0, 0, 0]])
     assert world.keys(await search(store, world.query("Person", NEAR), rows)) == {}
     await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [0, 1, 0, 0]}))
@@ -206,8 +216,10 @@ async def test_hits_of_edges_between_given_ends(people, world):
     assert world.keys(found, 1) == {0: ["f1", "f2"], 1: ["f3"]}
     assert world.keys(found, 2) == {0: ["f1"], 1: ["f3"]}
     pair = world.query("KNOWS", methods[0], where="list_sort([hit.source, hit.target]) = list_sort([a, b])")
-    if people.takes(pair.where[0], "hit"):
-        assert world.keys(await search(people, pair, rows)) == {0: ["f1", "f2"], 1: ["f3"]}
+    assert people.takes(pair.where[0], "hit")
+    assert world.keys(await search(people, pair, rows)) == {0: ["f1", "f2"], 1: ["f3"]}
+    higher = world.query("KNOWS", Method("nearest", "fact", "vector", above=0.8), where=ends)
+    assert world.keys(await search(people, higher, rows)) == {}
 
 
 async def test_edges_come_with_their_ends(people, world):

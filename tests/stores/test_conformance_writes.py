@@ -75,10 +75,14 @@ async def test_create_does_not_fill_what_was_left_empty(store, world):
 async def test_lists_are_united_in_order(store, world):
     unite = frozenset({"aliases"})
     await world.commit(store, world.write("Person", {"uuid": "a", "aliases": ["x", "y"]}, {"uuid": "b"}, unite=unite))
-    rows = [{"uuid": "a", "aliases": ["z", "y", "w"]}, {"uuid": "b", "aliases": ["q"]}, {"uuid": "c", "aliases": ["p"]}]
+    rows = [
+        {"uuid": "a", "aliases": ["z", "y", "w"]},
+        {"uuid": "b", "aliases": ["q"]},
+        {"uuid": "c", "aliases": ["p", "o", "p"]},
+    ]
     await world.commit(store, world.write("Person", *rows, unite=unite))
     await world.commit(store, world.write("Person", {"uuid": "a", "aliases": None}, unite=unite))
-    assert await values(store, "Person", "aliases") == {"a": ["x", "y", "z", "w"], "b": ["q"], "c": ["p"]}
+    assert await values(store, "Person", "aliases") == {"a": ["x", "y", "z", "w"], "b": ["q"], "c": ["p", "o"]}
 
 
 async def test_lists_are_replaced_otherwise(store, world):
@@ -122,6 +126,7 @@ async def test_attributes_are_replaced_whole(store, world):
     "row",
     [
         {"labels": ["no blank"]},
+        {"labels": ["Note"]},
         {"labels": ["a`) DETACH DELETE (n"]},
         {"attributes": {"no blank": 1}},
         {"attributes": {"uuid": "other"}},

@@ -88,6 +88,16 @@ def test_cosines_are_of_the_vectors_as_given():
     assert exact(block, np.arange(3), np.array([3.0, 4.0])).tolist() == [1.0, -1.0, 0.0]
 
 
+def test_no_cosine_is_beyond_one():
+    vectors = np.random.default_rng(5).standard_normal((500, 7)).astype(np.float32)
+    block = block_of(vectors)
+    scores = [
+        exact(block, np.array([i]), sign * vectors[i].astype(np.float64))[0] for i in range(500) for sign in (1, -1)
+    ]
+    assert (min(scores), max(scores)) == (-1.0, 1.0)
+    assert np.abs(scores).min() > 1 - 1e-12
+
+
 steps = st.lists(
     st.lists(
         st.tuples(st.integers(0, 9), arrays(np.float32, 2, elements=st.integers(-1, 1).map(float))),

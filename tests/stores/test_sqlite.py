@@ -231,6 +231,14 @@ async def test_a_row_that_moves_to_another_partition(file, world):
     assert await seen() == ({1: ["p"]}, {1: ["p"]})
 
 
+async def test_a_row_without_vector_in_the_place_of_one_with_it(file, world):
+    query, rows = world.query("Person", Method("nearest", "name", "vector")), world.rows(vector=[[1, 0, 0, 0]])
+    await world.commit(file, world.write("Person", {"uuid": "old", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+    assert world.keys((await file.search([query], rows))[0]) == {0: ["old"]}
+    await world.commit(file, world.delete("Person", "old"), world.write("Person", {"uuid": "new", "name": "x"}))
+    assert world.keys((await file.search([query], rows))[0]) == {}
+
+
 async def test_little_memory_for_vectors_changes_no_answer(file, world):
     groups = [f"g{i}" for i in range(8)]
     rows = [
@@ -351,6 +359,9 @@ async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
     assert world.keys((await crowd.search([query], rows))[0]) == {0: ["new"]}
     assert len(read) == 2
     assert f"changed > {version}" in read[1]
+    await world.commit(crowd, world.write("Person", {"uuid": "new", "name": "y", "name_embedding": [1, 5, 0, 0]}))
+    newest = 'SELECT max(changed) FROM "Person#vector#name_embedding"'
+    assert crowd._file._con.execute(newest).fetchone()[0] == version + 1
     assert crowd._memory.vectors._held["Person#vector#name_embedding", "g"] is held
 
 
