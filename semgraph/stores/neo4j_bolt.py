@@ -15,6 +15,7 @@ T = TypeVar("T")
 Records = list[list[Any]]
 SECONDS = 5.0
 OLDEST = (5, 26)
+_ADDRESS = re.compile(r"(neo4j|bolt)(\+s|\+ssc)?://[^/?#\s]+/?\Z")
 _READ_ONLY = (
     "ForbiddenOnReadOnlyDatabase",
     "WriteOnReadOnlyAccessDatabase",
@@ -93,19 +94,18 @@ class Bolt:
         if self._driver is None:
             import neo4j
 
-            try:
-                self._driver = neo4j.AsyncGraphDatabase.driver(
-                    self.uri,
-                    auth=(self.user, self._password) if self.user else None,
-                    connection_timeout=SECONDS,
-                    connection_acquisition_timeout=2 * SECONDS,
-                    max_transaction_retry_time=SECONDS,
-                    notifications_min_severity="OFF",
-                )
-            except (neo4j.exceptions.ConfigurationError, ValueError) as error:
+            if not _ADDRESS.match(self.uri):
                 raise StoreUnavailable(
-                    f"{self.uri}  is no address of a Neo4j server ({error}): neo4j://host:7687, or bolt://host:7687"
-                ) from error
+                    f"{self.uri}  is no address of a Neo4j server: neo4j://host:7687, or bolt://host:7687"
+                )
+            self._driver = neo4j.AsyncGraphDatabase.driver(
+                self.uri,
+                auth=(self.user, self._password) if self.user else None,
+                connection_timeout=SECONDS,
+                connection_acquisition_timeout=2 * SECONDS,
+                max_transaction_retry_time=SECONDS,
+                notifications_min_severity="OFF",
+            )
         return self._driver
 
     async def _told(self, work: Awaitable[T]) -> T:
@@ -139,17 +139,22 @@ class Bolt:
             return EngineError(f"{self.uri}  {message} [{code}]")
         else:
             said = (
-                f"no answer in {SECONDS:.0f} s ({_reason(message)}). Is it running? "
+                f"no answer in {SECONDS:.0f} s ({_reason(str(error))}). Is it running? "
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
         return StoreUnavailable(f"{self.uri}  {said}")
 
 
+_REASONS = {
+    "Errno 111": "connection refused",
+    "Errno 61": "connection refused",
+    "refused": "connection refused",
+    "timed out": "timed out",
+    "reset": "connection reset",
+    "DNS": "unknown host",
+}
+
+
 def _reason(message: str) -> str:
-    """The cause in a driver's message: "connection refused" out of many addresses and errno."""
-    for cause in ("refused", "timed out", "reset", "not known"):
-        if cause in message:
-            return {"refused": "connection refused", "reset": "connection reset", "not known": "unknown host"}.get(
-                cause, cause
-            )
-    return message
+    """The cause in what a driver says of all addresses that it tried."""
+    return next((said for word, said in _REASONS.items() if word in message), message.splitlines()[0])

@@ -167,6 +167,12 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Home]:
 
 
 @pytest.fixture
+def neo4j_pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Home]:
+    """The simplest store, and Neo4j."""
+    return _memory(request, tmp_path), _neo4j(request, tmp_path)
+
+
+@pytest.fixture
 async def store(home: Home) -> AsyncIterator[Store]:
     """An empty store, opened for `GRAPH`."""
     await home.reset()

@@ -1,0 +1,486 @@
+"""What is particular to Neo4j: databases that another program wrote, errors of a server, its indexes, and races for a head."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import neo4j
+import pytest
+from ruamel.yaml import YAML
+
+from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.expr import parse_scalar
+from semgraph.logical.schema import Graph
+from semgraph.stores import neo4j_bolt
+from semgraph.stores.base import Method
+from semgraph.stores.cypher import hits, search
+from semgraph.stores.neo4j import Neo4jStore
+
+MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
+JANUARY = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
+
+# As Graphiti leaves a database: its indexes, whole maps set as properties, vectors by procedure.
+INDEXES = [
+    "CREATE INDEX entity_uuid IF NOT EXISTS FOR (n:Entity) ON (n.uuid)",
+    "CREATE INDEX entity_group_id IF NOT EXISTS FOR (n:Entity) ON (n.group_id)",
+    "CREATE INDEX relation_uuid IF NOT EXISTS FOR ()-[e:RELATES_TO]-() ON (e.uuid)",
+    "CREATE INDEX mention_uuid IF NOT EXISTS FOR ()-[e:MENTIONS]-() ON (e.uuid)",
+    "CREATE FULLTEXT INDEX node_name_and_summary IF NOT EXISTS FOR (n:Entity) ON EACH [n.name, n.summary, n.group_id]",
+    "CREATE FULLTEXT INDEX edge_name_and_fact IF NOT EXISTS FOR ()-[e:RELATES_TO]-() ON EACH [e.name, e.fact, e.group_id]",
+]
+NODES = """
+UNWIND $nodes AS node
+MERGE (n:Entity {uuid: node.uuid})
+SET n:$(node.labels)
+SET n = node
+WITH n, node CALL db.create.setNodeVectorProperty(n, "name_embedding", node.name_embedding)
+RETURN count(*)
+"""
+EPISODE = "MERGE (n:Episodic {uuid: $e.uuid}) SET n = $e"
+EDGES = """
+UNWIND $edges AS edge
+MATCH (source:Entity {uuid: edge.source_node_uuid})
+MATCH (target:Entity {uuid: edge.target_node_uuid})
+MERGE (source)-[e:RELATES_TO {uuid: edge.uuid}]->(target)
+SET e = edge
+WITH e, edge CALL db.create.setRelationshipVectorProperty(e, "fact_embedding", edge.fact_embedding)
+RETURN count(*)
+"""
+MENTION = """
+MATCH (episode:Episodic {uuid: 'e1'}) MATCH (node:Entity {uuid: 'alice'})
+MERGE (episode)-[e:MENTIONS {uuid: 'm1'}]->(node)
+SET e = {uuid: 'm1', group_id: 'g', created_at: $now}
+"""
+
+Run = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def run(neo4j_database: Any) -> Iterator[Run]:
+    """Plain Cypher, beside the store."""
+    auth = (neo4j_database.user, neo4j_database.password)
+    with neo4j.GraphDatabase.driver(neo4j_database.uri, auth=auth) as driver:
+        yield lambda text, **values: [dict(record) for record in driver.execute_query(text, values).records]
+
+
+@pytest.fixture
+def bare(run: Run) -> Run:
+    """The same over a database without any index."""
+    for constraint in run("SHOW CONSTRAINTS YIELD name"):
+        run(f"DROP CONSTRAINT `{constraint['name']}`")
+    for index in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
+        run(f"DROP INDEX `{index['name']}`")
+    return run
+
+
+@pytest.fixture
+async def store(neo4j_database: Any) -> AsyncIterator[Neo4jStore]:
+    """A store that is not opened for a graph yet."""
+    made = Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def written(bare: Run) -> Run:
+    """A database as Graphiti writes it."""
+    for index in INDEXES:
+        bare(index)
+    node = {"group_id": "g", "created_at": JANUARY, "summary": ""}
+    alice = {
+        "uuid": "alice",
+        "name": "Alice Chen",
+        "labels": ["Entity", "Person"],
+        "role": "engineer",
+        "since": JANUARY,
+    }
+    corp = {"uuid": "corp", "name": "TechCorp", "labels": ["Entity"], "summary": "Alice Chen works here."}
+    bare(
+        NODES,
+        nodes=[node | alice | {"name_embedding": [1.0, 0, 0, 0]}, node | corp | {"name_embedding": [0, 1.0, 0, 0]}],
+    )
+    episode = {"uuid": "e1", "group_id": "g", "name": "turn 1", "source": "message", "source_description": "chat"}
+    bare(
+        EPISODE,
+        e=episode
+        | {"content": "Alice works at TechCorp.", "entity_edges": ["f1"], "valid_at": JANUARY, "created_at": JANUARY},
+    )
+    edge = {"uuid": "f1", "source_node_uuid": "alice", "target_node_uuid": "corp", "name": "WORKS_AT", "group_id": "g"}
+    edge |= {"fact": "Alice Chen works at TechCorp", "episodes": ["e1"], "created_at": JANUARY, "valid_at": JANUARY}
+    bare(
+        EDGES, edges=[edge | {"expired_at": None, "invalid_at": None, "seniority": 3, "fact_embedding": [0, 0, 1.0, 0]}]
+    )
+    bare(MENTION, now=JANUARY)
+    return bare
+
+
+async def test_a_graphiti_database_is_read(written: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(MEMORY, 4)
+    entity = world.query(
+        "Entity",
+        Method("equal", "name", "name"),
+        Method("fulltext", "name", "text", k=5),
+        Method("nearest", "name", "vector", above=0.5, k=5),
+        properties=("name", "labels", "attributes", "summary", "created_at", "name_key"),
+    )
+    fact = world.query(
+        "RELATES_TO",
+        Method("fulltext", "fact", "text", k=5),
+        Method("nearest", "fact", "vector", k=5),
+        properties=("fact", "episodes", "valid_at", "invalid_at", "attributes"),
+        where="hit.valid_at <= TIMESTAMPTZ '2025-02-01' AND hit.invalid_at IS NULL",
+    )
+    before = store.round_trips
+    entities, facts = await store.search(
+        [entity, fact], world.rows(name=["Alice Chen"], text=["alice works"], vector=[[1, 0.1, 0.2, 0]])
+    )
+    assert store.round_trips == before + 1
+    assert world.keys(entities, 0) == {0: ["alice"]}
+    assert {*world.keys(entities, 1)[0]} == {"alice", "corp"}
+    assert world.keys(entities, 2) == {0: ["alice"]}
+    found = entities.to_pylist()[0]
+    assert found["labels"] == ["Person"]
+    assert json.loads(found["attributes"]) == {"role": "engineer", "since": "2025-01-15T10:00:00.000000000+00:00"}
+    assert (found["summary"], found["created_at"], found["name_key"]) == ("", JANUARY, None)
+    [by_text, by_vector] = facts.to_pylist()
+    assert (by_text["uuid"], by_text["source"], by_text["target"]) == ("f1", "alice", "corp")
+    assert (by_text["episodes"], by_text["valid_at"], by_text["invalid_at"]) == (["e1"], JANUARY, None)
+    assert json.loads(by_text["attributes"]) == {"seniority": 3}
+    assert by_vector["uuid"] == "f1"
+
+    mentioned = world.pattern("(e:Episodic {uuid: name})-[:MENTIONS]->(n:Entity)", e=("entity_edges",), n=("labels",))
+    [row] = (await store.match(mentioned, world.rows(name=["e1"]))).to_pylist()
+    assert row == {"_q": 0, "e": {"uuid": "e1", "entity_edges": ["f1"]}, "n": {"uuid": "alice", "labels": ["Person"]}}
+    assert (await store.statistics()).counts == {
+        "Episodic": 1, "Entity": 2, "Community": 0, "Saga": 0,
+        "RELATES_TO": 1, "MENTIONS": 1, "HAS_MEMBER": 0, "HAS_EPISODE": 0, "NEXT_EPISODE": 0,
+    }  # fmt: skip
+
+
+async def test_what_is_written_is_as_graphiti_reads_it(written: Run, store: Neo4jStore, world: Any) -> None:
+    from dataclasses import replace
+
+    await store.ensure(MEMORY, 4)
+    memory = replace(world, graph=MEMORY)
+    phoenix = {
+        "uuid": "phoenix",
+        "name": "Project Phoenix",
+        "labels": ["Project"],
+        "attributes": {"budget": 4},
+        "summary": "s",
+    }
+    fact = {
+        "uuid": "f2",
+        "source": "alice",
+        "target": "phoenix",
+        "name": "LEADS",
+        "fact": "Alice leads",
+        "episodes": ["e2"],
+    }
+    await memory.commit(
+        store,
+        memory.write(
+            "Entity",
+            phoenix | {"created_at": JANUARY, "name_embedding": [0, 0, 0, 1]},
+            {"uuid": "alice", "summary": "new"},
+        ),
+        memory.write(
+            "RELATES_TO",
+            fact | {"valid_at": JANUARY, "fact_embedding": [0, 0, 0, 1]},
+            {"uuid": "f1", "source": "alice", "target": "corp", "episodes": ["e2"]},
+            unite=frozenset({"episodes"}),
+        ),
+    )
+    nodes = written("MATCH (n:Entity) RETURN labels(n) AS labels, properties(n) AS all ORDER BY n.uuid")
+    assert nodes[0]["all"]["role"] == "engineer"
+    assert (nodes[0]["all"]["summary"], nodes[0]["all"]["name"]) == ("new", "Alice Chen")
+    assert sorted(nodes[2]["labels"]) == ["Entity", "Project"]
+    assert nodes[2]["all"] == {
+        "uuid": "phoenix", "name": "Project Phoenix", "group_id": "g", "summary": "s", "budget": 4,
+        "created_at": nodes[2]["all"]["created_at"], "name_key": "project phoenix", "name_embedding": [0, 0, 0, 1],
+    }  # fmt: skip
+    assert nodes[2]["all"]["created_at"].to_native() == JANUARY
+    edges = written(
+        "MATCH (n)-[e:RELATES_TO]->(m) RETURN n.uuid AS n, m.uuid AS m, e.episodes AS episodes, e.name AS name ORDER BY e.uuid"
+    )
+    assert edges == [
+        {"n": "alice", "m": "corp", "episodes": ["e1", "e2"], "name": "WORKS_AT"},
+        {"n": "alice", "m": "phoenix", "episodes": ["e2"], "name": "LEADS"},
+    ]
+    for index in INDEXES:
+        written(index)
+
+
+async def test_a_look_changes_nothing_and_says_what_is_missing(written: Run, store: Neo4jStore, world: Any) -> None:
+    show = "SHOW INDEXES YIELD name ORDER BY name"
+    before = written(show)
+    change = await store.attach(MEMORY)
+    assert written(show) == before
+    assert {label.name for label in change.keys} == {*MEMORY.labels}
+    assert "DROP INDEX `entity_uuid` IF EXISTS" in change.drop
+    assert not any("node_name_and_summary" in statement for statement in change.create)
+    query = world.query("Entity", Method("nearest", "name", "vector", k=1), Method("fulltext", "name", "text", k=1))
+    [found] = await store.search([query], world.rows(vector=[[1, 0, 0, 0]], text=["techcorp"]))
+    assert found.column("uuid").to_pylist() == ["alice", "corp"]
+
+
+async def test_keys_that_are_there_twice_are_reported_and_left_alone(bare: Run, store: Neo4jStore) -> None:
+    bare("CREATE INDEX entity_uuid FOR (n:Entity) ON (n.uuid)")
+    bare("UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g'})")
+    with pytest.raises(
+        StoreUnavailable, match=r"2 uuid of Entity are there several times \(such as (a, b|b, a)\).*MATCH"
+    ):
+        await store.ensure(MEMORY, None)
+    assert bare("MATCH (n:Entity) RETURN count(n) AS n") == [{"n": 5}]
+    assert [i["name"] for i in bare("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name")] == [
+        "entity_uuid"
+    ]
+
+
+async def test_values_of_another_type_are_reported(run: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    run("CREATE (:Note {uuid: 'n', group_id: 'g', at: 'yesterday'})")
+    with pytest.raises(StoreUnavailable, match=r'"at" of some Note is not timestamp.*yesterday'):
+        await store.scan("Note", ("at",), None, ())
+
+
+async def test_equal_instants_are_equal_in_any_zone(run: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    east = JANUARY.astimezone(timezone(timedelta(hours=9)))
+    run("CREATE (:Note {uuid: 'n', group_id: 'g', at: $east})", east=east)
+    run("CREATE (:Note {uuid: 'local', group_id: 'g', at: localdatetime('2025-01-15T10:00:00')})")
+    rows = world.rows({"at": "timestamp"}, at=[JANUARY])
+    for where in (
+        "hit.at = at",
+        "hit.at <= at AND hit.at >= at",
+        "NOT hit.at < at AND NOT hit.at > at",
+        "hit.at IN (at)",
+    ):
+        [found] = await store.search([world.query("Note", Method("order"), properties=("at",), where=where)], rows)
+        assert found.column("at").to_pylist() == [JANUARY, JANUARY], where
+
+
+async def test_marks_are_nobodys_nodes(run: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    await world.commit(store, world.write("Note", {"uuid": "n1"}), mark=world.mark("h1", witness="Note"))
+    assert run("MATCH (n) UNWIND labels(n) AS label RETURN label ORDER BY label") == [
+        {"label": "Note"}, {"label": "_SemgraphHead"}, {"label": "_SemgraphMark"},
+    ]  # fmt: skip
+    assert sum((await store.statistics()).counts.values()) == 1
+    run("MATCH (n:Note) DETACH DELETE n")  # by another program, which knows nothing of marks
+    assert not (await store.states("p", ["g"]))["g"].marked
+
+
+async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    people = world.write("Person", *({"uuid": key} for key in "abc"))
+    await world.commit(store, people, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}))
+    with pytest.raises(EngineError, match=r"'k'.*an edge keeps its ends; nothing was written"):
+        await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c"}))
+
+
+@pytest.mark.parametrize("label", ["Note", "_SemgraphMark"])
+async def test_a_label_that_means_something_is_not_given_to_others(store: Neo4jStore, world: Any, label: str) -> None:
+    await store.ensure(world.graph, 4)
+    with pytest.raises(EngineError, match=f'"{label}" cannot be a further label of Person p'):
+        await world.commit(store, world.write("Person", {"uuid": "p", "labels": [label]}))
+
+
+def test_attributes_are_not_compared_in_the_store() -> None:
+    store = Neo4jStore("bolt://127.0.0.1:1", "", "")
+    assert store.takes(parse_scalar("hit.name = name"), "hit")
+    assert not store.takes(parse_scalar("hit.attributes = name"), "hit")
+    assert not store.takes(parse_scalar("lower(hit.name) = name"), "hit")
+
+
+async def test_the_index_gives_what_reading_all_gives(
+    store: Neo4jStore, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.ensure(world.graph, 4)
+    people = [
+        {
+            "uuid": f"p{i:03}",
+            "name": f"n{i}",
+            "turn": i,
+            "group_id": "few" if i % 10 else "g",
+            "name_embedding": [1, i, i * i % 7, 1],
+        }
+        for i in range(400)
+    ]
+    facts = [
+        {"uuid": f"k{i:03}", "source": "p000", "target": f"p{i:03}", "fact": "x", "fact_embedding": [i, 1, i % 5, 2]}
+        for i in range(200)
+    ]
+    await world.commit(store, world.write("Person", *people), world.write("KNOWS", *facts))
+    queries = [
+        world.query(
+            "Person", Method("nearest", "name", "vector", k=5), Method("nearest", "name", "vector", above=0.9, k=300)
+        ),
+        world.query("Person", Method("nearest", "name", "vector", k=4), where="hit.turn IN (0, 130, 370)"),
+        world.query("Person", Method("nearest", "name", "vector", k=6), partition="group_ids"),
+        world.query("Person", Method("nearest", "name", "vector", k=6), partition=None),
+        world.query("KNOWS", Method("nearest", "fact", "vector", k=5)),
+    ]
+    rows = world.rows(vector=[[1, 2, 3, 1], [5, 1, 0, 2], [0, 0, 0, 0]], group_ids=[["g", "few"], ["few"], ["g"]])
+    exact = await store.search(queries, rows)
+    monkeypatch.setattr(hits, "EXACT_BELOW", 20)
+    monkeypatch.setattr(search, "EXACT_BELOW", 20)
+    await store.ensure(world.graph, 4)  # statements are made anew
+    before = store.round_trips
+    by_index = await store.search(queries, rows)
+    assert store.round_trips > before + 1  # hits of other groups had to be read past
+    for one, other in zip(exact, by_index, strict=True):
+        assert one.num_rows == other.num_rows > 0
+        assert one.drop_columns(["score"]) == other.drop_columns(["score"])
+        assert one.column("score").to_pylist() == pytest.approx(other.column("score").to_pylist(), abs=1e-6)
+
+
+async def test_full_text_is_read_on_until_k_have_passed(store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    notes = [{"uuid": f"n{i:04}", "content": "heron", "weight": float(i)} for i in range(1200)]
+    await world.commit(store, world.write("Note", *notes))
+    query = world.query("Note", Method("fulltext", "content", "text", k=3), where="hit.weight >= 1197")
+    [found] = await store.search([query], world.rows(text=["heron"]))
+    assert world.keys(found) == {0: ["n1197", "n1198", "n1199"]}
+
+
+async def test_vectors_of_another_length_are_refused_everywhere(run: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]}))
+    with pytest.raises(StoreUnavailable, match=r"Person.*4-dimensional.*3\. Nothing was written"):
+        await store.ensure(world.graph, 3)
+    from dataclasses import replace
+
+    short = replace(world, dimensions=3)
+    with pytest.raises(StoreUnavailable, match=r"Person.*4-dimensional.*3\. Nothing was written"):
+        await short.commit(store, short.write("Person", {"uuid": "q", "name_embedding": [1, 0, 0]}))
+    with pytest.raises(StoreUnavailable, match=r"4-dimensional"):
+        await store.search([world.query("Person", Method("nearest", "name", "vector"))], short.rows(vector=[[1, 0, 0]]))
+    assert run("MATCH (n:Person) RETURN n.uuid AS k") == [{"k": "p"}]
+
+
+async def test_an_empty_database_takes_any_length(bare: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 3)
+    await store.ensure(world.graph, 4)
+    await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]}))
+    shown = bare("SHOW VECTOR INDEXES YIELD name, options RETURN name, options.indexConfig['vector.dimensions'] AS d")
+    assert {(index["name"], index["d"]) for index in shown} == {
+        ("Person_name_embedding", 4),
+        ("KNOWS_fact_embedding", 4),
+    }
+
+
+async def test_nobody_answers(world: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    store = Neo4jStore(f"bolt://127.0.0.1:{port}", "neo4j", "x")
+    said = rf"bolt://127.0.0.1:{port}  no answer in 5 s \(connection refused\).*semgraph neo4j start.*sqlite:graph.db"
+    with pytest.raises(StoreUnavailable, match=said):
+        await store.ensure(world.graph, 4)
+    await store.aclose()
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"password": "wrong"}, 'rejects user "neo4j".*NEO4J_PASSWORD'),
+        ({"uri": "ftp://127.0.0.1"}, "ftp://127.0.0.1  is no address of a Neo4j server.*bolt://host:7687"),
+        ({"database": "nothing"}, 'has no database "nothing".*NEO4J_DATABASE'),
+        ({"uri": "bolt://nowhere.invalid"}, r"no answer in 5 s \(unknown host\)"),
+    ],
+    ids=["password", "address", "database", "host"],
+)
+async def test_it_says_what_is_wrong(neo4j_database: Any, world: Any, how: dict[str, str], said: str) -> None:
+    right = {"uri": neo4j_database.uri, "user": neo4j_database.user, "password": neo4j_database.password}
+    store = Neo4jStore(**(right | how))
+    with pytest.raises(StoreUnavailable, match=said):
+        await store.ensure(world.graph, 4)
+    await store.aclose()
+
+
+async def test_an_old_server_is_refused(store: Neo4jStore, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neo4j_bolt, "OLDEST", (9999, 1))
+    with pytest.raises(StoreUnavailable, match=r"is Neo4j/\d.*needs Neo4j 9999\.1 or later"):
+        await store.ensure(world.graph, 4)
+
+
+async def test_it_has_to_be_opened(world: Any) -> None:
+    store = Neo4jStore("bolt://127.0.0.1:1", "", "")
+    with pytest.raises(EngineError, match="ensure"):
+        await store.statistics()
+    with pytest.raises(EngineError, match="ensure"):
+        await store.search([world.query("Person", Method("order"))], world.rows())
+
+
+RACER = """
+import asyncio, sys, importlib.util
+
+spec = importlib.util.spec_from_file_location("conftest", sys.argv[1])
+conftest = importlib.util.module_from_spec(spec)
+sys.modules["conftest"] = conftest
+spec.loader.exec_module(conftest)
+from semgraph.errors import ConcurrentWrite
+from semgraph.stores.neo4j import Neo4jStore
+
+world, me = conftest.World(), sys.argv[2]
+
+
+async def main():
+    store = Neo4jStore(*sys.stdin.readline().split())
+    await store.ensure(world.graph, 4)
+    print("ready", flush=True)
+    while line := (await asyncio.to_thread(sys.stdin.readline)).split():
+        turn, before = line
+        key = f"{turn}-{me}"
+        mark = world.mark(key, before=None if before == "none" else before, rows=(key,), witness="Note")
+        try:
+            await world.commit(store, world.write("Note", {"uuid": key}), mark=mark)
+            print("won", key, flush=True)
+        except ConcurrentWrite:
+            print("lost", key, flush=True)
+    await store.aclose()
+
+
+asyncio.run(main())
+"""
+
+
+def start(name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RACER, str(Path(__file__).with_name("conftest.py")), name]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+async def test_of_two_processes_one_wins_each_time(neo4j_database: Any, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    racers = [start(name) for name in ("one", "two")]
+
+    def say(line: str) -> None:
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write(f"{line}\n")
+            racer.stdin.flush()
+
+    def heard() -> list[list[str]]:
+        return [racer.stdout.readline().split() for racer in racers if racer.stdout is not None]
+
+    say(f"{neo4j_database.uri} {neo4j_database.user} {neo4j_database.password}")
+    assert heard() == [["ready"], ["ready"]]
+    winners: list[str] = []
+    for turn in range(30):
+        say(f"{turn:02} {winners[-1] if winners else 'none'}")
+        said = heard()
+        assert sorted(word for word, _ in said) == ["lost", "won"]
+        winners += [key for word, key in said if word == "won"]
+    for racer in racers:
+        racer.communicate()
+    assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
+    state = (await store.states("p", ["g"]))["g"]
+    assert (state.head, sorted(state.marked)) == (winners[-1], winners)
