@@ -43,13 +43,14 @@ class Mind:
 
 @dataclass
 class Oracle:
-    """An `LLM` with a mind. Remembers the requests it was sent, and how many were under way at once."""
+    """An `LLM` with a mind. Remembers the requests it was sent, how many were too long, and how many at once."""
 
     mind: Mind
     limits: Limits = field(default_factory=Limits)
     name: str = "oracle"
     exact_tokens: bool = True
     requests: list[Request] = field(default_factory=list)
+    rejected: int = 0
     running: int = 0
     most_running: int = 0
 
@@ -67,6 +68,7 @@ class Oracle:
             await asyncio.sleep(0)
             prompt = sum(self.count_tokens(message.content) for message in request.messages)
             if prompt + request.max_tokens > self.limits.context_tokens:
+                self.rejected += 1
                 raise RowError("rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1)
             text = json.dumps(think(self.mind, request))
             usage = Usage(prompt, 0, self.count_tokens(text))

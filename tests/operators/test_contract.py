@@ -234,6 +234,7 @@ async def test_a_row_that_does_not_fit_the_model_is_that_row_s_error(operator: s
     case.texts[2] = LONG * 4
     case.group = [0, 0, 1, 0, 0]
     errors = (await ask(case, way, llm)).column("error").to_pylist()
+    assert llm.rejected == 0
     step = len(case.others) if operator == "sem_join" else 1
     at = [i for i, error in enumerate(errors) if error is not None]
     if operator == "sem_topk" and way.startswith("listwise"):
@@ -252,7 +253,8 @@ async def test_what_does_not_fit_one_request_becomes_several(operator: str, way:
     case.texts = [f"{t} {'x' * 500}" for t in case.texts]
     case.group = [0] * 8
     ours = await ask(case, way, llm)
-    assert ours.column("error").null_count == ours.num_rows  # the oracle rejects what is too long
+    assert ours.column("error").null_count == ours.num_rows
+    assert llm.rejected == 0
     wide = replace(case)
     if operator != "sem_topk" or not way.startswith("listwise"):
         assert answers(ours) == answers(await ask(wide, reference(operator)))
@@ -271,6 +273,16 @@ async def test_no_more_is_under_way_than_keeps_the_model_busy(operator: str, way
     llm = Oracle(mind(operator), Limits(in_flight=3))
     await ask(some(operator, 40), way, llm)
     assert llm.most_running <= 6
+
+
+async def test_rows_that_go_out_late_are_placed_before_rows_that_go_out_early() -> None:
+    mine = replace(mind("sem_topk"), score=lambda text: float(text.split("“")[1].split("”")[0]))
+    case = Case("sem_topk", [str(n) for n in (9, 8, 7, 6, 99, 98, 97, 96, 50, 40, 30, 20)])
+    scores = (await ask(case, "listwise(window=4)", Oracle(mine))).column("score").to_pylist()
+    places = [round(12 * (1 - score / 100)) for score in scores]
+    # 9 8 | 99 98 | 50 40 stay in the first round; in the second 9 8 go out and 50 40 pass; the third ranks the rest
+    assert [case.texts[places.index(i)] for i in range(6)] == ["99", "98", "50", "40", "9", "8"]
+    assert places[2:4] + places[6:8] + places[10:] == [6, 7, 8, 9, 10, 11]
 
 
 # ------------------------------------------------------------------------------------------- failures
