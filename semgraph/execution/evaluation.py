@@ -25,6 +25,7 @@ from semgraph.physical.framing import check_answer
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.relational import Segment, Workbench, gives_nothing, runtime_schema
+from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
 from semgraph.physical.semantic import Answered, Asking, Failure, answer
 from semgraph.stores.base import MatchQuery, SearchQuery, Store
@@ -175,9 +176,8 @@ class Evaluation:
         return await run_match(node, left, self._store(node.step), self.now)
 
     async def _scan(self, node: Scan) -> pa.Table:
-        partitions = None if node.partition == "all" or not self.runtime.partitions else self.runtime.partitions
-        found = await self._store(node.step).scan(node.label, node.schema.names, partitions, node.where)
-        return found.select(node.schema.names).cast(node.schema)
+        partitions = None if node.partition == "all" else self.runtime.partitions
+        return await run_scan(node, partitions, self._store(node.step), self.now)
 
     async def _cluster(self, node: Cluster) -> pa.Table:
         edges, nodes = await self.tables(node.inputs)

@@ -11,7 +11,7 @@ def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 
     A search takes nothing: its `where` acts before k, a filter above it after.
     """
-    readers: dict[int, int] = {}
+    readers = {id(root): 1 for root in roots}
     for node in walk(*roots):
         for child in node.inputs:
             readers[id(child)] = readers.get(id(child), 0) + 1

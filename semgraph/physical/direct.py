@@ -81,7 +81,8 @@ def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
 @lru_cache(maxsize=1024)
 def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
     found = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
-    return pa.array(found.column(0).to_pylist(), kind)[0]
+    constant: pa.Scalar[Any] = found.column(0).cast(kind)[0]
+    return constant
 
 
 _BINARY: dict[type[exp.Expr], str] = {

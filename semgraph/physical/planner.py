@@ -10,7 +10,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
 from semgraph.logical.checks import Columns
-from semgraph.logical.graph import Reading, Search
+from semgraph.logical.graph import Reading, Scan, Search
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.relational import Project
@@ -70,6 +70,8 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
     sinks = tuple(SinkSpec(sink, sink_rows(sink)) for sink in plan.writes)
     roots = (*(spec.rows for spec in sinks), *plan.returns.values())
     nodes = list(walk(*roots))
+    if plan.order is None:
+        _refuse_scans_of_nobody(nodes)
     ordered = _ordered(plan, nodes)
     firsts = [spec for spec in sinks if isinstance(spec.sink, Merge) and spec.sink.first]
     boundary = _boundary(nodes, ordered, sinks, plan.returns.values()) if plan.order else ()
@@ -86,6 +88,22 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
     within = [n.within for n in nodes if isinstance(n, Search) and n.within is not None]
     whole = frozenset(id(n) for n in within if all(m.relational for m in walk(n)))
     return PhysicalPlan(plan, segments, _trips(nodes, store), ways, sinks, ordered, boundary, whole)
+
+
+def _refuse_scans_of_nobody(nodes: Iterable[Node]) -> None:
+    """Without windows a run has no partitions: what reads a label must say that it means those of everybody."""
+    problems = [
+        Problem(
+            f"nothing says whose {node.label} are read",
+            node.step or None,
+            node.origin,
+            hint=f"say from: {{label: {node.label}, partition: all}}, or cut an input by order",
+        )
+        for node in nodes
+        if isinstance(node, Scan) and not node.partition
+    ]
+    if problems:
+        raise PlanError(*problems)
 
 
 def sink_rows(sink: Sink) -> Node:

@@ -162,14 +162,15 @@ class Session:
             progress: Told of answers and commits while it runs.
             record_to: A file for a recording of the run: answers, embeddings and times, which `llm="recorded:FILE"` replays.
             resume: A run to go on with: its rows, parameters and ways, unless others are given.
-            inputs: Tables by name: Arrow, pandas, or lists of mappings. None given: the plan's example.
+            inputs: Tables by name: Arrow, pandas, or lists of mappings. None given: a frame's own, else the plan's example.
 
         Raises:
             PlanError: The plan or an option is wrong; nothing was spent.
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: Model, endpoint or store do not answer.
         """
-        given = {name: value for name, value in inputs.items() if value is not None}
+        given = dict(plan.tables) if isinstance(plan, Frame) else {}
+        given |= {name: value for name, value in inputs.items() if value is not None}
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         if resume is not None and not given:
             given = dict(resumed(resume, self.runs).inputs)

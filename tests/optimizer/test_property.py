@@ -1,0 +1,147 @@
+"""Whatever the plan, the optimizer changes no row, no order and no schema, and asks nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.plan import LogicalPlan
+from semgraph.optimizer import optimize
+from tests.optimizer.conftest import FIXTURES, Bench
+
+# Each operator leaves or makes the columns id, name, n and group_id, so that any may follow any.
+BACK = {"project": {"id": None, "name": None, "n": None, "group_id": None}}
+TESTS = st.sampled_from(
+    ["TRUE", "n > 3", "name <> 'Ann'", "n IS NOT NULL AND length(name) > 2", "word_count(name) >= 1 AND n < 40", "n % 2 = 0 OR name = 'Cleo'"]
+)  # fmt: skip
+SIMPLE = st.one_of(
+    TESTS.map(lambda test: [{"filter": test}]),
+    st.sampled_from(["n + 1", "length(name)", "n * 0.5 + 2", "NULL::BIGINT"]).map(
+        lambda text: [{"add": {"n": f"CAST({text} AS BIGINT)", "unused": "name || '!'"}}, BACK]
+    ),
+    st.just([BACK]),
+    st.just([{"project": {"id": None, "name": "upper(name)", "n": None, "group_id": None}}]),
+    st.tuples(st.integers(1, 4), st.sampled_from([None, ["name"]]), st.sampled_from([None, "n desc", ["name", "id desc"]])).map(
+        lambda t: [{"limit": {k: v for k, v in zip(("n", "per", "order"), t, strict=True) if v is not None}}]
+    ),
+    st.sampled_from([[], ["name"], ["n", "group_id"]]).map(lambda by: [{"distinct": by}]),
+    st.just(
+        [
+            {"aggregate": {"by": ["name", "group_id"], "add": {"id": "min(id)", "n": "count(*)", "all": "list(n)"}, "having": "n > 0"}},
+            BACK,
+        ]
+    ),
+    st.just([{"add": {"words": "[name, upper(name)]"}}, {"unnest": {"column": "words", "alias": "w"}}, {"add": {"name": "w"}}, BACK]),
+)
+ASKING = st.one_of(
+    st.sampled_from(["Loud: {name}", "Odd: {n}"]).map(lambda prompt: [{"sem_filter": {"prompt": prompt}}]),
+    st.just([{"sem_map": {"prompt": "Code: {name}", "add": {"code": "string"}}}, {"add": {"name": "code"}}, BACK]),
+    st.just([{"sem_map": {"prompt": "Code: {id} {name}", "add": {"code": "string"}}}, {"filter": "code <> 'c1'"}, BACK]),
+)
+STORED = st.sampled_from(
+    [
+        [{"search": {"over": "Person", "alias": "hit", "k": 2, "by": [{"fulltext": "name"}], "where": "hit.age > 20"}},
+         {"project": {"id": None, "name": "hit.name", "n": "hit.age", "group_id": None}}],
+        [{"search": {"over": "Person", "alias": "hit", "k": 1, "by": [{"equal": "name_key", "to": "key(name)"}], "how": "left"}},
+         {"filter": "hit IS NULL OR hit.age < 60"}, {"add": {"n": "coalesce(hit.age, n)"}}, BACK],
+        [{"match": {"pattern": "(a:Person {name: name})-[r:KNOWS]-(b:Person)"}}, {"filter": "r.since > 2005 AND b.age > 18"},
+         {"add": {"name": "b.name"}}, BACK],
+    ]
+)  # fmt: skip
+
+
+def joining(other: str) -> st.SearchStrategy[list[Any]]:
+    """Ways in which a step meets another one."""
+    return st.sampled_from(
+        [
+            [{"join": {"other": other, "alias": "o", "using": "name"}}, {"add": {"n": "o.n"}}, BACK],
+            [{"join": {"other": other, "alias": "o", "where": "o.n > n", "how": "left"}}, {"add": {"name": "coalesce(o.name, name)"}}, BACK],
+            [{"join": {"other": other, "using": ["name"], "how": "anti"}}],
+            [{"join": {"other": other, "using": ["name"], "how": "semi"}}, {"filter": "n > 1"}],
+            [{"group_join": {"other": other, "alias": "o", "using": "name", "add": {"m": "count(o)", "most": "max(o.n)"}}}, {"add": {"n": "m"}}, BACK],
+            [{"sem_join": {"prompt": "Are {name} and {o.name} alike?", "other": other, "alias": "o", "where": "o.id <> id"}}, {"add": {"n": "o.n"}}, BACK],
+        ]
+    )  # fmt: skip
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> dict[str, Any]:
+    """Three or four steps, each from an input, a label or an earlier step; some of them are results."""
+    steps: dict[str, Any] = {}
+    for number in range(draw(st.integers(2, 4))):
+        source = draw(st.sampled_from(["people", "others", "stored", *steps]))
+        first = (
+            [{"from": {"label": "Person", "partition": "all"}}, {"filter": draw(st.sampled_from(["age > 20", "word_count(name) > 1", "TRUE"]))},
+             {"project": {"id": "age", "name": None, "n": "length(city)", "group_id": None}}]
+            if source == "stored"
+            else [{"from": source}]
+        )  # fmt: skip
+        inner = draw(st.lists(st.one_of(SIMPLE, SIMPLE, ASKING, STORED, joining(draw(st.sampled_from(["others", *steps])))), max_size=3))
+        steps[f"s{number}"] = [*first, *(operator for part in inner for operator in part)]
+    names = draw(st.lists(st.sampled_from(list(steps)), min_size=1, max_size=3, unique=True))
+    return {"steps": steps, "returns": [*names, *([] if "s1" in names else ["s1"])]}
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.integers(0, 5),
+            "name": st.sampled_from(["Ann", "Ann Lee", "ann lee", "Cleo", "Ben Ray"]),
+            "n": st.none() | st.integers(0, 9),
+            "group_id": st.sampled_from(["g", "h"]),
+        }
+    ),
+    max_size=5,
+)
+
+
+def written(document: dict[str, Any], folder: Path) -> LogicalPlan:
+    columns = {"id": "int64", "name": "string", "n": "int64 null", "group_id": "string"}
+    head = {"plan": "drawn", "graph": "graph.yaml", "inputs": {"people": columns, "others": columns}}
+    (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "drawn.yaml").write_text(json.dumps({**head, **document}), encoding="utf-8")
+    return load_plan(folder / "drawn.yaml")
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.Runner]:
+    """One loop for all drawn plans: a store lives in one."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def bench(loop: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("drawn"), pytest.MonkeyPatch())
+    loop.run(made.session.arun(FIXTURES / "fill.yaml"))
+    yield made
+    loop.run(made.session.aclose())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(document=plans(), people=ROWS, others=ROWS)
+def test_run_of_a_plan_is_run_of_the_optimized_plan(
+    loop: asyncio.Runner, bench: Bench, document: dict[str, Any], people: list[Any], others: list[Any]
+) -> None:
+    plan = written(document, bench.session.folder)
+
+    async def both() -> None:
+        inputs = {"people": people, "others": others}
+        before = await bench.run(plan, lambda p: p, inputs)
+        asked = bench.asked
+        after = await bench.run(plan, optimize, inputs)
+        for name, table in before.tables.items():
+            assert after.tables[name].schema == table.schema
+            assert after.tables[name].to_pylist() == table.to_pylist(), name
+        assert set(bench.asked) <= set(asked)
+        assert after.meter.total().round_trips <= before.meter.total().round_trips
+
+    loop.run(both())
