@@ -69,20 +69,20 @@ class RunRecord:
     def _flush(self, path: Path) -> None:
         import pyarrow.parquet as pq
 
-        tables = self._buffers.pop(path, [])
-        if not tables:
-            return
-        path.mkdir(parents=True, exist_ok=True)
-        number = self._parts[path] = self._parts.get(path, 0) + 1
-        pq.write_table(pa.concat_tables(tables), path / f"{number:05}.parquet")
+        alike: dict[str, list[pa.Table]] = {}  # a step may ask several questions, each with answers of its own
+        for table in self._buffers.pop(path, []):
+            alike.setdefault(str(table.schema), []).append(table)
+        for tables in alike.values():
+            path.mkdir(parents=True, exist_ok=True)
+            number = self._parts[path] = self._parts.get(path, 0) + 1
+            pq.write_table(pa.concat_tables(tables), path / f"{number:05}.parquet")
 
 
-def read_rows(folder: Path, kind: str, step: str) -> pa.Table | None:
-    """The recorded rows of a step, or None."""
+def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
+    """The recorded rows of a step; none if none were recorded."""
     import pyarrow.parquet as pq
 
-    parts = sorted((folder / kind / step).glob("*.parquet"))
-    return pa.concat_tables([pq.read_table(part) for part in parts]) if parts else None
+    return [row for part in sorted((folder / kind / step).glob("*.parquet")) for row in pq.read_table(part).to_pylist()]
 
 
 def new_run(runs: Path) -> str:

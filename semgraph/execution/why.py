@@ -22,8 +22,6 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from semgraph.llm.journal import Exchange
 
 Lookup = Callable[[str], "Exchange | None"]
@@ -122,8 +120,7 @@ class _Tracer:
         if (kind, step) not in self._tables:
             from semgraph.execution.record import read_rows
 
-            table: pa.Table | None = read_rows(self.run.folder, kind, step)
-            found: list[Row] = [] if table is None else list(table.to_pylist())
+            found: list[Row] = list(read_rows(self.run.folder, kind, step))
             self._tables[kind, step] = found or (self._given(step) if kind == "steps" else [])
         return self._tables[kind, step]
 

@@ -39,7 +39,9 @@ def quote(name: str) -> str:
 
 @lru_cache(maxsize=8192)
 def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL) -> str:
-    """SQL of a scalar: order-sensitive aggregates go by the ordinal, window functions stay within the partition."""
+    """SQL of a scalar: order-sensitive aggregates go by the ordinal, those of distinct values by the values (DuckDB allows
+    no other order for them); window functions stay within the partition.
+    """
     tree = scalar.ast
     for window in list(tree.find_all(exp.Window)):
         if partitioned:
@@ -51,8 +53,9 @@ def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL) -> str
     for aggregate in list(tree.find_all(*_ORDERED_AGGREGATES)):
         inner = aggregate.this
         if not isinstance(inner, exp.Order) and not isinstance(aggregate.parent, exp.Window):
-            by = exp.Ordered(this=exp.column(ordinal, quoted=True))
-            aggregate.set("this", exp.Order(this=inner, expressions=[by]))
+            values = inner.expressions[:1] if isinstance(inner, exp.Distinct) else [exp.column(ordinal, quoted=True)]
+            by = [exp.Ordered(this=value.copy()) for value in values]
+            aggregate.set("this", exp.Order(this=inner, expressions=by))
     return to_sql(tree)
 
 

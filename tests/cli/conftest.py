@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typer.testing import CliRunner
 
 from semgraph.cli import app
 from tests.llm.server import Answer, Fault, ModelServer
+from tests.served import served
 
 GRAPH = """
 graph: people
@@ -121,16 +121,9 @@ async def pairs(body: dict[str, Any]) -> str | Answer | Fault:
 @pytest.fixture
 def serving() -> Iterator[Serving]:
     """The server, for the time of a test."""
-    loop = asyncio.new_event_loop()
     server = ModelServer(pairs)
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
-    yield Serving(server, loop)
-    asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
+    with served(server) as loop:
+        yield Serving(server, loop)
 
 
 @dataclass

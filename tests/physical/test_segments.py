@@ -111,6 +111,13 @@ def test_an_aggregate_lists_in_row_order_and_comes_in_order_of_first_rows() -> N
     assert node.schema.field("total").type == pa.int64()
 
 
+def test_an_aggregate_of_distinct_values_goes_by_the_values() -> None:
+    listed = Aggregate(input=people(), add=(("cities", sql("list(DISTINCT city)")),))
+    assert rows_of(listed, people=ROWS) == [{"cities": ["Oslo", "Rome", None]}]
+    joined = Aggregate(input=people(), add=(("cities", sql("string_agg(DISTINCT city, ', ')")),))
+    assert rows_of(joined, people=ROWS) == [{"cities": "Oslo, Rome"}]
+
+
 def test_a_union_matches_columns_by_name_and_refuses_unlike_relations() -> None:
     swapped = Project(input=people(), columns=(("city", sql("upper(city)")), ("id", sql("id"))))
     found = rows_of(Union(relations=(people(), swapped)), people=ROWS[:1])
