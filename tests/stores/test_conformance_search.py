@@ -164,6 +164,8 @@ async def test_a_vector_of_zeros_is_as_none(store, world):
     await world.commit(store, world.write("Person", {"uuid": "q", "name_embedding": [-0.0, 0, 0, 0]}))
     rows = world.rows(vector=[[1, 0, 0, 0]])
     assert world.keys(await search(store, world.query("Person", NEAR), rows)) == {}
+    stored = await store.scan("Person", ("name_embedding",), None, ())
+    assert stored.column("name_embedding").to_pylist() == [None, None]
     await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [0, 1, 0, 0]}))
     assert world.keys(await search(store, world.query("Person", NEAR), rows)) == {0: ["p"]}
 
