@@ -69,7 +69,7 @@ class File:
             if self.path != ":memory:":
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            msg = f"{self.name}  its folder cannot be made: {error}. Name another file."
+            msg = f"{self.name}  its folder cannot be made: {error.filename}: {error.strerror}. Name another file."
             raise StoreUnavailable(msg) from None
         con = None
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def test_no_server(project: Project, serving: Serving, uri: str, said: str) -> N
 
 
 def test_a_wrong_password(project: Project, serving: Serving, neo4j_server: Server) -> None:
-    at(project, neo4j_server, NEO4J_PASSWORD="wrong-password")  # noqa: S106
+    at(project, neo4j_server, NEO4J_PASSWORD="wrong-password")
     ended = project.process(*told(project, [OSLO]), "--store", "neo4j")
     err = quiet(ended, 5)
     assert "password" in err
@@ -99,8 +101,6 @@ def test_an_embedder_of_other_dimensions(
     ],
 )
 def test_a_file_that_is_no_store(project: Project, serving: Serving, store: str, said: str) -> None:
-    import sqlite3
-
     project.write("chat.db", "hello " * 1000)
     (project.folder / "folder").mkdir()
     con = sqlite3.connect(project.folder / "other.db")
@@ -124,12 +124,9 @@ def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving,
     closed.chmod(stat.S_IRUSR | stat.S_IXUSR)
     before = serving.requests
     asked = [*told(project, [LUMA]), "--store", "sqlite:closed/graph.db"]
-    powerless = Project(project.folder, project.env)
     try:
-        import subprocess
-
         done = subprocess.run(
-            [sys.executable, "-c", POWERLESS, *asked], cwd=powerless.folder, env=powerless.env,
+            [sys.executable, "-c", POWERLESS, *asked], cwd=project.folder, env=project.env,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     finally:
@@ -155,14 +152,16 @@ def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Servi
             at(project, Server(server.uri, server.user, server.password))
             quiet(project(*told(project, [OSLO, LUMA], "first.jsonl"), "--store", "neo4j"), 0)
             serving.server.latency = 2.0
+            before = len(serving.server.requests)
             asked = told(project, [episode("Ann(user): I know Bob.", 2), episode("Ann(user): I own Kite.", 3)])
             process = project.start(*asked, "--store", "neo4j")
-            serving.until(5)
+            serving.until(before + 1)
             os.kill(server.pid, 9)
             out, err = process.communicate(timeout=180)
             assert process.returncode == 5, err
             assert out == ""
             assert server.uri.split("//")[1] in err
+            assert "--resume " in err, err
             assert not [word for word in ("Traceback", "Unclosed", "asyncio", "nanobind") if word in err], err
             serving.server.latency = 0.0
             back = start(folder)
@@ -172,7 +171,7 @@ def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Servi
             )
             quiet(resumed, 0)
             assert "Ann ─ KNOWS ─▶ Bob" in resumed.out
-            assert "─ OWNS ──▶ Kite" in resumed.out.replace("─ OWNS ─▶", "─ OWNS ──▶")
+            assert "─▶ Kite" in resumed.out
             found = project("run", "search", "-i", "queries=Ann", "--store", "neo4j", "--format", "json")
             quiet(found, 0)
             assert all(name in found.out for name in ("Oslo", "Luma", "Bob", "Kite"))

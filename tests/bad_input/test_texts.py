@@ -47,15 +47,12 @@ def session(request: pytest.FixtureRequest, project: Project, monkeypatch: pytes
     for name, value in project.env.items():
         if name.startswith(("SEMGRAPH_", "OPENAI_")):
             monkeypatch.setenv(name, value)
-    store: Any = "sqlite:graph.db"
+    store = "sqlite:graph.db"
     if request.param == "neo4j":
-        from semgraph.stores.neo4j import Neo4jStore
-
         server: Server = request.getfixturevalue("neo4j_database")
         monkeypatch.setenv("NEO4J_URI", server.uri)
         monkeypatch.setenv("NEO4J_USERNAME", server.user)
         monkeypatch.setenv("NEO4J_PASSWORD", server.password)
-        assert Neo4jStore
         store = "neo4j"
     with semgraph.Session(folder=project.folder, store=store) as made:
         yield made
@@ -123,11 +120,14 @@ def test_hostile_strings_are_printed_harmlessly(project: Project, serving: Servi
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert "\u202e" not in shown
-    assert "[bold red]Ann[/]" in shown
     project.write("q.jsonl", "".join(json.dumps({"query": text}) + "\n" for text in HOSTILE.values()))
     found = project("run", "search", "-i", "queries=q.jsonl")
     quiet(found, 0)
     assert "\x1b" not in found.out
+    markup = HOSTILE["markup"]
+    project.write("q.jsonl", json.dumps({"query": markup, "group_id": markup}))
+    found = project("run", "search", "-i", "queries=q.jsonl", "--set", "by=fulltext")
+    assert "[bold red]Ann[/] <script>alert(1)</script> &amp;" in found.out
 
 
 def test_group_ids_with_odd_characters_are_groups_of_their_own(session: Session, serving: Serving) -> None:
@@ -171,7 +171,8 @@ def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(project: P
     assert sorted(row["content"] for row in held(project, "Episodic")) == sorted(
         [first["content"], LONG, last["content"]]
     )
-    assert len(serving.server.requests) == 4
+    assert len(serving.server.requests) == 5
+    assert max(len(body["messages"][-1]["content"]) for body in serving.server.requests) < 6_000
     aside = err.split("these rows only: semgraph ")[1].splitlines()[0].split()
     kept = [json.loads(line) for line in (project.folder / aside[-1].split("=")[1]).read_text().splitlines()]
     assert [row["content"] for row in kept] == [LONG]
