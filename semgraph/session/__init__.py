@@ -24,6 +24,7 @@ from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed
 from semgraph.session.running import RunRequest, run_plan
+from semgraph.session.waiting import wait
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Attaches, Statistics, Store
 
@@ -125,7 +126,7 @@ class Session:
 
         Takes the arguments of `arun`. An interrupt stops the run; what it paid for is in the journal.
         """
-        return _wait(self.arun(plan, **options))
+        return wait(self.arun(plan, **options))
 
     async def arun(
         self,
@@ -200,7 +201,7 @@ class Session:
         logical = self.prepare(plan)
         if inputs:
             typed_inputs(logical, inputs, None)
-        return _wait(explained(logical, self._resources, format, self._actual(run)))
+        return wait(explained(logical, self._resources, format, self._actual(run)))
 
     def _actual(self, run: str | None) -> Mapping[str, Any] | None:
         """The counters of a recorded run, by step."""
@@ -240,7 +241,7 @@ class Session:
 
     def close(self) -> None:
         """As `aclose`, outside of an event loop."""
-        _wait(self.aclose())
+        wait(self.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -263,39 +264,3 @@ class Session:
             f"{key}={value}" for key, value, _ in self.settings.rows() if key.startswith(("models.", "store"))
         )
         return f"Session({shown})"
-
-
-def _wait(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end: on a loop of its own, in another thread where this one has a running loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    outcome: list[T | BaseException] = []
-    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
-
-    async def tell() -> T:
-        task: asyncio.Task[T] = asyncio.ensure_future(work)
-        loops.append((asyncio.get_running_loop(), task))
-        return await task
-
-    def work_there() -> None:
-        try:
-            outcome.append(asyncio.run(tell()))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            outcome.append(error)
-
-    thread = threading.Thread(target=work_there, name="semgraph", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.1)
-    except BaseException:
-        for loop, task in loops:
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise
-    (found,) = outcome
-    if isinstance(found, BaseException):
-        raise found
-    return found
