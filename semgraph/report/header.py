@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semgraph.errors import PlanError
 from semgraph.frontend.document import read_file
 from semgraph.frontend.files import Given
 from semgraph.frontend.finding import find_plan
@@ -107,15 +109,17 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
-    """Plans whose example builds on this one's: what to type, and the first line of what they do."""
+    """Plans whose example builds on this one's: what to type, and the beginning of what they do."""
     folder = find_plan(typed)[0].parent
     found = {}
     for path in sorted(folder.glob("*.yaml")):
-        data = read_file(path).data
+        try:
+            data = read_file(path).data
+        except PlanError:
+            continue  # another plan's faults are told where that plan is run
         if isinstance(data, dict) and plan.name in ((data.get("example") or {}).get("after") or ()):
-            found[f"{Path(typed).parent / path.name}" if "/" in typed else path.stem] = str(
-                data.get("doc") or ""
-            ).split("\n")[0]
+            name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
+            found[name] = re.split(r"[.:;,\n]", str(data.get("doc") or ""), maxsplit=1)[0]
     return found
 
 

@@ -48,6 +48,9 @@ def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, ev
     if steps:
         yield ""
         yield from table_lines(steps, width)
+        idle = sum(bool(m.operator) for m in result.meter.steps.values()) - len(steps[0].cells)
+        if idle > 0:
+            yield f"  {plural(idle, 'more step')} had nothing to ask"
     if plan.writes:
         failed = f"{count(failures(result))} rows failed"
         yield f"  {written(result.written)}       {failed}"
@@ -91,8 +94,10 @@ def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
 
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
-    """The steps that asked a model or met failures, with what they cost; empty if there are none."""
-    shown = {name: m for name, m in steps.items() if every or m.operator.startswith("sem_") or m.rows_failed}
+    """The steps that had something to ask a model or met failures, with what they cost; empty if there are none."""
+    shown = {
+        name: m for name, m in steps.items() if every or m.rows_failed or (m.operator and (m.rows_in or _answers(m)))
+    }
     if not shown:
         return []
     rows = list(shown.values())
@@ -111,6 +116,10 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
             else []
         ),
     ]
+
+
+def _answers(m: StepMetrics) -> int:
+    return m.calls_issued + m.calls_journal + m.calls_coalesced
 
 
 def _calls(m: StepMetrics) -> str:
@@ -219,6 +228,6 @@ def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> It
         if edges:
             yield f"Models make mistakes. What this one was asked: semgraph why {result.run} {edges[0].name}"
     for name, doc in following.items():
-        yield f"Next: semgraph run {name}   ({doc})"
+        yield f"Next: semgraph run {name}" + (f"   ({doc})" if doc else "")
     if result.record:
         yield f"(run kept: {result.run})"

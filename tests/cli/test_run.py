@@ -248,8 +248,13 @@ def test_a_search_prints_its_rows_after_the_plan_it_builds_on(project: Project) 
 
 def test_the_next_step_is_named(project: Project) -> None:
     err = project("run", "plans/people.yaml").err
-    assert "Next: semgraph run plans/find.yaml   (People by name.)" in err
+    assert "Next: semgraph run plans/find.yaml   (People by name)" in err
     assert "semgraph why " in err
+
+
+def test_a_broken_plan_beside_it_does_not_matter(project: Project) -> None:
+    project.write("plans/broken.yaml", "plan: [")
+    assert project("run", "plans/people.yaml").code == 0
 
 
 def test_a_text_is_one_row(project: Project) -> None:

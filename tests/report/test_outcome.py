@@ -1,0 +1,115 @@
+"""What is printed after a run: what it wrote, what it cost, what failed, and how to go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semgraph.execution.result import Result
+from semgraph.execution.runs import Run
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.plan import LogicalPlan
+from semgraph.meter import Meter, StepMetrics
+from semgraph.physical.semantic import Failure
+from semgraph.report.outcome import cost, hints, outcome, remarks, unfinished
+from tests.cli.conftest import GRAPH, PLAN
+
+READ = StepMetrics("sem_map", "per_row", rows_in=3, rows_out=4, calls_issued=3, tokens_in=2310, tokens_cached=1420,
+                   tokens_out=156, seconds=21.4, dollars=0.0, round_trips=2)  # fmt: skip
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> LogicalPlan:
+    (tmp_path / "graph.yaml").write_text(GRAPH)
+    (tmp_path / "people.yaml").write_text(PLAN)
+    return load_plan(tmp_path / "people.yaml")
+
+
+def result(**more: Any) -> Result:
+    steps = more.pop("steps", {"told": READ})
+    people = pa.table({"uuid": ["a"], "group_id": ["demo"], "name": ["Ann"]})
+    given: dict[str, Any] = {"members": 3, "committed": 3, "written": {"Note": 3, "Person": 1}} | more
+    return Result("people", "7f3a", {"people": people}, Meter(steps), **given)
+
+
+def text(found: Result, plan: LogicalPlan, **more: Any) -> str:
+    return "\n".join(outcome(found, plan, 110, 65.4, **more))
+
+
+def test_the_steps_that_asked_are_listed_with_what_they_cost(plan: LogicalPlan) -> None:
+    idle = StepMetrics("sem_join", "block")
+    moved = StepMetrics(rows_out=5)
+    shown = text(result(steps={"told": READ, "named": idle, "ends": moved}), plan)
+    assert shown.splitlines()[3:7] == [
+        "  step  operator  how      in → out  calls  tokens in (cached)  out    time",
+        "  told  sem_map   per_row     3 → 4      3       2,310 (1,420)  156  21.4 s",
+        "  1 more step had nothing to ask",
+        "  written: 3 Note, 1 Person       0 rows failed",
+    ]
+    assert "  ends" in text(result(steps={"told": READ, "ends": moved}), plan, every=True)
+
+
+def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have_cost_elsewhere() -> None:
+    assert cost(READ, 65.4) == (
+        "3 calls · 2.3 k tokens in, 156 out · $0 (at gpt-4.1-mini ≈ $0.00075) · 65 s · 2 store queries"
+    )
+    kept = StepMetrics(calls_journal=5, calls_coalesced=1, dollars=0.0)
+    assert cost(kept, 1) == (
+        "0 calls (+5 from the journal) (+1 asked twice, sent once) · 0 tokens in, 0 out · $0 · 1.0 s"
+    )
+    paid = StepMetrics(calls_issued=1, tokens_in=1, dollars=0.744)
+    assert "· $0.74 ·" in cost(paid, 1)
+    paid.dollars = None
+    assert "· price unknown ·" in cost(paid, 1)
+
+
+def test_a_run_that_found_everything_done_is_one_line(plan: LogicalPlan) -> None:
+    found = result(members=3, skipped=3, committed=0, written={}, steps={})
+    assert text(found, plan) == ("3 of 3 notes are in the graph already: 0 calls, nothing to write (0 store queries)")
+
+
+def test_failed_rows_are_counted_by_what_happened_and_can_be_run_again(plan: LogicalPlan, tmp_path: Path) -> None:
+    (tmp_path / "failed.jsonl").write_text("{}")
+    failures = (Failure("told", "cut", 0, {}), Failure("told", "cut", 1, {}), Failure("told", "refused\x1b[2J", 2, {}))
+    found = result(failed=failures, record=tmp_path, exit_code=3)
+    assert list(remarks(found, plan, "people")) == [
+        "3 rows failed (exit 3):",
+        "  2 × told: cut",
+        "  1 × told: refused[2J",
+        f"  these rows only: semgraph run people -i notes={tmp_path / 'failed.jsonl'}",
+    ]
+
+
+def test_a_run_that_was_stopped_says_what_is_safe_and_how_to_go_on(plan: LogicalPlan) -> None:
+    found = result(committed=2, stopped="it would pass max_usd 2.00", notes=("the plan changed",))
+    assert list(remarks(found, plan, "plans/people.yaml")) == [
+        "! the plan changed",
+        "run 7f3a stopped: it would pass max_usd 2.00",
+        "  2 of 3 notes are written and complete",
+        "Go on: semgraph run plans/people.yaml --resume 7f3a",
+    ]
+
+
+def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"members": {"given": 9, "skipped": 1, "committed": 3}}')
+    assert list(unfinished(Run(tmp_path), plan, "people")) == [
+        f"run {tmp_path.name}: 4 of 9 notes are written and complete",
+        f"Go on: semgraph run people --resume {tmp_path.name}",
+    ]
+
+
+def test_what_to_do_next(plan: LogicalPlan, tmp_path: Path) -> None:
+    ties = pa.table(
+        {"uuid": ["1"], "group_id": ["demo"], "source": ["a"], "target": ["a"], "name": ["LIKES"], "says": [""]}
+    )
+    found = result(record=tmp_path)
+    found.tables = {**found.tables, "ties": ties}
+    assert list(hints(found, plan, {"find": "People by name"})) == [
+        "Models make mistakes. What this one was asked: semgraph why 7f3a LIKES",
+        "Next: semgraph run find   (People by name)",
+        "(run kept: 7f3a)",
+    ]
+    assert list(hints(result(), plan, {})) == []
