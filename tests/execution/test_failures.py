@@ -86,7 +86,9 @@ async def test_a_row_that_fails_where_windows_meet_the_graph_is_set_aside_too(wo
 
 def _verdicts_about(model: Watched, text: str) -> Any:
     return Poison(
-        model=model, kind="refusal", hits=lambda body: "verdict" in str(body["response_format"]) and text in body["messages"][-1]["content"]
+        model=model,
+        kind="refusal",
+        hits=lambda body: "verdict" in str(body["response_format"]) and text in body["messages"][-1]["content"],
     )
 
 
@@ -128,7 +130,9 @@ async def test_a_purse_that_is_empty_ends_a_run_which_another_takes_up(work: Wor
     assert "max_calls 8" in first.stopped
     assert len(work.model.requests) == first.meter.total().calls_issued == 8
     graph = await work.place.dump()
-    complete = [e for e in graph["Episodic"].values() if any(m["source"] == e["uuid"] for m in graph["MENTIONS"].values())]
+    complete = [
+        e for e in graph["Episodic"].values() if any(m["source"] == e["uuid"] for m in graph["MENTIONS"].values())
+    ]
     assert len(complete) == first.committed > 0
     assert work.records[0]["status"] == "budget"
     second = await work.run(episodes)
@@ -150,7 +154,9 @@ async def test_faults_that_pass_change_nothing_but_the_attempts(simple: Work) ->
     await simple.run(said(STORY[:4], "plain"))
     plain = await simple.place.dump(group="plain")
     simple.model.reset()
-    simple.model.faults = Faults((Fault("429", 0.2, retry_after=0.0), Fault("500", 0.1), Fault("drop", 0.1), Fault("prose", on=(2,))), seed=3)
+    simple.model.faults = Faults(
+        (Fault("429", 0.2, retry_after=0.0), Fault("500", 0.1), Fault("drop", 0.1), Fault("prose", on=(2,))), seed=3
+    )
     result = await simple.run(said(STORY[:4], "plagued"), session={"journal": False})
     assert (result.committed, result.failed) == (4, ())
     assert result.meter.total().attempts > result.meter.total().calls_issued

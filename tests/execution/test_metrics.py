@@ -11,7 +11,8 @@ from tests.execution.conftest import STORY, Work, said
 def flood(groups: int) -> list[dict[str, object]]:
     """Groups of which every second one says what its neighbour says."""
     rows = [
-        [row | {"content": row["content"].replace("Ann", f"Ann{g // 2}")} for row in said(STORY[:3], f"g{g}")] for g in range(groups)
+        [row | {"content": row["content"].replace("Ann", f"Ann{g // 2}")} for row in said(STORY[:3], f"g{g}")]
+        for g in range(groups)
     ]
     return [row for part in zip(*rows, strict=True) for row in part]
 

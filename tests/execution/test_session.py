@@ -23,7 +23,11 @@ from semgraph.llm.journal import Journal
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
 from tests.operators.oracle import Mind, Oracle
 
-TICKETS = [{"id": 1, "body": "The kettle leaks."}, {"id": 2, "body": "Thanks, all is well."}, {"id": 3, "body": "The tap leaks."}]
+TICKETS = [
+    {"id": 1, "body": "The kettle leaks."},
+    {"id": 2, "body": "Thanks, all is well."},
+    {"id": 3, "body": "The tap leaks."},
+]
 COMPLAINTS = """
 plan: complaints
 inputs: {tickets: {id: int64, body: string}}
@@ -140,7 +144,14 @@ async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
 
 def test_importing_a_session_runs_nothing(tmp_path: Path) -> None:
     code = "import semgraph; semgraph.Session(); import os; print(os.listdir('.'))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "[]\n"
 
 
@@ -152,7 +163,9 @@ async def test_without_inputs_the_example_runs(plain: semgraph.Session) -> None:
     assert rows(result.tables["complaints"]) == [{"id": 9, "body": "It leaks."}]
 
 
-async def test_until_gives_the_rows_of_a_step_and_asks_no_more_than_that_needs(plain: semgraph.Session, oracle: Oracle) -> None:
+async def test_until_gives_the_rows_of_a_step_and_asks_no_more_than_that_needs(
+    plain: semgraph.Session, oracle: Oracle
+) -> None:
     result = await plain.arun("complaints", tickets=TICKETS, until="many", params={"least": 1})
     assert [row["id"] for row in rows(result.tables["many"])] == [2, 3]
     assert list(result.tables) == ["many"]
@@ -273,12 +286,16 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
 async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_answer(simple: Work) -> None:
     result = await simple.run(said(STORY[:5]))
     assert result.record is not None
-    mentions = pa.concat_tables([pq.read_table(p) for p in sorted((result.record / "steps" / "mentions").glob("*.parquet"))])
+    mentions = pa.concat_tables(
+        [pq.read_table(p) for p in sorted((result.record / "steps" / "mentions").glob("*.parquet"))]
+    )
     assert sorted(set(mentions["_m"].to_pylist())) == [0, 1, 2, 3, 4]
     assert mentions.num_rows == result.meter.step("mentions").rows_out
     inner = list((result.record / "steps" / "settled" / "verdicts").glob("*.parquet"))
     assert inner, "steps of a called plan have folders of their own"
-    answers = pa.concat_tables([pq.read_table(p) for p in sorted((result.record / "answers" / "mentions").glob("*.parquet"))])
+    answers = pa.concat_tables(
+        [pq.read_table(p) for p in sorted((result.record / "answers" / "mentions").glob("*.parquet"))]
+    )
     assert answers.num_rows == 5
     assert answers["error"].null_count == 5
     first = answers.to_pylist()[0]

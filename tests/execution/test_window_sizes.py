@@ -16,14 +16,17 @@ PLAIN = [text for text in STORY if "deadline" not in text and not text.startswit
 
 def shifted(group: str) -> list[dict[str, Any]]:
     """The story with names of the group's own, so that no two groups ask the same."""
-    texts = [text.replace("Ann", f"Ann{group}").replace("Ben", f"Ben{group}").replace("Cleo", f"Cleo{group}") for text in STORY]
+    texts = [
+        text.replace("Ann", f"Ann{group}").replace("Ben", f"Ben{group}").replace("Cleo", f"Cleo{group}")
+        for text in STORY
+    ]
     return said(texts[:6], group)
 
 
-
-
 @pytest.mark.parametrize("window", ["3", "all"])
-async def test_larger_windows_write_the_graph_that_windows_of_one_write(work: Work, tmp_path: Path, window: str) -> None:
+async def test_larger_windows_write_the_graph_that_windows_of_one_write(
+    work: Work, tmp_path: Path, window: str
+) -> None:
     plan = variant(tmp_path, ("window: 1", f"window: {window}"))
     large = await work.run(said(PLAIN, "large"), plan=plan)
     small = await work.run(said(PLAIN, "small"))

@@ -29,22 +29,37 @@ SIMPLE = st.one_of(
     ),
     st.just([BACK]),
     st.just([{"project": {"id": None, "name": "upper(name)", "n": None, "group_id": None}}]),
-    st.tuples(st.integers(1, 4), st.sampled_from([None, ["name"]]), st.sampled_from([None, "n desc", ["name", "id desc"]])).map(
-        lambda t: [{"limit": {k: v for k, v in zip(("n", "per", "order"), t, strict=True) if v is not None}}]
-    ),
+    st.tuples(
+        st.integers(1, 4), st.sampled_from([None, ["name"]]), st.sampled_from([None, "n desc", ["name", "id desc"]])
+    ).map(lambda t: [{"limit": {k: v for k, v in zip(("n", "per", "order"), t, strict=True) if v is not None}}]),
     st.sampled_from([[], ["name"], ["n", "group_id"]]).map(lambda by: [{"distinct": by}]),
     st.just(
         [
-            {"aggregate": {"by": ["name", "group_id"], "add": {"id": "min(id)", "n": "count(*)", "all": "list(n)"}, "having": "n > 0"}},
+            {
+                "aggregate": {
+                    "by": ["name", "group_id"],
+                    "add": {"id": "min(id)", "n": "count(*)", "all": "list(n)"},
+                    "having": "n > 0",
+                }
+            },
             BACK,
         ]
     ),
-    st.just([{"add": {"words": "[name, upper(name)]"}}, {"unnest": {"column": "words", "alias": "w"}}, {"add": {"name": "w"}}, BACK]),
+    st.just(
+        [
+            {"add": {"words": "[name, upper(name)]"}},
+            {"unnest": {"column": "words", "alias": "w"}},
+            {"add": {"name": "w"}},
+            BACK,
+        ]
+    ),
 )
 ASKING = st.one_of(
     st.sampled_from(["Loud: {name}", "Odd: {n}"]).map(lambda prompt: [{"sem_filter": {"prompt": prompt}}]),
     st.just([{"sem_map": {"prompt": "Code: {name}", "add": {"code": "string"}}}, {"add": {"name": "code"}}, BACK]),
-    st.just([{"sem_map": {"prompt": "Code: {id} {name}", "add": {"code": "string"}}}, {"filter": "code <> 'c1'"}, BACK]),
+    st.just(
+        [{"sem_map": {"prompt": "Code: {id} {name}", "add": {"code": "string"}}}, {"filter": "code <> 'c1'"}, BACK]
+    ),
 )
 STORED = st.sampled_from(
     [
@@ -84,7 +99,12 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
             if source == "stored"
             else [{"from": source}]
         )  # fmt: skip
-        inner = draw(st.lists(st.one_of(SIMPLE, SIMPLE, ASKING, STORED, joining(draw(st.sampled_from(["others", *steps])))), max_size=3))
+        inner = draw(
+            st.lists(
+                st.one_of(SIMPLE, SIMPLE, ASKING, STORED, joining(draw(st.sampled_from(["others", *steps])))),
+                max_size=3,
+            )
+        )
         steps[f"s{number}"] = [*first, *(operator for part in inner for operator in part)]
     names = draw(st.lists(st.sampled_from(list(steps)), min_size=1, max_size=3, unique=True))
     return {"steps": steps, "returns": [*names, *([] if "s1" in names else ["s1"])]}

@@ -70,7 +70,9 @@ def test_every_rule_has_a_fixture_and_every_fixture_a_rule() -> None:
 
 
 @pytest.mark.parametrize(("rule", "name"), ALL)
-async def test_a_rule_does_what_its_fixture_says_and_no_answer_changes(bench: Bench, tmp_path: Path, rule: str, name: str) -> None:
+async def test_a_rule_does_what_its_fixture_says_and_no_answer_changes(
+    bench: Bench, tmp_path: Path, rule: str, name: str
+) -> None:
     document = cases(rule)
     (case,) = (c for c in document if c["case"] == name)
     plan = loaded(case, tmp_path)

@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[2]
 SNAPSHOTS = ROOT / "tests" / "plans_snapshots"
 PLANS = sorted(path.stem for path in (ROOT / "plans").glob("*.yaml") if path.stem != "graph")
 FORMS = {"algebra": "algebra", "explain": "tree"}
-WAYS = [(plan, preset) for plan in PLANS for preset in [None, *load_plan(ROOT / "plans" / f"{plan}.yaml").document.get("presets", {})]]
+WAYS = [
+    (plan, preset)
+    for plan in PLANS
+    for preset in [None, *load_plan(ROOT / "plans" / f"{plan}.yaml").document.get("presets", {})]
+]
 
 
 def name_of(plan: str, preset: str | None) -> str:
