@@ -47,7 +47,10 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
     with counted:
         using.acquire()
     try:
-        found = start(neo4j_folder / "server")
+        with pytest.MonkeyPatch.context() as patch:
+            # One compiler, the quick one: a short life is mostly start and first plans.
+            patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+            found = start(neo4j_folder / "server")
         yield Server(found.uri, found.user, found.password)
     finally:
         with counted:

@@ -1,8 +1,10 @@
-"""Hybrid search in the embedded store beside its bare parts, in one run: `python benchmarks/search_embedded/run.py --rows 100000`.
+"""Hybrid search in the embedded store beside its bare parts, in one run.
 
-The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a matrix with a vector, and the rows of
-the hits by id; without partitions, ties, types or anybody else who writes. The query is embedded already. Bare and store take
-turns, query by query, so that what else the machine does falls on both.
+    python benchmarks/search_embedded/run.py --rows 100000
+
+The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a matrix with a vector, and the
+rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is embedded already. Bare and store
+take turns, query by query, so that what else the machine does falls on both; times are wall time, and CPU time beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +54,7 @@ class Data(NamedTuple):
 
 
 def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
-    """Facts and queries. Queries have six words: any, frequent ones included, or only such as are not among the 50 most frequent."""
+    """Facts and queries. Queries have six words: any, frequent ones included, or none of the 50 most frequent."""
     rng = np.random.default_rng(seed)
     vocabulary = np.array([f"w{i:05}" for i in range(20_000)])
     weight = 1 / np.arange(1, 20_001)
@@ -60,7 +62,8 @@ def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
 
     def unit(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         found = rng.standard_normal((count, dimensions), np.float32)
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        found /= np.linalg.norm(found, axis=1, keepdims=True)
+        return found
 
     def asked(first: int) -> list[str]:
         rest = weight[first:] / weight[first:].sum()
@@ -129,44 +132,51 @@ def rows_of(texts: Sequence[str], vectors: np.ndarray[Any, np.dtype[np.float32]]
     )
 
 
-async def measure(store: SqliteStore, bare: Bare, data: Data, groups: int) -> Iterator[dict[str, Any]]:
-    """A line per kind of query and per way to ask."""
-    query = SearchQuery(
-        "FACT", (Method("fulltext", "fact", "words", k=K), Method("nearest", "fact", "vector", k=K)), ("fact",)
-    )
+class Clock:
+    """Wall and CPU time of what runs inside."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        wall, cpu = self._started
+        self.wall.append((time.perf_counter() - wall) * 1e3)
+        self.cpu.append((time.process_time() - cpu) * 1e3)
+
+
+async def measure(store: SqliteStore, bare: Bare, data: Data, groups: int) -> list[dict[str, Any]]:
+    """A line per kind of query and per way to ask; milliseconds."""
+    methods = (Method("fulltext", "fact", "words", k=K), Method("nearest", "fact", "vector", k=K))
+    query = SearchQuery("FACT", methods, ("fact",))
     found = []
     for kind, texts in data.queries.items():
         await store.search([query], rows_of(texts, data.asked, groups))
-        times: dict[str, list[float]] = {"bare": [], "store": []}
+        alone, beside, at_once = Clock(), Clock(), Clock()
         for i, text in enumerate(texts):
             rows = rows_of([text], data.asked[i : i + 1], groups)
-            times["bare"].append(seconds(lambda text=text, i=i: bare.search(text, data.asked[i])))
-            started = time.perf_counter()
-            await store.search([query], rows)
-            times["store"].append(time.perf_counter() - started)
-        found.append(line(f"one at a time, {kind}", times))
-        started = time.perf_counter()
-        await store.search([query], rows_of(texts, data.asked, groups))
-        batch = (time.perf_counter() - started) / len(texts)
-        found.append(
-            {"what": f"{len(texts)} at once, {kind}, each", "store ms": batch * 1e3, "bare ms": found[-1]["bare ms"]}
-        )
-    return iter(found)
+            with alone:
+                bare.search(text, data.asked[i])
+            with beside:
+                await store.search([query], rows)
+        found.append(line(f"one at a time, {kind}", alone, beside, 1))
+        for _ in range(3):
+            with at_once:
+                await store.search([query], rows_of(texts, data.asked, groups))
+        found.append(line(f"{len(texts)} at once, {kind}, each", alone, at_once, len(texts)))
+    return found
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def line(what: str, times: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians and the 95th percentiles in milliseconds."""
+def line(what: str, bare: Clock, store: Clock, queries: int) -> dict[str, Any]:
+    """Medians."""
     found: dict[str, Any] = {"what": what}
-    for name, values in times.items():
-        found[f"{name} ms"] = statistics.median(values) * 1e3
-        found[f"{name} p95 ms"] = statistics.quantiles(values, n=20)[-1] * 1e3
+    for name in ("wall", "cpu"):
+        found[f"bare {name}"] = statistics.median(getattr(bare, name))
+        found[f"store {name}"] = statistics.median(getattr(store, name)) / queries
+        found[f"ratio {name}"] = found[f"store {name}"] / found[f"bare {name}"]
     return found
 
 
@@ -186,11 +196,12 @@ async def main() -> None:
         print(
             f"{given.rows:,} facts, {given.dimensions} dimensions, {given.groups} groups; loaded {rate:,.0f} rows a second"
         )
-        lines = list(await measure(store, Bare(data), data, given.groups))
+        lines = await measure(store, Bare(data), data, given.groups)
         await store.aclose()
-    print(f"{'p50 in ms':45} {'bare':>8} {'store':>8} {'ratio':>6}")
+    names = [f"{name} {kind}" for kind in ("wall", "cpu") for name in ("bare", "store", "ratio")]
+    print(f"{'p50 in ms':47}" + "".join(f"{name:>12}" for name in names))
     for one in lines:
-        print(f"{one['what']:45} {one['bare ms']:8.2f} {one['store ms']:8.2f} {one['store ms'] / one['bare ms']:6.2f}")
+        print(f"{one['what']:47}" + "".join(f"{one[name]:12.2f}" for name in names))
     for one in lines:
         print(json.dumps({**vars(given), **one}))
 

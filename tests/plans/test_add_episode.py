@@ -109,7 +109,7 @@ async def test_a_long_summary_is_written_anew_and_cut(memory: Memory) -> None:
 
 
 async def test_a_second_run_of_the_same_episodes_asks_and_writes_nothing(memory: Memory) -> None:
-    said = ["Ann(user): I work at Luma.", "Ann(user): I live in Rome."]
+    said = [memory.episode("Ann(user): I work at Luma."), memory.episode("Ann(user): I live in Rome.")]
     await memory.hear(*said)
     before = await memory.graph()
     calls = memory.model.calls.total()
@@ -119,7 +119,7 @@ async def test_a_second_run_of_the_same_episodes_asks_and_writes_nothing(memory:
 
 
 async def test_episodes_read_again_on_purpose_change_nothing(memory: Memory) -> None:
-    said = ["Ann(user): I work at Luma.", "Ann(user): I live in Rome."]
+    said = [memory.episode("Ann(user): I work at Luma."), memory.episode("Ann(user): I live in Rome.")]
     await memory.hear(*said)
     before = await memory.graph()
     await memory.hear(*said, again=True)
@@ -199,7 +199,7 @@ async def test_episodes_are_stored_before_the_model_is_asked(remember: Remember)
 async def test_an_episode_that_failed_is_read_by_the_next_run(remember: Remember) -> None:
     async with StandIn(faults=(Fault("refusal", on=(1,)),)) as model:
         memory = remember(model)
-        said = ["Ann(user): I work at Luma.", "Ann(user): I live in Rome."]
+        said = [memory.episode("Ann(user): I work at Luma."), memory.episode("Ann(user): I live in Rome.")]
         first = await memory.hear(*said)
         second = await memory.hear(*said)
         graph = await memory.graph()

@@ -198,7 +198,7 @@ def test_two_stores_agree(pair, world, steps, asked, where, partition):
 
 @given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_neo4j_agrees_with_them(neo4j_pair, world, steps, asked, where, partition):
     asyncio.run(compare(neo4j_pair, world, steps, asked, where, partition))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import neo4j
+import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
@@ -19,7 +20,7 @@ from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores import neo4j_bolt
-from semgraph.stores.base import Method
+from semgraph.stores.base import Batch, Method, NodeWrite
 from semgraph.stores.cypher import hits, search
 from semgraph.stores.neo4j import Neo4jStore
 
@@ -484,3 +485,40 @@ async def test_of_two_processes_one_wins_each_time(neo4j_database: Any, store: N
     assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
     state = (await store.states("p", ["g"]))["g"]
     assert (state.head, sorted(state.marked)) == (winners[-1], winners)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("turn", ["three"], "turn of Person cannot be stored as int64"),
+        ("name_embedding", [[1.0, float("nan"), 0.0, 0.0]], "NULL, NaN or infinity"),
+        ("aliases", [["a", None]], "aliases of Person p is a list with NULL in it"),
+    ],
+)
+async def test_what_cannot_be_stored_is_refused(
+    store: Neo4jStore, world: Any, column: str, value: Any, said: str
+) -> None:
+    await store.ensure(world.graph, 4)
+    rows = pa.table({"uuid": ["p"], "group_id": ["g"], column: value})
+    with pytest.raises(EngineError, match=said):
+        await store.commit(Batch((NodeWrite("Person", rows),)))
+    assert (await store.statistics()).counts["Person"] == 0
+
+
+async def test_vectors_need_not_have_a_fixed_length_in_their_type(store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    vectors = pa.array([[1.0, 0.0, 0.0, 0.0], None, [0.0, 0.0, 0.0, 0.0]], pa.list_(pa.float64()))
+    rows = pa.table({"uuid": ["a", "b", "c"], "group_id": ["g"] * 3, "name_embedding": vectors})
+    await store.commit(Batch((NodeWrite("Person", rows),)))
+    found = await store.scan("Person", ("name_embedding",), None, ())
+    assert found.column("name_embedding").to_pylist() == [[1, 0, 0, 0], None, None]
+
+
+async def test_attributes_that_neo4j_has_no_form_for_are_kept_as_json(run: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    given = {"deep": {"a": [1]}, "mixed": [1, "x"], "huge": 1 << 70, "flat": ["x", "y"], "none": None, "empty": []}
+    await world.commit(store, world.write("Person", {"uuid": "p", "attributes": given}))
+    [row] = run("MATCH (n:Person) RETURN n {.deep, .mixed, .huge, .flat, .none, .empty} AS n")
+    assert row["n"] == {
+        "deep": '{"a":[1]}', "mixed": '[1,"x"]', "huge": str(1 << 70), "flat": ["x", "y"], "none": None, "empty": [],
+    }  # fmt: skip

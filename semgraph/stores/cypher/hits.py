@@ -39,6 +39,14 @@ class Indexes:
         return "" if found is None else f" USING INDEX {var}:{quoted(label)}({quoted(found)})"
 
 
+def _cosine(vector: str, sought: str) -> str:
+    """The raw cosine; the server's function gives (1 + cosine) / 2."""
+    return f"2 * vector.similarity.cosine({vector}, {sought}) - 1"
+
+
+Known = Callable[[str, str, str], tuple[str, str]]
+
+
 class Hits:
     """The hits `h` of one query."""
 
@@ -58,13 +66,13 @@ class Hits:
         name = quoted(label.name)
         self.pattern = f"(h:{name})" if label.kind == "node" else f"()-[h:{name}]->()"
 
-    def parts(self, method: Method, number: int, count: Callable[[str, str], str]) -> tuple[list[str], str]:
+    def parts(self, method: Method, number: int, known: Known) -> tuple[list[str], str]:
         """The branch as parts of a union, and the index that it reads as far as needed.
 
         Args:
             method: How to find hits.
             number: Of the branch; `m{number}` is the field of the row with what to look for.
-            count: Gives the variable with the number of rows in the partition.
+            known: Names what is read of a partition before all its rows.
         """
         sought = f"{ROW}.m{number}"
         if method.via == "fulltext":
@@ -75,37 +83,32 @@ class Hits:
             found = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
             return [self._read_on(number, found, "s", method)], index
         if method.via == "nearest":
-            return self._nearest(method, number, sought, count)
+            return self._nearest(method, number, sought, known)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
         found = f"{self._match(test, method.prop if test.startswith('h.') else None)}\n{self._ranked('1.0', method)}"
         return [f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"], ""
 
-    def _nearest(
-        self, method: Method, number: int, sought: str, count: Callable[[str, str], str]
-    ) -> tuple[list[str], str]:
+    def _nearest(self, method: Method, number: int, sought: str, known: Known) -> tuple[list[str], str]:
         if method.prop not in self.label.vectors:
             raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
         name = self.label.vectors[method.prop]
         vector = f"h.{quoted(name)}"
-        score = f"2 * vector.similarity.cosine({vector}, {sought}) - 1"
-        exact = (
-            f"{self._match(f'size({vector}) = size({sought})')}\n{self._ranked(score, method)}\n"
-            f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
-        )
+        ranked = self._ranked(_cosine("v", sought), method)
+        end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        alike = f"size(v) = size({sought})"
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.k is None:
-            return [exact], ""
-        n = count(self.pattern, self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g"))
+            return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {alike}\n{end}"], ""
+        n, near = known(self.pattern, self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g"), vector)
         kind = "node" if self.label.kind == "node" else "relationship"
         read = (
             f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
             f"CALL db.index.vector.query{kind.title()}s({string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
             f"WITH collect([{kind}, 2 * score - 1]) AS found"
         )
-        return [
-            f"WITH {ROW}, {n} WHERE {n} < {EXACT_BELOW}\n{exact}",
-            self._read_on(number, read, score, method),
-        ], index
+        passing = " AND ".join(filter(None, (alike, self._where)))
+        exact = f"UNWIND {near} AS x WITH x[0] AS h, x[1] AS v WHERE {passing}\n{end}"
+        return [exact, self._read_on(number, read, _cosine(vector, sought), method)], index
 
     def _fulltext_index(self, prop: str) -> str:
         for name, properties in self.label.fulltext.items():
@@ -167,8 +170,11 @@ class Hits:
 
     def _filter(self, test: str = "", own: str = "") -> str:
         own = own or f"h.{quoted(self.graph.partition)}"
-        parts = test, self.confined(self.query, own, ROW), self.conditions.text(self.terms, {self.query.alias: "h"})
-        return " AND ".join(part for part in parts if part) or "true"
+        return " AND ".join(filter(None, (test, self.confined(self.query, own, ROW), self._where))) or "true"
+
+    @property
+    def _where(self) -> str:
+        return self.conditions.text(self.terms, {self.query.alias: "h"})
 
     def _ranked(self, score: str, method: Method) -> str:
         order = [] if method.via == "order" else ["score DESC"]

@@ -91,7 +91,7 @@ class _Writer:
     indexes: Indexes
     names: dict[Value, str] = field(default_factory=dict)
     partitions: dict[str, str] = field(default_factory=dict)
-    counts: dict[tuple[str, str], str] = field(default_factory=dict)
+    near: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
     branches: list[Branch] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class _Writer:
         """Add a method."""
         conditions = Conditions(self.graph, {query.alias: self.graph.label(query.label)}, self.names)
         hits = Hits(query, self.graph.label(query.label), conditions, self.indexes, self.confined)
-        parts, index = hits.parts(query.methods[branch.method], branch.number, self.count)
+        parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
         self.parts += parts
         self.branches.append(replace(branch, index=index, whole=hits.pinned))
 
@@ -111,20 +111,26 @@ class _Writer:
         operator = "IN" if query.partition in self.lists else "="
         return f"{own} {operator} {row}.{name}"
 
-    def count(self, pattern: str, confined: str) -> str:
-        """The variable that says how many rows of a label a partition has, or 0 if the label has fewer than it matters."""
-        return self.counts.setdefault((pattern, confined), f"n{len(self.counts)}")
+    def known(self, pattern: str, confined: str, vector: str) -> tuple[str, str]:
+        """Two variables: how many rows of a label a partition has, as far as it matters, and, if few, what they are with
+        their vectors. They are the same for all rows of a group, so vectors are read once for all of them.
+        """
+        number = len(self.near)
+        return self.near.setdefault((pattern, confined, vector), (f"n{number}", f"c{number}"))
 
     def done(self) -> SearchText:
         """All of it, joined."""
         prelude, imported = ["UNWIND $groups AS g"], [ROW]
-        for i, ((pattern, confined), name) in enumerate(self.counts.items()):
-            imported.append(name)
+        for i, ((pattern, confined, vector), names) in enumerate(self.near.items()):
+            imported += names
+            n, known = names
             where = f" WHERE {confined}" if confined else ""
             prelude.append(
                 f"CALL () {{ MATCH {pattern} RETURN count(h) AS t{i} }}\n"
                 f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW}\n"
-                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} RETURN count(h) AS {name} }}"
+                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} RETURN count(h) AS {n} }}\n"
+                f"CALL (g, {n}) {{ WITH g, {n} WHERE {n} < {EXACT_BELOW}\n"
+                f"  MATCH {pattern}{where} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
             )
         prelude.append(f"UNWIND g.rows AS {ROW}")
         text = (

@@ -6,22 +6,17 @@ would both win. If the head is another's, the statement yields no record and has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from semgraph.errors import EngineError
-from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write
 from semgraph.stores.cypher.terms import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
-from semgraph.stores.rows import attributes_form, check_columns, json_form, labels_form
+from semgraph.stores.cypher.written import refuse_long, rows_of
+from semgraph.stores.rows import check_columns
 
 FRESH = f"{SYSTEM}_fresh"
-LONGEST = 8000
-"""Bytes of a text in a range index; the server's own limit is a little more."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ def compile_commit(graph: Graph, batch: Batch, mark: Mark | None) -> CommitText:
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: _ORDER[type(pair[1])]):
         shape = Shape.of(graph, write)
         parts.append(shape.text(i))
-        parameters[f"w{i}"] = shape.rows(write.rows)
+        parameters[f"w{i}"] = rows_of(graph, write)
     if mark is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
@@ -86,11 +81,7 @@ def _mark(mark: Mark) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the text of one write depends on: not its values, and few of its columns.
-
-    Each row becomes a map: `k` its key, `c` properties for creation, `s` properties to set, `u` lists to unite, `l` labels,
-    `a` attributes, `v` vectors, `z` the vectors of zeros, which have no direction and are not kept; `source` and `target`.
-    """
+    """What the text of one write depends on: not its values, and few of its columns. Rows are as `rows_of` makes them."""
 
     graph: Graph
     label: Label
@@ -114,7 +105,7 @@ class Shape:
             steps.append("ON CREATE SET n += row.c" + (f", n.{FRESH} = true" if flagged else ""))
         fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
         steps.append(f"WITH n, row, {fresh} AS fresh" + (f"\nREMOVE n.{FRESH}" if flagged else ""))
-        steps += self._settings(names, create)
+        steps += self._settings(names, create, self.write.unite)
         return "\n".join([*steps, f"RETURN count(*) AS w{number}\n}}"])
 
     @property
@@ -134,7 +125,7 @@ class Shape:
         matches = (f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}})" for var, end in ends)
         return "\n".join([*matches, f"MERGE (source)-{edge}->(target)"])
 
-    def _settings(self, names: set[str], create: frozenset[str]) -> list[str]:
+    def _settings(self, names: set[str], create: frozenset[str], unite: frozenset[str]) -> list[str]:
         steps = []
         if "attributes" in names - create:
             known = ", ".join(string(name) for name in hidden(self.label))
@@ -143,7 +134,7 @@ class Shape:
                 "REMOVE n[k])\nSET n += coalesce(row.a, {})"
             )
         steps.append("SET n += row.s")
-        steps += [_united(quoted(name)) for name in sorted((self.write_unite & names) - create)]
+        steps += [_united(quoted(name)) for name in sorted((unite & names) - create)]
         if "labels" in names:
             asked = "fresh" if "labels" in create else "true"
             steps.append(f"FOREACH (x IN CASE WHEN {asked} THEN [1] ELSE [] END | SET n:$(row.l))")
@@ -159,11 +150,6 @@ class Shape:
                 f"CALL db.create.set{kind}VectorProperty(n, {string(name)}, row.v.{quoted(name)})\n}}"
             )
         return steps
-
-    @property
-    def write_unite(self) -> frozenset[str]:
-        """The lists to unite."""
-        return frozenset() if isinstance(self.write, Delete) else self.write.unite
 
     def _deletion(self, number: int, write: Delete) -> str:
         node = self.label.kind == "node"
@@ -181,78 +167,6 @@ class Shape:
             f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})\nDELETE m\n}}"
         )
 
-    def _stored(self, name: str, value: Any, key: str) -> Any:
-        """A property as Neo4j keeps it: JSON in canonical form, what it has no form for as JSON. Raises EngineError."""
-        kind, what = self.label.columns[name], f"{name} of {self.label.name} {key}"
-        if kind.name == "json":
-            value = json_form(value, what)
-        elif kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
-            value = canonical_json(value)
-        elif isinstance(value, list) and None in value:
-            raise EngineError(f"{what} is a list with NULL in it, which Neo4j cannot store")
-        if name in (self.graph.key, self.graph.partition, *self.label.index):
-            refuse_long(value, what)
-        return sent(value)
-
-    def _labels(self, names: Sequence[str], key: str) -> list[str]:
-        found = labels_form(names, self.label, key)
-        for name in found:
-            if name in self.graph.labels or name.startswith(SYSTEM):
-                raise EngineError(
-                    f'"{name}" cannot be a further label of {self.label.name} {key}: it has a meaning of its own'
-                )
-        return found
-
-    def rows(self, rows: pa.Table) -> list[dict[str, Any]]:
-        """The rows as the text reads them. Raises EngineError for labels and attributes that cannot be written."""
-        columns = {name: _values(rows.column(name)) for name in rows.column_names}
-        return [self._row(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
-
-    def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {"k": row[self.graph.key]}
-        if isinstance(self.write, Delete):
-            return found
-        found |= {"c": {}, "s": {}, "u": {}, "v": {}, "z": [], "l": [], "a": None}
-        for name, value in row.items():
-            if value is None:
-                continue
-            self._place(found, name, value, "c" if name in self.write.create else "s")
-        return found
-
-    def _place(self, found: dict[str, Any], name: str, value: Any, where: str) -> None:
-        if name in ("source", "target") and self.label.kind == "edge":
-            found[name] = value
-        elif name in self.label.vectors.values():
-            if any(value):
-                found["v"][name] = value
-            elif where == "s":
-                found["z"].append(name)
-        elif name == "labels" and "labels" in self.label.open:
-            found["l"] = self._labels(value, found["k"])
-        elif name == "attributes" and "attributes" in self.label.open:
-            given = attributes_form(value, self.label, found["k"])
-            flat = {attribute: held if _storable(held) else canonical_json(held) for attribute, held in given.items()}
-            found |= {"a": flat} if where == "s" else {"c": {**flat, **found["c"]}}
-        elif name in self.write_unite and where == "s":
-            found["u"][name] = list(dict.fromkeys(value))
-        else:
-            found[where][name] = self._stored(name, value, found["k"])
-
-
-def refuse_long(value: Any, what: str) -> None:
-    """Refuse a text that Neo4j cannot index. Raises EngineError."""
-    if isinstance(value, str) and len(value.encode()) > LONGEST:
-        raise EngineError(f"{what} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most")
-
-
-def _storable(value: Any) -> bool:
-    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds."""
-    if isinstance(value, list):
-        return len({type(item) for item in value}) <= 1 and all(
-            isinstance(item, str | int | float | bool) for item in value
-        )
-    return not isinstance(value, dict)
-
 
 def _united(name: str) -> str:
     old, new = f"coalesce(n.{name}, [])", f"row.u.{name}"
@@ -260,13 +174,3 @@ def _united(name: str) -> str:
         f"FOREACH (x IN CASE WHEN {new} IS NULL THEN [] ELSE [1] END | "
         f"SET n.{name} = {old} + [y IN {new} WHERE NOT y IN {old}])"
     )
-
-
-def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """Python values; vectors by numpy, which is many times faster."""
-    array: Any = column.combine_chunks()
-    if pa.types.is_fixed_size_list(array.type) and not array.null_count:
-        found: list[Any] = array.flatten().to_numpy().reshape(len(array), array.type.list_size).tolist()
-        return found
-    listed: list[Any] = array.to_pylist()
-    return listed
