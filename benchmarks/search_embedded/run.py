@@ -3,8 +3,8 @@
     python benchmarks/search_embedded/run.py --rows 100000
 
 The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a matrix with a vector, and the
-rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is embedded already. Bare and store
-take turns, query by query, so that what else the machine does falls on both; times are wall time, and CPU time beside it.
+rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is embedded already. They take
+turns, query by query, so that what else the machine does falls on both; times are wall time, and CPU time beside it.
 """
 
 from __future__ import annotations
