@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.binder import expect_type
+from semgraph.expr.canonical import canonical
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import Sort, check_sort, column_scalar, fresh, typed
@@ -71,6 +74,12 @@ class Scan(Reading):
     @property
     def label_reads(self) -> frozenset[LabelRead]:
         return frozenset((self.label, name) for name in self.schema.names)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """As of every node; what was pushed into it tells it from others."""
+        own = super().fingerprint
+        return hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest() if self.where else own
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         own = {path.split(".")[0] for path in needed} | frozenset().union(*(s.roots for s in self.where))

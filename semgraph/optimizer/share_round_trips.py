@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semgraph.logical.graph import Search
-from semgraph.logical.node import Node, rewrite, walk
+from semgraph.logical.node import Node, walk
 
 
 def share_round_trips(roots: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -14,19 +14,12 @@ def share_round_trips(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     for node in walk(*roots):
         if isinstance(node, Search) and node.label:
             groups.setdefault((id(node.input), node.label), []).append(id(node))
-    many = {key: group for key, group in groups.items() if len(group) > 1}
-    members = {number for group in many.values() for number in group}
+    many = [(label, members) for (_, label), members in groups.items() if len(members) > 1]
+    trips = {member: f"{number} {label}" for number, (label, members) in enumerate(many, 1) for member in members}
 
-    names: dict[int, str] = {}
+    done: dict[int, Node] = {}
     for node in walk(*roots):
-        if id(node) in members and isinstance(node, Search):
-            names[id(node)] = f"{node.input.fingerprint[:12]} {node.label}"
-    if all(getattr(node, "trip", "") for node in walk(*roots) if id(node) in members):
-        return roots
-    wanted = {node.fingerprint: names[id(node)] for node in walk(*roots) if id(node) in names}
-
-    def change(node: Node) -> Node:
-        trip = wanted.get(node.fingerprint)
-        return replace(node, trip=trip) if isinstance(node, Search) and trip and not node.trip else node
-
-    return rewrite(roots, change)
+        same = node.with_inputs(*(done[id(child)] for child in node.inputs))
+        trip = trips.get(id(node), "")
+        done[id(node)] = replace(same, trip=trip) if isinstance(same, Search) and same.trip != trip else same
+    return tuple(done[id(root)] for root in roots)
