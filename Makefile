@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 EXTRAS := local,neo4j-local,pandas,dev
 
 .PHONY: demo test check fmt recordings bench clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
-demo: $(VENV)/.installed
+demo: $(VENV)/.demo
 	$(BIN)/semgraph run plans/add_episode.yaml
 
 # the whole suite; it starts a real Neo4j by itself
@@ -33,10 +34,16 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.ingest turns
 	$(BIN)/python -m benchmarks.ingest cpu
 
+# what the demo needs, unless all is here already
+$(VENV)/.demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -e $(VENV)/.installed || $(INSTALL) ".[local]"
+	touch $@
+
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
-	touch $@
+	$(INSTALL) ".[$(EXTRAS)]"
+	touch $@ $(VENV)/.demo
 
 clean:
 	rm -rf $(VENV) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

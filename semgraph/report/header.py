@@ -14,6 +14,7 @@ from semgraph.frontend.document import read_file
 from semgraph.frontend.files import Given
 from semgraph.frontend.finding import find_plan
 from semgraph.llm.config import Settings
+from semgraph.llm.recording import Recording
 from semgraph.llm.specs import ModelSpec
 from semgraph.logical.graph import Search
 from semgraph.logical.node import walk
@@ -73,11 +74,11 @@ def header(
     for role in needs.roles:
         origin = settings.values.get(f"models.{role}", settings["models.default"]).origin
         name = "model " if role == "default" else f"{role:<6}"
-        yield f"{name} {described(settings.model(role))}   ({origin})"
+        yield f"{name} {described(settings.model(role), plan, settings)}   ({origin})"
     if not needs.roles:
         yield "model  none: this plan asks no language model"
     if needs.embeds:
-        yield f"embed  {described(settings.embedder)}   ({settings['models.embed'].origin})"
+        yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
     if needs.stores or plan.writes:
         yield f"store  {store(settings)}   ({settings['store'].origin})"
 
@@ -123,14 +124,18 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
     return found
 
 
-def described(spec: ModelSpec) -> str:
-    """A model in words."""
+def described(spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None) -> str:
+    """A model in words; of a recording what was recorded, and when, where it is known whose recording is meant."""
     if spec.provider == "local":
         from semgraph.llm.cpu import default_threads
 
         model = local(spec)
         threads = spec.option("threads") or default_threads()
         return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}"
+    if spec.provider == "recorded" and plan is not None and settings is not None:
+        file = settings.cwd / spec.model if spec.model else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+        found = Recording.read(file)
+        return f"{spec}: {found.embedder if spec.kind == 'embedder' else found.model} on {found.date}"
     return str(spec)
 
 
