@@ -48,7 +48,7 @@ from semgraph.stores.sqlite_write import Merge, clear, commit
 
 T = TypeVar("T")
 _MANY_ROWS = 2_000
-_MANY_PRODUCTS = 50_000
+_MANY_PRODUCTS = 150_000
 """From these numbers on, work leaves the event loop's thread."""
 
 
@@ -123,7 +123,8 @@ class SqliteStore:
             for search in searches:
                 for nearest in search.nearest:
                     self._check_length(search.query.label, nearest.embedding, nearest.size)
-            asking.load(con)
+            if any(search.reads_rows for search in searches):
+                asking.load(con)
             return [search.run(con, self._memory, dimensions) for search in searches]
 
         products = [nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest]

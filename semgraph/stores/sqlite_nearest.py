@@ -109,8 +109,10 @@ class Nearest:
             chosen = candidates(blocks, np.stack([*queries.values()]), self.method.above, wanted)
             near: Ranked = []
             for (q, query), among in zip(queries.items(), chosen, strict=True):
-                near += self._compared(blocks, among, q, query)
-            passed = {q: list(hits) for q, hits in groupby(self._passing(con, near), itemgetter(0))}
+                hits = self.scope.ranked(con, self._compared(blocks, among, query))
+                near += ((q, row, score) for score, row in hits)
+            passing = self._passing(con, near) if self.scope.where else near
+            passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
             for q, among in zip([*queries], chosen, strict=True):
                 sure = [hit for hit in passed.get(q, ()) if hit[2] >= among.floor]
                 if k is None or len(sure) >= k or among.floor <= self.method.above:
@@ -119,28 +121,25 @@ class Nearest:
             wanted = wanted and wanted * 8
         return found, queries
 
-    def _compared(self, blocks: Sequence[Block], among: Candidates, q: int, query: Floats) -> Ranked:
-        found: Ranked = []
+    def _compared(self, blocks: Sequence[Block], among: Candidates, query: Floats) -> list[tuple[float, int]]:
+        found: list[tuple[float, int]] = []
         for i in sorted(set(among.block.tolist())):
             mine = among.places[among.block == i]
             scores = exact(blocks[i], mine, query)
             above = scores > self.method.above
-            ids = blocks[i].ids[mine][above].tolist()
-            found += zip([q] * len(ids), ids, scores[above].tolist(), strict=True)
+            found += zip(scores[above].tolist(), blocks[i].ids[mine][above].tolist(), strict=True)
         return found
 
     def _passing(self, con: sqlite3.Connection, near: Ranked) -> Ranked:
-        """Those that pass the conditions, in order."""
+        """Those that pass the conditions, in the same order."""
         scope, table = self.scope, self.scope.table
         columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
         con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
         con.execute('DELETE FROM temp."#near"')
         con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
-        rows = f"CROSS JOIN temp.{scope.asking.table} r" if scope.where else ""
-        where = " AND ".join([f"t.{ID} = h.id", *(("r.q = h.q", *scope.where) if scope.where else ())])
         return con.execute(
-            f'SELECT h.q, h.id, h.score FROM temp."#near" h {rows} CROSS JOIN {table.name} t '
-            f"WHERE {where} ORDER BY h.q, h.score DESC, t.{table.key}"
+            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{scope.asking.table} r '
+            f"CROSS JOIN {table.name} t WHERE {' AND '.join([f't.{ID} = h.id', 'r.q = h.q', *scope.where])} ORDER BY h.n"
         ).fetchall()
 
     def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:

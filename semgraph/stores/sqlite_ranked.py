@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from semgraph.expr.functions import words
 from semgraph.stores.base import Method
@@ -116,7 +115,7 @@ class Words:
 
     def _ranked(self, con: sqlite3.Connection, row: int, match: str) -> list[Found] | None:
         """The k best by full text alone; None if too many are as good as the k-th, and keys must say who is in."""
-        k, table = self.method.k, self.scope.table
+        k = self.method.k
         if k is None:
             return None
         sql = f"SELECT {self.score} AS score, rowid FROM {self.name} WHERE {self.name} MATCH ? ORDER BY score DESC LIMIT ?"
@@ -125,12 +124,8 @@ class Words:
             if len(best) == k + _TIES and best[-1][0] == best[k - 1][0]:
                 return None
             best = [hit for hit in best if hit[0] >= best[k - 1][0]]
-        if any(a[0] == b[0] for a, b in pairwise(best)):
-            sql = f"SELECT {ID}, {table.key} FROM {table.name} WHERE {ID} IN (SELECT value FROM json_each(?))"
-            keys: dict[int, str] = dict(con.execute(sql, (str([found for _, found in best]),)))
-            best.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
         q = self.scope.asking.ordinals[row]
-        return [Found(q, rank, score, found) for rank, (score, found) in enumerate(best[:k])]
+        return [Found(q, rank, score, found) for rank, (score, found) in enumerate(self.scope.ranked(con, best)[:k])]
 
 
 def _token(partition: str) -> str:

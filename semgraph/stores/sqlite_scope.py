@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 from semgraph.stores.sqlite_schema import ID, Table
@@ -103,6 +104,16 @@ class Scope:
         """Whether a table has no rows but of some one partition."""
         ends = ", ".join(f"(SELECT {end}({self.table.partition}) FROM {self.table.name})" for end in ("min", "max"))
         return len(partitions) == 1 and con.execute(f"SELECT {ends}").fetchone() == (*partitions, *partitions)
+
+    def ranked(self, con: sqlite3.Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        """Scores and ids, best first, ties by key; keys are read only where there are ties."""
+        hits.sort(reverse=True)
+        if any(one[0] == next_[0] for one, next_ in pairwise(hits)):
+            table = self.table
+            sql = f"SELECT {ID}, {table.key} FROM {table.name} WHERE {ID} IN (SELECT value FROM json_each(?))"
+            keys: dict[int, str] = dict(con.execute(sql, (str([row for _, row in hits]),)))
+            hits.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
+        return hits
 
     def one_row(
         self,

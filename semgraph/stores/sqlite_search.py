@@ -45,6 +45,12 @@ class Search:
         """The methods that compare vectors."""
         return [method for method in self.methods if isinstance(method, Nearest)]
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether it needs the rows in SQL."""
+        several = any(len(seen) > 1 for seen in self.scope.partitions or ())
+        return bool(self.scope.where) or several or any(isinstance(method, Equal) for method in self.methods)
+
     def _prop(self, prop: Prop) -> tuple[str, Type]:
         return self.table.stored(prop.name), self.table.type_of(prop.name)
 
@@ -63,7 +69,7 @@ class Search:
         return any(term is not None and pinned(term, names) for term in terms)
 
     def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:
-        """The hits of all rows and methods, within a transaction, after `asking.load`."""
+        """The hits of all rows and methods, within a transaction, after `asking.load` if it reads them."""
         hits = [(hit.q, n, *hit[1:]) for n, method in enumerate(self.methods) for hit in method.found(con, memory)]
         hits.sort(key=itemgetter(0, 1, 2))
         schema = search_schema(self.table.graph, self.query, dimensions)
@@ -82,14 +88,12 @@ def read_rows(
     dimensions: Mapping[tuple[str, str], int],
 ) -> list[pa.Array[Any]]:
     """Properties of rows by id, each read once, in the order of `ids`."""
-    distinct = sorted(set(ids))
-    con.execute('CREATE TEMP TABLE IF NOT EXISTS "#ids" (id INTEGER PRIMARY KEY)')
-    con.execute('DELETE FROM temp."#ids"')
-    con.executemany('INSERT INTO temp."#ids" VALUES (?)', ((i,) for i in distinct))
+    distinct = str(sorted(set(ids)))
     selected = ", ".join(table.stored(name) for name in names)
-    rows = con.execute(f'SELECT {selected} FROM temp."#ids" h CROSS JOIN {table.name} t ON t.{ID} = h.id ORDER BY h.id')
-    arrays = arrays_of(table, names, rows.fetchall(), dimensions)
-    place = {row: n for n, row in enumerate(distinct)}
+    where = f"t.{ID} IN (SELECT value FROM json_each(?))"
+    rows = con.execute(f"SELECT {selected}, t.{ID} FROM {table.name} t WHERE {where}", (distinct,)).fetchall()
+    arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
+    place = {row[-1]: n for n, row in enumerate(rows)}
     index = pa.array([place[row] for row in ids], pa.int64())
     return [array.take(index) for array in arrays]
 
