@@ -24,7 +24,8 @@ def column(rows: pa.Table, path: str) -> pa.Array[Any]:
     if root not in rows.column_names:
         there = ", ".join(rows.column_names)
         raise EngineError(f'a store was asked about the column "{path}", and its rows have only {there}')
-    found: pa.Array[Any] = rows.column(root).combine_chunks()
+    chunks: Any = rows.column(root)
+    found: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     for name in fields:
         found = pc.struct_field(found, name)
     return found
