@@ -204,9 +204,11 @@ class Neo4jStore:
             f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
             for label in self.graph.nodes
         )
+        hint = f" USING INDEX SEEK m:{MARK}(plan, partition, row)" if (MARK, "row") in self._indexes.ranges else ""
         text = (
             "UNWIND $partitions AS p\n"
-            f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}) WHERE m.witness IS NULL OR {witnesses}\n"
+            f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}){hint}\n"
+            f"WHERE m.row IS NOT NULL AND (m.witness IS NULL OR {witnesses})\n"
             "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS marks }\n"
             f"OPTIONAL MATCH (h:{HEAD} {{partition: p}})\nRETURN p, h.head, marks"
         )
@@ -225,7 +227,7 @@ class Neo4jStore:
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
             EngineError: An edge's end is not there, or a node that should go still has edges; nothing was written.
         """
-        return await commit(self._bolt, self.graph, self._dimensions, batch, mark)
+        return await commit(self._bolt, self.graph, self._indexes, self._dimensions, batch, mark)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from semgraph.errors import ConcurrentWrite, EngineError
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, Written
+from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import quoted
 from semgraph.stores.cypher.write import compile_commit
 from semgraph.stores.neo4j_bolt import Bolt, RuleBroken
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
 
 
-async def commit(bolt: Bolt, graph: Graph, dimensions: Dimensions, batch: Batch, mark: Mark | None) -> Written:
+async def commit(
+    bolt: Bolt, graph: Graph, indexes: Indexes, dimensions: Dimensions, batch: Batch, mark: Mark | None
+) -> Written:
     """Write all of a batch, or nothing. Raises ConcurrentWrite, EngineError, StoreUnavailable."""
     _refuse_other_lengths(bolt, graph, dimensions, batch)
     if mark is None and not any(write.rows.num_rows for write in batch.writes):
         return Written()
-    text = compile_commit(graph, batch, mark)
+    text = compile_commit(graph, batch, mark, indexes)
 
     async def work(tx: AsyncManagedTransaction) -> list[int]:
         records = await bolt.run(tx, text.text, text.parameters)

@@ -31,12 +31,13 @@ class Indexes:
     ranges: frozenset[tuple[str, str]] = frozenset()
 
     def hint(self, var: str, label: str, *properties: str | None) -> str:
-        """The index to begin with: of the first property that has one.
+        """The index to look into first: of the first property that has one.
 
-        Plans are kept for a while, and one that was made while a label was empty may read all of it.
+        Plans are kept for a while, and one that was made while a label was empty, or before its index was counted, may read
+        all of it.
         """
         found = next((p for p in properties if (label, p) in self.ranges), None)
-        return "" if found is None else f" USING INDEX {var}:{quoted(label)}({quoted(found)})"
+        return "" if found is None else f" USING INDEX SEEK {var}:{quoted(label)}({quoted(found)})"
 
 
 def _cosine(vector: str, sought: str) -> str:
@@ -165,7 +166,13 @@ class Hits:
             )
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
         # The partition by a parameter: given by name, its index may tempt the planner to read all of it for every row.
-        found = pins.match(self.graph, self.label, pairs, self.conditions.value)
+        found = pins.match(
+            self.graph,
+            self.label,
+            pairs,
+            self.conditions.value,
+            lambda v, end: self.indexes.hint(v, end, self.graph.key),
+        )
         return f"{found} WHERE {self._filter(test, own='h[$own]')}"
 
     def _filter(self, test: str = "", own: str = "") -> str:

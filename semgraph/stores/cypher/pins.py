@@ -70,26 +70,40 @@ def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
     return found
 
 
-def match(graph: Graph, label: Label, pairs: Sequence[Ends], value: Callable[[Value], str]) -> str:
-    """The `MATCH` that binds `h` to the edges between the pairs, or to more; to each once. Not all of a larger choice."""
+def match(
+    graph: Graph, label: Label, pairs: Sequence[Ends], value: Callable[[Value], str], hint: Callable[[str, str], str]
+) -> str:
+    """The clauses that bind `h` to the edges between the pairs, or to more, to each once; a `WHERE` may follow.
+
+    Args:
+        graph: Says what the key is.
+        label: Of the edges.
+        pairs: Ends that are known; not empty.
+        value: What stands for a value.
+        hint: Names the index with which to find a variable of a label.
+    """
     edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
+    hints = []
 
-    def node(end: str, pinned: Value | None) -> str:
-        return f"(:{quoted(end)} {{{key}: {value(pinned)}}})" if pinned is not None else "()"
+    def node(var: str, end: str, pinned: Value | None) -> str:
+        if pinned is None:
+            return "()"
+        hints.append(hint(var, end))
+        return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
 
-    if len(pairs) == 1:
-        return f"MATCH {node(label.source, pairs[0][0])}-{edge}->{node(label.target, pairs[0][1])}"
-    if len(pairs) == 2 and pairs[0] == pairs[1][::-1] and label.source == label.target and None not in pairs[0]:
-        return f"MATCH {node(label.source, pairs[0][0])}-{edge}-{node(label.target, pairs[0][1])}"
+    either_way = (
+        len(pairs) == 2 and pairs[0] == pairs[1][::-1] and label.source == label.target and None not in pairs[0]
+    )
+    if len(pairs) == 1 or either_way:
+        arrow = "-" if either_way else "->"
+        path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
+        return f"MATCH {path}{''.join(hints)}"
     sources, targets = ([pair[i] for pair in pairs if pair[i] is not None] for i in (0, 1))
+    path, ends, pinned = f"({{}})-{edge}-()", tuple(dict.fromkeys((label.source, label.target))), [*sources, *targets]
     if len(sources) == len(pairs):
-        return f"MATCH (a:{quoted(label.source)})-{edge}->() WHERE a.{key} IN [{_listed(sources, value)}] WITH h"
-    if len(targets) == len(pairs):
-        return f"MATCH ()-{edge}->(a:{quoted(label.target)}) WHERE a.{key} IN [{_listed(targets, value)}] WITH h"
-    either = "|".join(quoted(end) for end in dict.fromkeys((label.source, label.target)))
-    known = _listed([*sources, *targets], value)
-    return f"MATCH (a:{either})-{edge}-() WHERE a.{key} IN [{known}] WITH DISTINCT h"
-
-
-def _listed(values: Sequence[Value | None], value: Callable[[Value], str]) -> str:
-    return ", ".join(value(v) for v in dict.fromkeys(values) if v is not None)
+        path, ends, pinned = f"({{}})-{edge}->()", (label.source,), sources
+    elif len(targets) == len(pairs):
+        path, ends, pinned = f"()-{edge}->({{}})", (label.target,), targets
+    known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
+    begun = path.format("a:" + "|".join(quoted(end) for end in ends))
+    return f"MATCH {begun}{hint('a', ends[0]) if len(ends) == 1 else ''} WHERE a.{key} IN [{known}] WITH DISTINCT h"

@@ -12,6 +12,7 @@ from typing import Any
 
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write
+from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
 from semgraph.stores.cypher.written import refuse_long, rows_of
 from semgraph.stores.rows import check_columns
@@ -32,7 +33,7 @@ class CommitText:
     parameters: Mapping[str, Any]
 
 
-def compile_commit(graph: Graph, batch: Batch, mark: Mark | None) -> CommitText:
+def compile_commit(graph: Graph, batch: Batch, mark: Mark | None, indexes: Indexes) -> CommitText:
     """The statement for a batch. Raises EngineError for columns, labels or attributes that cannot be written."""
     parts: list[str] = []
     parameters: dict[str, Any] = {}
@@ -40,7 +41,7 @@ def compile_commit(graph: Graph, batch: Batch, mark: Mark | None) -> CommitText:
         parts.append(_HEAD)
         parameters["mark"] = _mark(mark)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: _ORDER[type(pair[1])]):
-        shape = Shape.of(graph, write)
+        shape = Shape.of(graph, write, indexes)
         parts.append(shape.text(i))
         parameters[f"w{i}"] = rows_of(graph, write)
     if mark is not None:
@@ -86,12 +87,13 @@ class Shape:
     graph: Graph
     label: Label
     write: Write
+    indexes: Indexes
 
     @classmethod
-    def of(cls, graph: Graph, write: Write) -> Shape:
+    def of(cls, graph: Graph, write: Write, indexes: Indexes) -> Shape:
         """The shape of a write. Raises EngineError for columns that the graph does not know."""
         check_columns(graph, write)
-        return cls(graph, graph.label(write.label), write)
+        return cls(graph, graph.label(write.label), write, indexes)
 
     def text(self, number: int) -> str:
         """The sub-query of write `number`."""
@@ -112,17 +114,21 @@ class Shape:
     def _key(self) -> str:
         return quoted(self.graph.key)
 
+    def _hint(self, var: str, label: str) -> str:
+        return self.indexes.hint(var, label, self.graph.key)
+
     def _found(self) -> str:
         """Clauses that bind `n`, and make it where that is allowed."""
         only_existing = not isinstance(self.write, Delete) and self.write.only_existing
         verb = "MATCH" if only_existing else "MERGE"
+        hint = self._hint("n", self.label.name) if only_existing else ""
         if self.label.kind == "node":
-            return f"{verb} (n:{quoted(self.label.name)} {{{self._key}: row.k}})"
+            return f"{verb} (n:{quoted(self.label.name)} {{{self._key}: row.k}}){hint}"
         edge = f"[n:{quoted(self.label.name)} {{{self._key}: row.k}}]"
         if only_existing:
-            return f"MATCH ()-{edge}->()"
+            return f"MATCH ()-{edge}->(){hint}"
         ends = (("source", self.label.source), ("target", self.label.target))
-        matches = (f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}})" for var, end in ends)
+        matches = (f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}}){self._hint(var, end)}" for var, end in ends)
         return "\n".join([*matches, f"MERGE (source)-{edge}->(target)"])
 
     def _settings(self, names: set[str], create: frozenset[str], unite: frozenset[str]) -> list[str]:
@@ -154,7 +160,7 @@ class Shape:
     def _deletion(self, number: int, write: Delete) -> str:
         node = self.label.kind == "node"
         found = f"{quoted(self.label.name)} {{{self._key}: row.k}}"
-        pattern = f"(n:{found})" if node else f"()-[n:{found}]->()"
+        pattern = (f"(n:{found})" if node else f"()-[n:{found}]->()") + self._hint("n", self.label.name)
         verb = "DETACH DELETE" if node and write.detach else "DELETE"
         text = (
             f"CALL () {{\nUNWIND $w{number} AS row\nMATCH {pattern}\nWITH collect(DISTINCT n) AS found\n"
@@ -164,7 +170,8 @@ class Shape:
             return text
         return (
             f"{text}\nCALL () {{\nUNWIND $w{number} AS row\n"
-            f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})\nDELETE m\n}}"
+            f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})"
+            f"{self.indexes.hint('m', MARK, 'row')}\nDELETE m\n}}"
         )
 
 
