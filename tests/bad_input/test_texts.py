@@ -180,9 +180,11 @@ def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(project: P
 
 def test_a_model_that_takes_a_megabyte_is_asked(project: Project, serving: Serving) -> None:
     project.env["SEMGRAPH_LLM"] += "?context=1000000"
+    fact = {"fact": "Ann lives in Rome.", "source": "Ann", "target": "Rome"}
+    serving.server.taught[LONG.strip()] = (["Ann", "Rome"], [fact])
     ended = project(*told(project, [episode(LONG)]))
     quiet(ended, 0)
-    assert "Ann ─ LIVES_IN ─▶ Rome" in ended.out
+    assert "Ann ─ SAYS ─▶ Rome" in ended.out
     assert max(len(body["messages"][-1]["content"]) for body in serving.server.requests) > 1_000_000
 
 
