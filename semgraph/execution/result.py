@@ -43,7 +43,7 @@ class Result:
         run: Id of the run: four or more hexadecimal digits, the name of its folder.
         tables: The plan's results, without hidden columns.
         meter: Counters by step.
-        failed: Rows that were set aside or kept without an answer.
+        failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only counted, as `rows_failed`.
         written: Nodes and edges written (or deleted), by label, each counted once.
         members: Member rows of the order's input that were given; 0 without an order.
         skipped: Those of them that were there already.

@@ -99,11 +99,17 @@ class Watched(StandIn):
         self.gate = asyncio.Event()
         self.gate.set()
         self.arrived: list[dict[str, Any]] = []
+        self.waiting = self.most_waiting = 0
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         self.arrived.append(await request.json())
-        await self.gate.wait()
-        return await super()._chat(request)
+        self.waiting += 1
+        self.most_waiting = max(self.most_waiting, self.waiting)
+        try:
+            await self.gate.wait()
+            return await super()._chat(request)
+        finally:
+            self.waiting -= 1
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for something; a minute without it is a failure."""

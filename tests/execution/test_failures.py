@@ -92,21 +92,21 @@ def _verdicts_about(model: Watched, text: str) -> Any:
     )
 
 
-async def test_on_error_stop_ends_its_group_alone(work: Work, tmp_path: Path) -> None:
-    work.model.poison("refusal", BAD)
+async def test_on_error_stop_ends_its_group_alone(simple: Work, tmp_path: Path) -> None:
+    simple.model.poison("refusal", BAD)
     plan = variant(tmp_path, ("window: 1", "window: 1\n  on_error: stop"))
     episodes = [*with_bad(3, 1, "a"), *said(STORY[:3], "b")]
-    result = await work.run(episodes, plan=plan)
+    result = await simple.run(episodes, plan=plan)
     assert result.exit_code == 1
     assert result.notes == ('group "a" stopped: a row of it failed',)
-    graph = await work.place.dump()
+    graph = await simple.place.dump()
     written = {group: sum(m["group_id"] == group for m in graph["MENTIONS"].values()) for group in ("a", "b")}
     assert result.committed == 4
     assert written["a"] < written["b"]
-    work.model.poison("refusal", "nothing like it")
-    again = await work.run(episodes, plan=plan)
+    simple.model.poison("refusal", "nothing like it")
+    again = await simple.run(episodes, plan=plan)
     assert (again.skipped, again.committed, again.exit_code) == (4, 3, 0)
-    assert len((await work.place.dump(group="a"))["Episodic"]) == 4
+    assert len((await simple.place.dump(group="a"))["Episodic"]) == 4
 
 
 async def test_a_model_that_is_not_there_costs_no_text(work: Work) -> None:
@@ -122,24 +122,24 @@ async def test_a_model_that_is_not_there_costs_no_text(work: Work) -> None:
     assert (result.committed, result.exit_code) == (3, 0)
 
 
-async def test_a_purse_that_is_empty_ends_a_run_which_another_takes_up(work: Work) -> None:
+async def test_a_purse_that_is_empty_ends_a_run_which_another_takes_up(simple: Work) -> None:
     episodes = said(STORY[:6])
-    first = await work.run(episodes, session={"max_calls": 8})
+    first = await simple.run(episodes, session={"max_calls": 8})
     assert first.exit_code == 4
     assert first.stopped is not None
     assert "max_calls 8" in first.stopped
-    assert len(work.model.requests) == first.meter.total().calls_issued == 8
-    graph = await work.place.dump()
+    assert len(simple.model.requests) == first.meter.total().calls_issued == 8
+    graph = await simple.place.dump()
     complete = [
         e for e in graph["Episodic"].values() if any(m["source"] == e["uuid"] for m in graph["MENTIONS"].values())
     ]
     assert len(complete) == first.committed > 0
-    assert work.records[0]["status"] == "budget"
-    second = await work.run(episodes)
+    assert simple.records[0]["status"] == "budget"
+    second = await simple.run(episodes)
     assert (second.skipped, second.committed, second.exit_code) == (first.committed, 6 - first.committed, 0)
-    total = len(work.model.requests)
+    total = len(simple.model.requests)
     async with Watched() as whole:
-        await Work(whole, work.place, work.folder / "again").run(said(STORY[:6], "h"))
+        await Work(whole, simple.place, simple.folder / "again").run(said(STORY[:6], "h"))
     assert total == len(whole.requests), "what was paid before the stop was not paid again"
 
 

@@ -29,29 +29,27 @@ async def test_a_finished_input_costs_nothing_and_writes_nothing(work: Work) -> 
     assert (result.exit_code, result.notes) == (0, ())
 
 
-async def test_a_longer_input_goes_on_where_the_shorter_ended(
-    work: Work, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    await work.run(said(STORY[:5]))
-    asked = len(work.model.requests)
-    result = await work.run(said(STORY[:8]))
+async def test_a_longer_input_goes_on_where_the_shorter_ended(simple: Work) -> None:
+    await simple.run(said(STORY[:5]))
+    asked = len(simple.model.requests)
+    result = await simple.run(said(STORY[:8]))
     assert (result.skipped, result.committed) == (5, 3)
-    grown = await work.place.dump()
-    async with work.session(store="memory", journal=False) as session:
+    grown = await simple.place.dump()
+    async with simple.session(store="memory", journal=False) as session:
         whole = await session.arun(PLAN, episodes=said(STORY[:8]))
     assert {name: len(grown[name]) for name in whole.written} == dict(whole.written)
-    assert len(work.model.requests) - asked > whole.meter.total().calls_issued, "both asked anew"
+    assert len(simple.model.requests) - asked > whole.meter.total().calls_issued, "both asked anew"
 
 
-async def test_what_was_said_before_is_context_also_across_runs(work: Work) -> None:
+async def test_what_was_said_before_is_context_also_across_runs(simple: Work) -> None:
     for n in range(3):
-        await work.run(said(STORY[n : n + 1], start=n))
-    apart = await work.place.dump()
-    asked = [body["messages"] for body in work.model.requests]
-    work.model.reset()
-    async with work.session(store="memory", journal=False) as session:
+        await simple.run(said(STORY[n : n + 1], start=n))
+    apart = await simple.place.dump()
+    asked = [body["messages"] for body in simple.model.requests]
+    simple.model.reset()
+    async with simple.session(store="memory", journal=False) as session:
         await session.arun(PLAN, episodes=said(STORY[:3]))
-    together = [body["messages"] for body in work.model.requests]
+    together = [body["messages"] for body in simple.model.requests]
     assert sorted(map(str, asked)) == sorted(map(str, together))
     assert len(apart["Episodic"]) == 3
 
