@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from semgraph.stores.sqlite_terms import list_holds, lists_meet
 from semgraph.stores.sqlite_write import add_labels, unite
 
 T = TypeVar("T")
+_OLDEST = (3, 35)
 _PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
 _SAID = {
@@ -88,14 +89,16 @@ class File:
         for function, arguments in functions:
             shown = _or_null(words) if function is words else function
             con.create_function(function.__name__, arguments, shown, deterministic=True)
+        modules = {name for (name,) in con.execute("PRAGMA module_list")}
+        check_library(sqlite3.sqlite_version, modules, self.name)
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call `words`
         con.execute("PRAGMA temp_store = MEMORY")
         con.execute("PRAGMA automatic_index = OFF")  # SQLite would build one for each search where there is one
         con.execute("PRAGMA cache_size = -65536")
         if self.path != ":memory:":
-            con.execute("PRAGMA journal_mode = WAL")
-            con.execute("PRAGMA synchronous = NORMAL")
+            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]  # not every file system lets it
+            con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False) -> T:
         """One transaction, which is one round trip.
@@ -174,6 +177,15 @@ class File:
             if self._con is not None:
                 self._con.close()
                 self._con = None
+
+
+def check_library(version: str, modules: Collection[str], store: str) -> None:
+    """Refuse an SQLite library that lacks what the store is made of. Raises StoreUnavailable."""
+    lacks = "is too old (3.35 is needed)" if tuple(map(int, version.split("."))) < _OLDEST else ""
+    lacks = lacks or ("was built without full text (FTS5)" if "fts5" not in modules else "")
+    if lacks:
+        msg = f"{store}  the SQLite {version} of this Python {lacks}. Use another Python, or another store."
+        raise StoreUnavailable(msg)
 
 
 def _or_null(function: Callable[[str], str]) -> Callable[[str | None], str | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -63,6 +65,31 @@ TAKEN = [
     "list_has_any(hit.aliases, names)",
     "NOT list_has_any(hit.aliases, names)",
 ]
+NOTES = [
+    {"content": "a", "kept": True, "weight": 0.5, "day": dt.date(2025, 1, 1), "tags": ["x"]},
+    {"content": "b", "kept": False, "weight": 2.0, "day": dt.date(2025, 1, 2), "tags": []},
+    {"content": None, "kept": None, "weight": None, "day": None, "tags": None},
+    {"content": "", "kept": True, "weight": -1e300, "day": dt.date(1969, 12, 31), "tags": ["x", "y"]},
+    {"content": "é", "kept": False, "weight": 1.0, "day": dt.date(2025, 1, 3), "tags": ["Ann"]},
+]
+TAKEN_OF_NOTES = [
+    "hit.kept",
+    "NOT hit.kept",
+    "hit.kept = flag",
+    "hit.kept OR hit.content = word",
+    "hit.kept IS NULL OR NOT hit.kept",
+    "coalesce(hit.kept, TRUE)",
+    "hit.weight > 0.5",
+    "hit.weight >= least",
+    "hit.weight = 1",
+    "hit.weight IN (0.5, 2)",
+    "hit.day < '2025-01-02'",
+    "hit.day = DATE '2025-01-02' OR hit.day < DATE '1970-01-01'",
+    "hit.day BETWEEN '2025-01-01' AND '2025-01-02'",
+    "hit.content > 'b'",
+    "list_contains(hit.tags, word)",
+    "hit.created_at IS NOT DISTINCT FROM at",
+]
 NEVER = ["lower(hit.name) = word", "hit.turn + 1 > least", "hit.name LIKE 'A%'", "length(hit.name) = 3"]
 
 
@@ -89,6 +116,14 @@ def people(world):
     return world.table("Person", [{"labels": [], **row} for row in rows])
 
 
+@pytest.fixture(scope="module")
+def notes(world):
+    """Rows of the store, with times by which those that ask find some."""
+    days = [world.at(1), world.at(2), None, world.at(9), world.at(3)]
+    rows = [{"uuid": f"n{i}", "created_at": day, **row} for i, (day, row) in enumerate(zip(days, NOTES, strict=True))]
+    return world.table("Note", rows)
+
+
 def kept_by_duckdb(where: str, people: pa.Table, asked: pa.Table) -> list[tuple[int, str]]:
     """Ordinals and keys of the pairs for which the condition is true."""
     fields = ", ".join(f'"{name}" := people."{name}"' for name in people.column_names)
@@ -111,6 +146,16 @@ async def test_searches_keep_what_duckdb_keeps(store, world, people, asked, wher
     [found] = await store.search([query], asked)
     kept = sorted(zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True))
     assert kept == kept_by_duckdb(where, people, asked)
+
+
+@pytest.mark.parametrize("where", TAKEN_OF_NOTES)
+async def test_searches_of_every_type_keep_what_duckdb_keeps(store, world, notes, asked, where):
+    conjuncts = parse_scalar(where).conjuncts()
+    assert all(store.takes(part, "hit") for part in conjuncts)
+    await world.commit(store, type(world.write("Note", {"uuid": "n"}))("Note", notes))
+    [found] = await store.search([SearchQuery("Note", (Method("order"),), (), where=conjuncts)], asked)
+    kept = sorted(zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True))
+    assert kept == kept_by_duckdb(where, notes, asked)
 
 
 @pytest.mark.parametrize("where", [where for where in TAKEN if "hit." in where])

@@ -12,6 +12,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method
 from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite_file import check_library
 
 
 @pytest.fixture
@@ -109,6 +110,14 @@ async def test_a_place_where_no_file_can_be(tmp_path, world):
     assert "folder cannot be made" in await refused(tmp_path / "file" / "graph.db", world)
     (tmp_path / "folder").mkdir()
     assert "cannot be opened" in await refused(tmp_path / "folder", world)
+
+
+@pytest.mark.parametrize(
+    ("version", "modules", "said"), [("3.34.1", {"fts5"}, "3.34.1 .* too old"), ("3.40.1", {"fts3"}, "FTS5")]
+)
+def test_a_library_that_lacks_what_is_needed(version, modules, said):
+    with pytest.raises(StoreUnavailable, match=rf"memory .*{said}.*another store"):
+        check_library(version, modules, "memory")
 
 
 async def test_a_damaged_file(path, world):
