@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
-_STEPS = 4
+_STEPS = 3
 _WARMUP = 3.0  # seconds before an estimate of the rest means anything
 
 
@@ -49,6 +49,7 @@ class Watch:
 
     def see(self, progress: Progress) -> None:
         """Take note of what happened."""
+        self.steps.pop(progress.step, None)  # the latest stands last
         self.steps[progress.step] = (progress.done, progress.total)
         self.meter = progress.meter
 
