@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +25,9 @@ class Server:
 
 @pytest.fixture(scope="session")
 def neo4j_folder() -> Path:
-    """Where the shared server of this checkout lives, and the locks of those who use it."""
-    checkout = hashlib.sha256(str(Path(__file__).resolve().parents[1]).encode()).hexdigest()[:12]
+    """Where the shared server of this checkout lives, and the locks of those who use it, or the server that is named."""
+    which = str(Path(__file__).resolve().parents[1]) + os.environ.get("NEO4J_URI", "")
+    checkout = hashlib.sha256(which.encode()).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"semgraph-tests-{checkout}"
     (folder / "users").mkdir(parents=True, exist_ok=True)
     return folder
@@ -32,32 +35,69 @@ def neo4j_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
-    """A server that answers; the last test process that uses it stops it."""
+    """A server that answers; the last test process that uses it stops it, or empties it if it is not ours to stop."""
     if uri := os.environ.get("NEO4J_URI"):
         user = os.environ.get("NEO4J_USERNAME") or os.environ.get("NEO4J_USER") or "neo4j"
-        yield Server(uri, user, os.environ.get("NEO4J_PASSWORD", ""))
+        named = Server(uri, user, os.environ.get("NEO4J_PASSWORD", ""))
+        with _among_users(neo4j_folder, first=lambda: _refuse_data(named), last=lambda: _empty(named)):
+            yield named
         return
-    from filelock import FileLock
-
     from semgraph.stores.neo4j_local import start, stop
 
-    counted = FileLock(neo4j_folder / "users.lock")
-    user_file = neo4j_folder / "users" / str(os.getpid())
-    using = FileLock(user_file)
+    with _among_users(neo4j_folder, last=lambda: stop(neo4j_folder / "server")), pytest.MonkeyPatch.context() as patch:
+        # One compiler, the quick one: a short life is mostly start and first plans.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        found = start(neo4j_folder / "server")
+        patch.undo()
+        yield Server(found.uri, found.user, found.password)
+
+
+@contextmanager
+def _among_users(
+    folder: Path, last: Callable[[], object], first: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Be counted as a test process that uses the server; do something as the first, and something as the last of them."""
+    from filelock import FileLock
+
+    counted, users = FileLock(folder / "users.lock"), folder / "users"
+    mine = users / str(os.getpid())
+    using = FileLock(mine)
     with counted:
+        if not sum(_in_use(other) for other in users.iterdir()):
+            first()
         using.acquire()
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            # One compiler, the quick one: a short life is mostly start and first plans.
-            patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-            found = start(neo4j_folder / "server")
-        yield Server(found.uri, found.user, found.password)
+        yield
     finally:
         with counted:
             using.release()
-            user_file.unlink(missing_ok=True)
-            if not any(_in_use(other) for other in (neo4j_folder / "users").iterdir()):
-                stop(neo4j_folder / "server")
+            mine.unlink(missing_ok=True)
+            if not sum(_in_use(other) for other in users.iterdir()):
+                last()
+
+
+def _refuse_data(server: Server) -> None:
+    """The tests empty the database: one with somebody's data in it is not for them."""
+    [[nodes]] = _cypher(server, "MATCH (n) RETURN count(n)")
+    if nodes:
+        pytest.exit(
+            f"NEO4J_URI names {server.uri}, whose database holds {nodes:,} nodes. These tests would delete them and drop its "
+            "indexes: name an empty server, or unset NEO4J_URI and a local one is started"
+        )
+
+
+def _empty(server: Server) -> None:
+    _cypher(server, "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 1000 ROWS")
+
+
+def _cypher(server: Server, text: str) -> list[list[Any]]:
+    import neo4j
+
+    with (
+        neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver,
+        driver.session() as session,
+    ):
+        return [record.values() for record in session.run(text)]
 
 
 def _in_use(lock: Path) -> bool:
@@ -76,13 +116,8 @@ def _in_use(lock: Path) -> bool:
 @pytest.fixture
 def neo4j_database(neo4j_server: Server, neo4j_folder: Path) -> Iterator[Server]:
     """The server with an empty database, for this test alone: test processes take turns. Indexes stay."""
-    import neo4j
     from filelock import FileLock
 
-    with (
-        FileLock(neo4j_folder / "database.lock"),
-        neo4j.GraphDatabase.driver(neo4j_server.uri, auth=(neo4j_server.user, neo4j_server.password)) as driver,
-    ):
-        with driver.session() as session:
-            session.run("MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 1000 ROWS").consume()
+    with FileLock(neo4j_folder / "database.lock"):
+        _empty(neo4j_server)
         yield neo4j_server
