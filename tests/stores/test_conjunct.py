@@ -36,7 +36,7 @@ def test_what_needs_more_than_a_comparison_is_not_taken(text):
 def test_what_reads_no_property_is_one_value_whatever_it_says():
     name = Prop("hit", "name")
     assert term("hit.name = key(cand.name || '!')") == conjunct.Test(
-        "=", (name, Value('KEY("cand"."name" || \'!\')', ("cand.name",)))
+        "=", (name, Value('key("cand"."name" || \'!\')', ("cand.name",)))
     )
     assert term("everything OR hit.name = 'x'").args[0] == Value('"everything"', ("everything",))
     assert term("len([x.n FOR x IN items IF x.n > y]) > 3").columns == ("items", "y")
