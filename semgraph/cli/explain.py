@@ -38,4 +38,4 @@ def explain(
     with options.session() as session:
         prepared = session.prepare(plan, params=parameters(set), preset=preset, use=pairs("--use", use))
         given = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
-        options.show(*session.explain(prepared, format=format.value, run=run, **given).splitlines())
+        options.show(*session.explain(prepared, format=format.value, run=run, inputs=given).splitlines())

@@ -109,7 +109,7 @@ def _run(
     options.talk("")
     try:
         with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
-            job = session.arun(plan, progress=progress, **more, **given)
+            job = session.arun(plan, progress=progress, inputs=given, **more)
             return run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
     except (KeyboardInterrupt, SemgraphError):
         kept = [run for run in all_runs(session.runs) if run.name not in before] if session.runs else []

@@ -24,7 +24,7 @@ from semgraph.physical.context import NodeContext
 from semgraph.physical.framing import check_answer
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
-from semgraph.physical.relational import Segment, Workbench, gives_nothing, runtime_schema
+from semgraph.physical.relational import Segment, gives_nothing, run_segment, runtime_schema
 from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
 from semgraph.physical.semantic import Answered, Asking, Failure, answer
@@ -84,7 +84,6 @@ class Evaluation:
         self._given = given
         self._tasks: dict[int, asyncio.Task[pa.Table]] = {}
         self._trips: dict[int, asyncio.Task[list[pa.Table]]] = {}
-        self._workbench = Workbench()
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,7 +96,6 @@ class Evaluation:
         for done in (*self._tasks.values(), *self._trips.values()):
             if done.done() and not done.cancelled():
                 done.exception()  # seen: only the first is raised
-        self._workbench.close()
 
     async def table(self, node: Node) -> pa.Table:
         """The rows of a node, hidden columns included."""
@@ -140,7 +138,7 @@ class Evaluation:
         if empty and gives_nothing(segment, empty):
             return runtime_schema(segment.root).empty_table()
         started = time.perf_counter()
-        found = await self._workbench.run(segment, tables, self.now)
+        found = await run_segment(segment, tables, self.now)
         self.runtime.meter.step(segment.root.step).seconds += time.perf_counter() - started
         return found
 

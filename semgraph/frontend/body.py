@@ -103,7 +103,8 @@ def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
 def _returns(reading: Reading) -> None:
     value = reading.data.get("returns")
     if value is None:
-        if not reading.data.get("writes"):
+        readable = isinstance(reading.data.get("steps", {}), Mapping)
+        if readable and not reading.data.get("writes"):
             raise Fault("the plan writes nothing and returns nothing", hint="write returns: [STEP]")
         return
     if isinstance(value, list):

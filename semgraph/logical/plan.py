@@ -161,6 +161,10 @@ class LogicalPlan:
         """What must be computed: the sinks, then the results."""
         return (*self.writes, *self.returns.values())
 
+    def choice(self, step: str) -> Choice | None:
+        """The way that the plan says for a step, by its name or the last part of `outer/inner`; None: the reference."""
+        return self.use.get(step) or self.use.get(step.rsplit("/", 1)[-1])
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over all that decides what the plan writes and returns, its choices included."""

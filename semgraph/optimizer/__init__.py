@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from semgraph.errors import EngineError
+from semgraph.errors import EngineError, PlanError, Problem
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Sink
@@ -25,7 +25,7 @@ Roots = tuple[Node, ...]
 Rule = Callable[[Roots], Roots]
 Observer = Callable[[str, Roots, Roots], None]
 
-EXACT: tuple[Rule, ...] = (prune_steps, push_filters, prune_columns, share_subplans, share_round_trips)
+EXACT: tuple[Rule, ...] = (prune_steps, push_filters, share_subplans, prune_columns, share_round_trips)
 APPROXIMATE: tuple[Rule, ...] = ()
 _PASSES = 20
 
@@ -34,8 +34,10 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
     """The plan, rewritten. `observe` is told of every rule that changed something: its name, the roots before and after.
 
     Raises:
+        PlanError: Two steps that are computed once, because they ask the same of the same rows, are to be done in two ways.
         EngineError: A rule changed a schema, duplicated a semantic node, or did not come to rest.
     """
+    _refuse_two_ways(plan)
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     roots = plan.roots
     for rule in (*EXACT, *allowed):
@@ -46,6 +48,17 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
     count = len(plan.writes)
     writes = cast("tuple[Sink, ...]", roots[:count])
     return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
+
+
+def _refuse_two_ways(plan: LogicalPlan) -> None:
+    first: dict[str, Node] = {}
+    for node in walk(*plan.roots):
+        other = first.setdefault(node.fingerprint, node) if node.calls_llm else node
+        ways = [plan.choice(step) or "the reference" for step in (other.step, node.step)]
+        if ways[0] != ways[1]:
+            msg = f"asks what {other.step} asks, of the same rows: both are computed once, but their ways differ"
+            there = f"ways: {other.step} {ways[0]}, {node.step} {ways[1]}"
+            raise PlanError(Problem(msg, node.step, node.origin, there, "choose one way for both"))
 
 
 def apply(rule: Rule, roots: Roots) -> Roots:

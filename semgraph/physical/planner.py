@@ -174,9 +174,7 @@ def _choose(
     for node in nodes:
         if not isinstance(node, Semantic):
             continue
-        choice = (
-            plan.use.get(node.step) or plan.use.get(node.step.rsplit("/", 1)[-1]) or library.reference(node.keyword)
-        )
+        choice = plan.choice(node.step) or library.reference(node.keyword)
         try:
             way = library.get(node.keyword, choice)
         except PlanError as error:

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError
-from semgraph.expr.binder import ORDINAL, connection
-from semgraph.expr.scalar import NOW
+from semgraph.expr.binder import ORDINAL
+from semgraph.expr.prepared import Prepared, prepared
 from semgraph.logical.node import Node, walk
 from semgraph.physical.direct import Change, direct
 from semgraph.physical.sql import MEMBER, PARTITION, hidden, operator_sql, quote
@@ -87,65 +87,29 @@ def with_ordinal(table: pa.Table) -> pa.Table:
     return table.append_column(ORDINAL, pa.array(np.arange(table.num_rows)))
 
 
-def _run(cursor: duckdb.DuckDBPyConnection, sql: str, now: datetime | None) -> pa.Table:
-    try:
-        if f"${NOW}" in sql:
-            text = sql.replace(f"${NOW}", f"CAST(${NOW} AS TIMESTAMPTZ)")
-            result = cursor.sql(text, params={NOW: now})
-        else:
-            result = cursor.sql(sql)
-        found: pa.Table = result.to_arrow_table()
-    except duckdb.Error as error:
-        msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
-        raise EngineError(msg) from error
-    return found
-
-
-class Workbench:
-    """A cursor on which tables are registered once, for all statements of one evaluation. Close it afterwards.
-
-    Small statements run on the event loop's thread (a hand-off costs more than they do), large ones in a worker on a cursor
-    of their own.
-    """
-
-    def __init__(self) -> None:
-        self._cursor = connection().cursor()
-        self._names: set[str] = set()
-
-    async def run(self, segment: Segment, tables: Sequence[pa.Table], now: datetime | None) -> pa.Table:
-        """Run a segment over the rows of its inputs."""
-        named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
-        schema = runtime_schema(segment.root)
-        if segment.direct is not None:
-            return conform(segment.direct(tables[0], now), schema)
-        if sum(table.num_rows for table in tables) > _LARGE:
-            return await execute(segment.sql, named, schema, now)
-        for name in named.keys() - self._names:
-            self._cursor.register(name, with_ordinal(named[name]))
-            self._names.add(name)
-        return conform(_run(self._cursor, segment.sql, now), schema)
-
-    def close(self) -> None:
-        """Let go of the tables."""
-        self._cursor.close()
-
-
-def _execute(sql: str, tables: Mapping[str, pa.Table], now: datetime | None) -> pa.Table:
-    cursor = connection().cursor()
-    try:
-        for name, table in tables.items():
-            cursor.register(name, with_ordinal(table))
-        return _run(cursor, sql, now)
-    finally:
-        cursor.close()
+async def run_segment(segment: Segment, tables: Sequence[pa.Table], now: datetime | None) -> pa.Table:
+    """The rows of a segment over those of its inputs."""
+    schema = runtime_schema(segment.root)
+    if segment.direct is not None:
+        return conform(segment.direct(tables[0], now), schema)
+    named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
+    return await execute(segment.sql, named, schema, now)
 
 
 async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, now: datetime | None = None) -> pa.Table:
-    """Run one statement over Arrow tables and give its rows the canonical types of `schema`."""
-    if sum(table.num_rows for table in tables.values()) > _LARGE:
-        found = await asyncio.to_thread(_execute, sql, tables, now)
-    else:
-        found = _execute(sql, tables, now)
+    """Run one statement over Arrow tables and give its rows the canonical types of `schema`.
+
+    Small ones run on the event loop's thread: a hand-off to another costs more than they do.
+    """
+    numbered = {name: with_ordinal(table) for name, table in tables.items()}
+    try:
+        if sum(table.num_rows for table in tables.values()) > _LARGE:
+            found = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))
+        else:
+            found = prepared(sql, numbered).run(numbered, now)
+    except duckdb.Error as error:
+        msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
+        raise EngineError(msg) from error
     return conform(found, schema)
 
 

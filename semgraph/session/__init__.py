@@ -143,7 +143,8 @@ class Session:
         progress: OnProgress | None = None,
         record_to: str | Path | None = None,
         resume: str | None = None,
-        **inputs: Any,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> Result:
         """Run a plan.
 
@@ -161,7 +162,9 @@ class Session:
             progress: Told of answers and commits while it runs.
             record_to: A file for a recording of the run: answers, embeddings and times, which `llm="recorded:FILE"` replays.
             resume: A run to go on with: its rows, parameters and ways, unless others are given.
-            inputs: Tables by name: Arrow, pandas, or lists of mappings. None given: a frame's own, else the plan's example.
+            inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings. None given: a frame's own,
+                else the plan's example.
+            more: The same as arguments, `episodes=rows`, for names that are no argument here.
 
         Raises:
             PlanError: The plan or an option is wrong; nothing was spent.
@@ -169,7 +172,7 @@ class Session:
             UnavailableError: Model, endpoint or store do not answer.
         """
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
-        given |= {name: value for name, value in inputs.items() if value is not None}
+        given |= {name: value for name, value in {**(inputs or {}), **more}.items() if value is not None}
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         if resume is not None and not given:
             given = dict(resumed(resume, self.runs).inputs)
@@ -186,7 +189,8 @@ class Session:
         *,
         format: ExplainFormat = "tree",  # noqa: A002 - the option's name
         run: str | None = None,
-        **inputs: Any,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> str:
         """What a plan will do with this session's store and ways. Nothing is asked, nothing is written.
 
@@ -195,10 +199,11 @@ class Session:
             format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `json`, or `queries` (the SQL).
             run: A run (its id, or `last`), whose counts are put beside the steps.
             inputs: Checked as in `arun`, where given.
+            more: The same as arguments.
         """
         logical = self.prepare(plan)
-        if inputs:
-            typed_inputs(logical, inputs, None)
+        if inputs or more:
+            typed_inputs(logical, {**(inputs or {}), **more}, None)
         return wait(explained(logical, self._resources, format, self._actual(run)))
 
     def _actual(self, run: str | None) -> Mapping[str, Any] | None:

@@ -215,20 +215,17 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     """What each value is for each of the rows, in canonical types."""
-    from semgraph.expr.binder import connection
+    from semgraph.expr.prepared import prepared
 
     if not values:
         return []
     plain = [_plain(value, rows) for value in values]
     if all(array is not None for array in plain):
         return [array for array in plain if array is not None]
-    cursor = connection().cursor()
-    try:
-        cursor.register("_rows", rows.append_column("_n", pa.array(range(rows.num_rows), pa.int64())))
-        listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
-        table = cursor.sql(f"SELECT {listed} FROM _rows ORDER BY _n").to_arrow_table()
-    finally:
-        cursor.close()
+    read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
+    numbered = rows.select(read_of).append_column("_n", pa.array(range(rows.num_rows), pa.int64()))
+    listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
+    table = prepared(f"SELECT {listed} FROM _rows ORDER BY _n", {"_rows": numbered}).run({"_rows": numbered})
     return [_canonical(table.column(i).combine_chunks()) for i in range(len(values))]
 
 

@@ -320,3 +320,12 @@ async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: 
     last = {step: (done, total) for step, done, total in seen}
     assert all(done == total for done, total in last.values())
     assert last["mentions"] == (3, 3)
+
+
+async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
+    path = tmp_path / "named.yaml"
+    text = "plan: named\ninputs: {rows: {id: string}, use: {id: string}}\nsteps: {both: [{union: [rows, use]}]}\nreturns: [both]\n"
+    path.write_text(text, encoding="utf-8")
+    async with semgraph.Session(llm=Oracle(Mind()), store="memory", folder=tmp_path, journal=False, runs="") as session:
+        result = await session.arun(path, inputs={"rows": [{"id": "a"}], "use": [{"id": "b"}]})
+    assert result.tables["both"].column("id").to_pylist() == ["a", "b"]

@@ -114,7 +114,7 @@ class TestOverTheWire:
 
     async def test_long_texts_share_a_request_only_within_its_limit(self, server: ModelServer, embedder):
         await embedder.embed(["x" * 400_000, "y" * 400_000, "z"])
-        assert [len(request["input"]) for request in server.embedding_requests] == [2, 1]
+        assert sorted(len(request["input"]) for request in server.embedding_requests) == [1, 2]
 
     async def test_requests_of_one_call_run_together_within_the_limiter(self, server: ModelServer):
         server.latency = 0.05

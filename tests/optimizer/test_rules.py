@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from semgraph.errors import EngineError
+from semgraph.errors import EngineError, PlanError
 from semgraph.execution.algebra import algebra
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.graph import Scan, Search
@@ -134,3 +134,33 @@ def test_the_optimizer_tells_which_rules_changed_something(tmp_path: Path) -> No
     optimize(plan, lambda rule, _before, _after: told.append(rule))
     assert "push_filters" in told
     assert told == [rule for rule in RULES if rule in told]
+
+
+TWICE = """
+plan: twice
+inputs: {notes: {id: string, text: string}}
+steps:
+  first: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]
+  second: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]
+returns: [first, second]
+use: USE
+"""
+
+
+@pytest.mark.parametrize(
+    "use", ["{}", "{first: per_row, second: per_row}", "{first: packed(rows=3), second: packed(rows=3)}"]
+)
+def test_equal_steps_with_one_way_are_computed_once(tmp_path: Path, use: str) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(TWICE.replace("USE", use), encoding="utf-8")
+    returns = optimize(load_plan(path)).returns
+    assert returns["first"] is returns["second"]
+
+
+def test_equal_steps_with_two_ways_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(TWICE.replace("USE", "{second: packed(rows=3)}"), encoding="utf-8")
+    with pytest.raises(
+        PlanError, match=r"step second: asks what first asks.*Ways: first the reference, second packed\(rows=3\)"
+    ):
+        optimize(load_plan(path))

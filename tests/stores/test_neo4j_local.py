@@ -126,7 +126,12 @@ def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(tmp_p
         with pytest.raises(StoreUnavailable, match=rf"port {port}: .*already in use .*server\.log"):
             start(tmp_path, port=port)
     assert not status(tmp_path).running
+
+    # A start that finds its port taken may end before it looks at its data; this one does look.
+    third = start(tmp_path)
+    assert run(third, "MATCH (n:Kept) RETURN n.name") == [["yes"]]
     assert "Recovery required" in log.read_text()
+    stop(tmp_path)
 
 
 def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

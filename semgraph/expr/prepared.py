@@ -1,0 +1,93 @@
+"""Statements that DuckDB has parsed, bound and planned once, run again and again over other tables.
+
+Of the milliseconds that a small statement takes, planning takes most; plans run the same statements for every window.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.expr.binder import connection
+from semgraph.expr.scalar import NOW
+
+_KEPT = 256  # statements; each has a cursor of its own, so that equal names of tables do not meet
+
+
+class _Slot:
+    """A table under a fixed name, which is another one each time: DuckDB asks it for its rows when a statement runs."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._empty = schema.empty_table()
+        self.table = self._empty
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        stream: object = self.table.__arrow_c_stream__(requested_schema)  # type: ignore[no-untyped-call]
+        return stream
+
+    def clear(self) -> None:
+        """Let go of the rows."""
+        self.table = self._empty
+
+
+class Prepared:
+    """One statement over tables of fixed names and schemas. Several threads take turns."""
+
+    def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
+        self._lock = threading.Lock()
+        self._cursor = connection().cursor()
+        self._slots = {name: _Slot(table.schema) for name, table in like.items()}
+        self._timed = f"${NOW}" in sql
+        for name, slot in self._slots.items():
+            self._cursor.register(name, slot)
+        self._cursor.execute("PREPARE statement AS " + with_now(sql))
+
+    def run(self, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
+        """The rows over these tables. Raises duckdb.Error."""
+        given = f"({NOW} := {_literal(now)})" if self._timed else ""
+        with self._lock:
+            try:
+                for name, table in tables.items():
+                    self._slots[name].table = table
+                found: pa.Table = self._cursor.sql(f"EXECUTE statement{given}").to_arrow_table()
+            finally:
+                for slot in self._slots.values():
+                    slot.clear()
+        return found
+
+
+def with_now(sql: str) -> str:
+    """A statement whose parameter for the time says its type."""
+    return sql.replace(f"${NOW}", f"CAST(${NOW} AS TIMESTAMPTZ)")
+
+
+def _literal(now: datetime | None) -> str:
+    return "NULL" if now is None else f"'{now.astimezone(UTC).isoformat(sep=' ')}'"
+
+
+_statements: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+_lock = threading.Lock()
+
+
+def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
+    """The statement over tables of these names and schemas; the least used of many are forgotten. Raises duckdb.Error."""
+    key = (sql, *((name, table.schema) for name, table in tables.items()))
+    with _lock:
+        found = _statements.get(key)
+        if found is not None:
+            _statements.move_to_end(key)
+            return found
+    made = Prepared(sql, tables)
+    with _lock:
+        if len(_statements) >= _KEPT:
+            _statements.popitem(last=False)
+        return _statements.setdefault(key, made)
