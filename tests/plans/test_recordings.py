@@ -14,17 +14,17 @@ PLANS = Path(__file__).parents[2] / "plans"
 NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
 
 
-def replay(name: str, store: Any) -> dict[str, Any]:
-    with Session(llm="recorded", store=store, journal=False, runs="") as session:
-        result = session.run(PLANS / f"{name}.yaml")
+async def replay(name: str, store: Any) -> dict[str, Any]:
+    async with Session(llm="recorded", store=store, journal=False, runs="") as session:
+        result = await session.arun(PLANS / f"{name}.yaml")
     assert not result.failed
     assert result.meter.total().attempts == 0
     return result.to_json()["tables"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
-    assert replay(name, "memory")
+async def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
+    assert await replay(name, "memory")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,8 +34,11 @@ def test_a_recording_says_who_answered_and_when(name: str) -> None:
     assert header["date"]
 
 
-def test_a_recording_gives_the_same_result_on_both_stores(neo4j_database: Any) -> None:
+async def test_a_recording_gives_the_same_result_on_both_stores(neo4j_database: Any) -> None:
     from semgraph.stores.neo4j import Neo4jStore
 
     store = Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password)
-    assert replay("add_episode", store) == replay("add_episode", "memory")
+    try:
+        assert await replay("add_episode", store) == await replay("add_episode", "memory")
+    finally:
+        await store.aclose()
