@@ -100,7 +100,7 @@ def _occurrences_in_common(
         for member in node.occurrences:
             where[member].append(node.key)
     found: Counter[tuple[Hashable, Hashable]] = Counter()
-    later: list[tuple[Hashable, Hashable]] = []
+    later: list[tuple[Hashable, tuple[str, Hashable]]] = []
     for node in sorted(ours, key=lambda node: repr(node.key)):
         for member in node.occurrences:
             if alignment.get(node.key) in where[member]:

@@ -53,7 +53,9 @@ def score_graph(graph: Graph, truth: Graph, times: Sequence[Any] | None = None) 
     """
     alignment = align(graph.nodes, truth.nodes)
     ours, theirs = _said(graph.edges, alignment), _said(truth.edges, None)
-    tally = {saying: _counts(ours.get(saying, ()), theirs.get(saying, ())) for saying in {**ours, **theirs}}
+    tally: dict[Hashable, tuple[int, int, int]] = {
+        saying: _counts(ours.get(saying, ()), theirs.get(saying, ())) for saying in {**ours, **theirs}
+    }
     pairs, b_cubed = partition(graph.nodes, truth.nodes, alignment)
     at = {time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)}
     return GraphScore(
