@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import singledispatch
 
-from semgraph.logical.checks import Columns, Sort, Using
+from semgraph.logical.checks import Columns, Sort, Stop, Using
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.joins import GroupJoin, Join, Union
@@ -43,6 +45,23 @@ def algebra(plan: LogicalPlan) -> str:
     return "\n".join([*equations, *written])
 
 
+def in_full(plan: LogicalPlan) -> str:
+    """The algebra and what it leaves out: what is fetched, how often labels are read, which searches share a round trip."""
+    lines = [algebra(plan)]
+    trips: dict[str, list[str]] = {}
+    for node in walk(*plan.roots):
+        if isinstance(node, (Scan, Search)) and node.properties is not None:
+            lines.append(f"{node.step} fetches {', '.join(node.properties) or 'keys'}")
+        if isinstance(node, Join) and node.fields is not None:
+            lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
+        if isinstance(node, Search) and node.trip:
+            trips.setdefault(node.trip, []).append(node.step)
+    scans = Counter(node.label for node in walk(*plan.roots) if isinstance(node, Scan))
+    lines += [f"{label} is read {count} times" for label, count in scans.items() if count > 1]
+    lines += [f"{' and '.join(steps)}: one round trip" for steps in trips.values()]
+    return "\n".join(lines)
+
+
 def _chain(node: Node, name: Name, named: Mapping[int, str]) -> list[str]:
     """The operators of a step, outermost first, and what they start from."""
     lines = [symbol(node, name)]
@@ -63,6 +82,7 @@ def _equation(head: str, lines: list[str]) -> str:
     )
 
 
+_PLAIN = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
 _SIGNS = ((" IS NOT NULL", " ≠ NULL"), (" AND ", " ∧ "), (" OR ", " ∨ "), ("NOT ", "¬"))
 
 
@@ -70,7 +90,7 @@ def _text(scalar: object) -> str:
     text = " ".join(str(scalar).split())
     for word, sign in _SIGNS:
         text = text.replace(word, sign)
-    return text.strip('"') if text.count('"') == 2 and " " not in text else text
+    return _PLAIN.sub(r"\1", text)
 
 
 def _cols(columns: Columns) -> str:
@@ -162,7 +182,7 @@ def _(node: Cluster, name: Name) -> str:
 
 @symbol.register
 def _(node: Scan, name: Name) -> str:
-    where = " ∧ ".join(str(s) for s in node.where)
+    where = " ∧ ".join(_text(s) for s in node.where)
     return f"σ_{{{where}}}({node.label})" if where else node.label
 
 
@@ -188,15 +208,23 @@ def _(node: Match, name: Name) -> str:
     return f"⋈ {node.pattern}{where}"
 
 
+def _stop(stop: Stop | None) -> str:
+    if stop is None:
+        return ""
+    per = f" per {', '.join(stop.per)}" if stop.per else ""
+    order = f" by {_sort(stop.order)}" if stop.order else ""
+    return f"; until there are {stop.n}{per}{order}"
+
+
 @symbol.register
 def _(node: SemMap, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
-    return f"sem_map[{node.prompt.first.name}{when}]"
+    return f"sem_map[{node.prompt.first.name}{when}{_stop(node.stop)}]"
 
 
 @symbol.register
 def _(node: SemFilter, name: Name) -> str:
-    return f"sem_filter[{node.prompt.first.name}]"
+    return f"sem_filter[{node.prompt.first.name}{_stop(node.stop)}]"
 
 
 @symbol.register

@@ -19,6 +19,7 @@ from semgraph.frontend.settings import known_keys, mapping, match_steps, parse_c
 from semgraph.logical.node import Node, walk
 from semgraph.logical.schema import NAME
 from semgraph.logical.sinks import Sink
+from semgraph.optimizer import APPROXIMATE
 
 _SINKS = by_keyword(SINKS)
 
@@ -146,7 +147,13 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
 
 def read_allow(reading: Reading) -> None:
     """Rewrites that may change answers. Raises Fault."""
-    at("allow", read_names, reading.data.get("allow") or [], reading.steps, {})
+    names = at("allow", read_names, reading.data.get("allow") or [], reading.steps, {})
+    known = [rule.__name__ for rule in APPROXIMATE]
+    for i, name in enumerate(names):
+        if name not in known:
+            raise unknown(
+                name, known, "no rule that may change answers is called", "such rules", "allow", i, value=True
+            )
 
 
 def read_example(reading: Reading) -> None:

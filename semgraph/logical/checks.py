@@ -28,6 +28,18 @@ class Sort:
         return f"{self.by}{' desc' if self.descending else ''}"
 
 
+@dataclass(frozen=True)
+class Stop:
+    """When enough rows are known: the first `n` by `order`, of the whole relation or of each group of equal `per`.
+
+    The optimizer sets it on an operator of which a limit above needs no more.
+    """
+
+    n: int
+    per: tuple[str, ...] = ()
+    order: tuple[Sort, ...] = ()
+
+
 def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
     """A schema with columns replaced where the name is there, else put at the end."""
     found = {f.name: f for f in schema}

@@ -45,6 +45,7 @@ class Join(Node):
     keyword: ClassVar[str] = "join"
     relational: ClassVar[bool] = True
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     other: Node = argument("relation")
     alias: str = argument("name", default="")
@@ -89,6 +90,10 @@ class Join(Node):
         return frozenset() if self.how in {"semi", "anti"} else frozenset({self.alias})
 
     @property
+    def drops(self) -> bool:
+        return self.how != "left"
+
+    @property
     def reads(self) -> frozenset[str]:
         own = frozenset(a.split(".")[0] for a, _ in self.using)
         return own | (self.where.roots - {self.alias or "_right"} if self.where else frozenset())
@@ -107,6 +112,7 @@ class GroupJoin(Node):
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     other: Node = argument("relation")
     alias: str = argument("name")

@@ -40,6 +40,7 @@ class Node(ABC):
 
     Class attributes are traits. `carries`: a column of the result that it does not add is that of its first input. `sole`
     names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
+    `by_row`: what becomes of a row of the first input depends on that row and the other inputs alone.
     """
 
     keyword: ClassVar[str] = ""
@@ -49,6 +50,7 @@ class Node(ABC):
     calls_store: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "any"
     carries: ClassVar[bool] = False
+    by_row: ClassVar[bool] = False
 
     step: str = ""
     origin: Position | None = None
@@ -74,6 +76,21 @@ class Node(ABC):
     def reads(self) -> frozenset[str]:
         """Columns of the first input that the operator itself reads."""
         return frozenset(self.inputs[0].schema.names) if self.inputs else frozenset()
+
+    @property
+    def passes(self) -> frozenset[str]:
+        """Columns of the result that are its first input's, unchanged."""
+        return frozenset(self.schema.names) - self.adds if self.carries and self.inputs else frozenset()
+
+    @property
+    def rowwise(self) -> bool:
+        """Whether it goes `by_row`, and looks at no other rows in its scalars."""
+        return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))
+
+    @property
+    def drops(self) -> bool:
+        """Whether a row of its first input may be in no row of the result."""
+        return self.rows != "1:1"
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
@@ -189,6 +206,23 @@ def _paths_in(value: Any, kind: str) -> Iterator[str]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
         for f in dataclasses.fields(value):
             yield from _paths_in(getattr(value, f.name), "")
+
+
+def scalars_of(node: Node) -> Iterator[Scalar]:
+    """Every SQL scalar among the arguments of an operator."""
+    for f in node.arguments():
+        yield from _scalars_in(getattr(node, f.name))
+
+
+def _scalars_in(value: Any) -> Iterator[Scalar]:
+    if isinstance(value, Scalar):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _scalars_in(part)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
+        for f in dataclasses.fields(value):
+            yield from _scalars_in(getattr(value, f.name))
 
 
 def under(paths: Needs, alias: str) -> Needs:

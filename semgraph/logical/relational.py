@@ -57,6 +57,7 @@ class Filter(Node):
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     where: Scalar = argument("scalar")
 
@@ -86,6 +87,7 @@ class Project(Node):
     sole: ClassVar[str] = "columns"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "1:1"
+    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     columns: Columns = argument("columns")
 
@@ -95,6 +97,10 @@ class Project(Node):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in self.columns))
+
+    @property
+    def passes(self) -> frozenset[str]:
+        return frozenset(name for name, scalar in self.columns if scalar.sql == f'"{name}"')
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         return replace(self, columns=kept(self.columns, needed) or self.columns[:1])
@@ -114,6 +120,7 @@ class Add(Node):
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     columns: Columns = argument("columns")
 
@@ -232,6 +239,7 @@ class Unnest(Node):
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "expand"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     column: str = argument("name")
     alias: str = argument("name")

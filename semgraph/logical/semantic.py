@@ -17,6 +17,7 @@ from semgraph.expr.types import Type, type_of_arrow
 from semgraph.logical.checks import (
     Columns,
     Sort,
+    Stop,
     Using,
     check_names,
     check_sort,
@@ -114,8 +115,10 @@ class SemMap(Semantic):
     keyword: ClassVar[str] = "sem_map"
     rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     when: Scalar | None = argument("scalar", default=None)
     otherwise: Columns = argument("columns", default=())
+    stop: Stop | None = None
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
@@ -151,6 +154,8 @@ class SemFilter(Semantic):
     returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
+    stop: Stop | None = None
 
     def infer(self) -> pa.Schema:
         self.check_prompt(self.input.schema)
@@ -173,6 +178,7 @@ class SemJoin(Semantic):
 
     keyword: ClassVar[str] = "sem_join"
     carries: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
     other: Node = argument("relation")
     alias: str = argument("name")
     using: Using = argument("using", default=())

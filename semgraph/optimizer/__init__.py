@@ -15,18 +15,33 @@ from semgraph.errors import EngineError, PlanError, Problem
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Sink
+from semgraph.optimizer.ask_late import ask_late
+from semgraph.optimizer.filter_first import filter_first
+from semgraph.optimizer.fuse_maps import fuse_maps
+from semgraph.optimizer.fuse_predicates import fuse_predicates
+from semgraph.optimizer.join_to_classify import join_to_classify
 from semgraph.optimizer.prune_columns import prune_columns
 from semgraph.optimizer.prune_steps import prune_steps
 from semgraph.optimizer.push_filters import push_filters
 from semgraph.optimizer.share_round_trips import share_round_trips
 from semgraph.optimizer.share_subplans import share_subplans
+from semgraph.optimizer.stop_early import stop_early
 
 Roots = tuple[Node, ...]
-Rule = Callable[[Roots], Roots]
+Rule = Callable[..., Roots]
 Observer = Callable[[str, Roots, Roots], None]
 
-EXACT: tuple[Rule, ...] = (prune_steps, push_filters, share_subplans, prune_columns, share_round_trips)
-APPROXIMATE: tuple[Rule, ...] = ()
+EXACT: tuple[Rule, ...] = (
+    prune_steps,
+    filter_first,
+    ask_late,
+    push_filters,
+    share_subplans,
+    prune_columns,
+    stop_early,
+    share_round_trips,
+)
+APPROXIMATE: tuple[Rule, ...] = (fuse_maps, join_to_classify, fuse_predicates)
 _PASSES = 20
 
 
@@ -38,13 +53,24 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
         EngineError: A rule changed a schema, duplicated a semantic node, or did not come to rest.
     """
     _refuse_two_ways(plan)
-    allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     roots = plan.roots
-    for rule in (*EXACT, *allowed):
+    for rule in rules_for(plan):
         before = roots
-        roots = apply(rule, roots)
+        roots = apply(rule, roots, plan)
         if observe is not None and any(a is not b for a, b in zip(before, roots, strict=True)):
             observe(rule.__name__, before, roots)
+    return with_roots(plan, roots)
+
+
+def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
+    """The rules that act on a plan, in their order: early stops come last, when it is known what is asked."""
+    allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
+    before = EXACT.index(stop_early)
+    return (*EXACT[:before], *allowed, *EXACT[before:])
+
+
+def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
+    """A plan with its sinks and results as rules left them."""
     count = len(plan.writes)
     writes = cast("tuple[Sink, ...]", roots[:count])
     return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
@@ -61,10 +87,14 @@ def _refuse_two_ways(plan: LogicalPlan) -> None:
             raise PlanError(Problem(msg, node.step, node.origin, there, "choose one way for both"))
 
 
-def apply(rule: Rule, roots: Roots) -> Roots:
-    """Apply one rule until nothing changes, checking what every rule must keep."""
+def apply(rule: Rule, roots: Roots, plan: LogicalPlan | None = None) -> Roots:
+    """Apply one rule until nothing changes, checking what every rule must keep.
+
+    APPROXIMATE rules are told which ways the plan chooses: they make no choice void.
+    """
+    told = (lambda node: plan.choice(node.step),) if plan is not None and rule in APPROXIMATE else ()
     for _ in range(_PASSES):
-        found = rule(roots)
+        found = rule(roots, *told)
         _check(rule.__name__, roots, found)
         if all(a is b for a, b in zip(roots, found, strict=True)):
             return found

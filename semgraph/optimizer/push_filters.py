@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from semgraph.expr.scalar import NOW, conjunction
-from semgraph.logical.node import Node, rewrite, walk
+from semgraph.logical.node import Node
+from semgraph.optimizer.moving import Alone, rewrite_alone
 
 
 def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -11,15 +14,10 @@ def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 
     A search takes nothing: its `where` acts before k, a filter above it after.
     """
-    readers = {id(root): 1 for root in roots}
-    for node in walk(*roots):
-        for child in node.inputs:
-            readers[id(child)] = readers.get(id(child), 0) + 1
-    shared = {key for key, count in readers.items() if count > 1}
 
-    def change(node: Node) -> Node:
+    def change(node: Node, alone: Alone) -> Node:
         where = getattr(node, "where", None)
-        if node.keyword != "filter" or where is None or id(node.inputs[0]) in shared:
+        if node.keyword != "filter" or where is None or not alone(node.inputs[0]):
             return node
         below, rest = node.inputs[0], []
         for part in where.conjuncts():
@@ -30,8 +28,6 @@ def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
                 below = taken
         if below is node.inputs[0]:
             return node
-        from dataclasses import replace
-
         return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
 
-    return rewrite(roots, change)
+    return rewrite_alone(roots, change)

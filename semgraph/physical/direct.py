@@ -107,7 +107,7 @@ def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR091
     if isinstance(tree, (exp.Parameter, exp.Placeholder)):
         return lambda table, now: _repeat(pa.scalar(now, TIMESTAMP), table.num_rows)
     if not tree.find(exp.Column):
-        return _fixed(tree)
+        return None if tree.find(exp.Window, exp.Parameter, exp.Placeholder) else _fixed(tree)
     name = type(tree)
     if name in _BINARY and _comparable(tree, schema):
         return _applied(_BINARY[name], [tree.this, tree.expression], schema)

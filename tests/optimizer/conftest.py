@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ import pytest
 import semgraph
 from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan
-from semgraph.optimizer import Roots
 from semgraph.session import running
-from tests.operators.oracle import Mind, Oracle
+from tests.operators.oracle import Mind, Oracle, filled
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "optimizer"
 Rewrite = Callable[[LogicalPlan], LogicalPlan]
@@ -26,25 +25,41 @@ def drawn(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
+def yes(text: str) -> bool:
+    return bool(drawn(text) % 3)
+
+
 def answered(text: str) -> dict[str, Any]:
-    """`Code: ...` is a question for a code, every other one for yes or no."""
-    if text.startswith("Code:"):
-        return {"code": f"c{drawn(text) % 5}"}
-    return {"answer": "yes" if drawn(text) % 3 else "no"}
+    """`Code: ...` and `Mark: ...` are questions for a word, every other one for yes or no.
+
+    Questions that were put together are answered one by one, a list record by record.
+    """
+    if "\n\nRecords: " in text:
+        question, _, records = text.partition("\n\nRecords: ")
+        return {"numbers": [r["number"] for r in json.loads(records) if yes(filled(question, r))]}
+    if text.startswith("For "):
+        parts = [part.split(":\n", 1)[1] for part in text.split("\n\n")]
+        return {name: value for part in parts for name, value in answered(part).items()}
+    if text.startswith("1. "):
+        return {"answer": "yes" if all(yes(part.split(". ", 1)[1]) for part in text.split("\n\n")) else "no"}
+    head = text.split(":", maxsplit=1)[0].lower()
+    if head in {"code", "mark"}:
+        return {head: f"c{drawn(text) % 5}"}
+    return {"answer": "yes" if yes(text) else "no"}
 
 
-def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
-    """A plan with its sinks and results rewritten."""
-    count = len(plan.writes)
-    writes: Any = roots[:count]
-    return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
+def matched(left: str, right: str) -> dict[str, Any] | None:
+    """Whether a pair matches: by the text about both, or by the texts of its sides."""
+    if left.startswith("1. "):
+        return {} if answered(left)["answer"] == "yes" else None
+    return {} if yes(left + right) else None
 
 
 class Bench:
     """Runs plans as some rewrite leaves them."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.oracle = Oracle(Mind(answer=answered, match=lambda left, right: {} if drawn(left + right) % 3 else None))
+        self.oracle = Oracle(Mind(answer=answered, match=matched, score=drawn))
         self.session = semgraph.Session(llm=self.oracle, store="memory", journal=False, runs="", folder=folder)
         self._patch = patch
 

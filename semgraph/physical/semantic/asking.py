@@ -92,7 +92,8 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
     return pa.table({path: pick(table, path) for path in paths})
 
 
-def _whose(table: pa.Table, asking: Asking) -> list[str]:
+def whose(table: pa.Table, asking: Asking) -> list[str]:
+    """For each row its partition."""
     if PARTITION in table.column_names:
         return [asking.partitions[i] for i in values(table.column(PARTITION))]
     name = asking.partition_column
@@ -123,7 +124,7 @@ async def ask(node: Semantic, left: pa.Table, right: pa.Table | None, items: pa.
         raise EngineError(msg)
     other = None if right is None else _flat(right, node.prompt.other_fields)
     numbers = [p for p in prompts if p is not None]
-    rows = Rows(_flat(left, node.prompt.fields), other, items, _whose(left, asking), numbers)
+    rows = Rows(_flat(left, node.prompt.fields), other, items, whose(left, asking), numbers)
     if not items.num_rows:
         from semgraph.physical.contract import answer_schema
 

@@ -15,25 +15,23 @@ from semgraph.physical.relational import conform, runtime_schema
 from semgraph.physical.semantic.asking import (
     Answered,
     Asking,
-    ask,
     assemble,
     column_of,
     evidence,
     failures,
 )
+from semgraph.physical.semantic.early import ask_rows
 
 
 @assemble.register
 async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     (table,) = inputs
-    asked = np.ones(table.num_rows, bool)
+    wanted = np.ones(table.num_rows, bool)
     if node.when is not None:
         when = await column_of(node.when, node.input, pa.bool_(), table, asking.now)
-        asked = np.asarray([bool(x) for x in values(when)])
-    index = np.flatnonzero(asked)
-    left = table.take(index)
-    items = pa.table({"left": pa.array(np.arange(len(index)))})
-    answers = await ask(node, left, None, items, asking)
+        wanted = np.asarray([bool(x) for x in values(when)])
+    told = await ask_rows(node, table, wanted, asking)
+    index, answers = np.asarray(told.asked, np.int64), told.answers
     errors = values(answers.column("error"))
     place = np.full(table.num_rows, -1)
     place[index] = np.arange(len(index))
@@ -42,20 +40,21 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(taken)
-        if f.name in otherwise and len(index) < table.num_rows:
+        if f.name in otherwise and not wanted.all():
             rest = await column_of(otherwise[f.name], node.input, f.type, table, asking.now)
-            column = pc.if_else(pa.array(asked), column, rest)
+            column = pc.if_else(pa.array(wanted), column, rest)
         columns[f.name] = column
     found = pa.table(columns)
-    failed = np.zeros(table.num_rows, bool)
-    failed[index[[e is not None for e in errors]]] = True
     kept = node.on_error == "null"
-    result = found if kept or not failed.any() else found.filter(pa.array(~failed))
+    stays = told.reached
+    if not kept:
+        stays[index[[e is not None for e in errors]]] = False
+    result = found if stays.all() else found.filter(pa.array(stays))
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, left, range(len(errors)), errors),
+        failures(node, table, told.asked, errors),
         kept,
-        evidence(node, left, range(len(errors)), answers, ()),
+        evidence(node, table, told.asked, answers, ()),
         len(index),
     )
 
@@ -63,15 +62,16 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
 @assemble.register
 async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     (table,) = inputs
-    items = pa.table({"left": pa.array(np.arange(table.num_rows))})
-    answers = await ask(node, table, None, items, asking)
-    errors = values(answers.column("error"))
+    told = await ask_rows(node, table, np.ones(table.num_rows, bool), asking)
+    errors = values(told.answers.column("error"))
     kept = node.on_error == "null"
-    keep = [kept if answer is None else bool(answer) for answer in values(answers.column("keep"))]
+    keep = np.zeros(table.num_rows, bool)
+    answered = values(told.answers.column("keep"))
+    keep[np.asarray(told.asked, np.int64)] = [kept if answer is None else bool(answer) for answer in answered]
     return Answered(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
-        failures(node, table, range(len(errors)), errors),
+        failures(node, table, told.asked, errors),
         kept,
-        evidence(node, table, range(len(errors)), answers, ()),
-        table.num_rows,
+        evidence(node, table, told.asked, told.answers, ()),
+        len(told.asked),
     )

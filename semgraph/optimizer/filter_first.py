@@ -1,0 +1,43 @@
+"""Decide what needs no model before a model is asked: conditions move below the operators that ask about each row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semgraph.expr.scalar import Scalar, conjunction
+from semgraph.logical.node import Node
+from semgraph.optimizer.moving import Alone, may_move, rewrite_alone
+
+
+def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Move each conjunct of a filter below the lowest such operator that does not make what the conjunct reads.
+
+    Nothing is moved past an operator that looks at several rows, or that others read too.
+    """
+
+    def change(node: Node, alone: Alone) -> Node:
+        where = getattr(node, "where", None)
+        if node.keyword != "filter" or where is None:
+            return node
+        below, rest = node.inputs[0], []
+        for part in where.conjuncts():
+            moved = _below(node, part, below, alone) if may_move(part) else None
+            if moved is None:
+                rest.append(part)
+            else:
+                below = moved
+        if below is node.inputs[0]:
+            return node
+        return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
+
+    return rewrite_alone(roots, change)
+
+
+def _below(condition: Node, part: Scalar, node: Node, alone: Alone) -> Node | None:
+    """`node` with the conjunct below it, if that spares questions."""
+    if not alone(node) or not node.rowwise or node.calls_store or not part.roots <= node.passes:
+        return None
+    below = _below(condition, part, node.inputs[0], alone)
+    if below is None and node.calls_llm:
+        below = replace(condition, input=node.inputs[0], where=part, step=node.step)  # type: ignore[call-arg]
+    return None if below is None else node.with_inputs(below, *node.inputs[1:])

@@ -1,0 +1,55 @@
+"""Ask for several verdicts in one call (approximate): filters over the same rows, and a filter over the pairs of a join."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semgraph.logical.node import Node
+from semgraph.logical.prompt import PromptSet
+from semgraph.logical.semantic import Semantic, SemJoin
+from semgraph.optimizer.moving import Alone, rewrite_alone
+from semgraph.optimizer.wording import Ways, can_share, nothing_chosen, together
+
+_ALL = "The answer is yes only if the answer to each of the numbered questions is yes."
+
+
+def fuse_predicates(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
+    """Make one question of two that each keep or drop a row, or a pair, of which both see the same columns."""
+
+    def change(node: Node, alone: Alone) -> Node:
+        if not _is_filter(node) or not alone(node.inputs[0]):
+            return node
+        below = node.inputs[0]
+        if _is_filter(below) and getattr(below, "stop", None) is None and can_share(below, node, ways):
+            return replace(node.with_inputs(below.inputs[0]), prompt=_both(below, node))  # type: ignore[call-arg]
+        if isinstance(below, SemJoin) and ways(node) is None and _sees_the_pair(node, below):
+            plain = replace(below, step=node.step)
+            if can_share(plain, node, nothing_chosen):
+                return replace(below, prompt=_both(below, node))
+        return node
+
+    return rewrite_alone(roots, change)
+
+
+def _is_filter(node: Node) -> bool:
+    return node.calls_llm and node.rowwise and node.rows == "subset" and not node.adds
+
+
+def _both(first: Node, second: Node) -> PromptSet:
+    assert isinstance(first, Semantic)
+    assert isinstance(second, Semantic)
+    prompts = [first.prompt.first, second.prompt.first]
+    return together(prompts, ["1. ", "2. "], _ALL)
+
+
+def _sees_the_pair(node: Node, join: SemJoin) -> bool:
+    """Whether a filter reads only what is asked about in each pair of the join, and the join gives a row for each pair."""
+    assert isinstance(node, Semantic)
+    if join.how != "inner" or join.keep != "all" or getattr(node, "stop", None) is not None:
+        return False
+    fields = node.prompt.fields
+    other = {path[len(join.alias) + 1 :] for path in fields if path.startswith(f"{join.alias}.")}
+    own = {path.split(".")[0] for path in fields if not path.startswith(f"{join.alias}.")}
+    in_item = {path for path in node.prompt.first.item.fields if path.startswith(f"{join.alias}.")}
+    in_both = other & set(join.prompt.first.other.fields)
+    return own <= join.passes and len(in_item) == len(other) and not in_both

@@ -1,0 +1,40 @@
+"""Ask no further than a limit needs: rows are asked about in the limit's order, until it has what it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semgraph.logical.checks import Stop
+from semgraph.logical.node import Node
+from semgraph.optimizer.moving import Alone, rewrite_alone
+
+
+def stop_early(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Tell an operator that asks about each row by itself when a limit above it has enough.
+
+    The limit must choose by columns that were there before the model was asked; between the two there may be operators
+    that give a row for a row. The limit stays: the operator may give some rows more.
+    """
+
+    def change(node: Node, alone: Alone) -> Node:
+        if node.keyword != "limit" or not node.inputs:
+            return node
+        stop = Stop(node.n, node.per, node.order)  # type: ignore[attr-defined]
+        if any(term.by.has_window for term in stop.order):
+            return node
+        below = _told(node.inputs[0], stop, node.reads, alone)
+        return node if below is None else node.with_inputs(below)
+
+    return rewrite_alone(roots, change)
+
+
+def _told(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> Node | None:
+    if not alone(node) or not node.rowwise or not reads <= node.passes:
+        return None
+    if node.calls_llm:
+        known = getattr(node, "stop", stop)
+        return None if known is not None else replace(node, stop=stop)  # type: ignore[call-arg]
+    if not node.relational or node.drops:
+        return None
+    below = _told(node.inputs[0], stop, reads, alone)
+    return None if below is None else node.with_inputs(below, *node.inputs[1:])

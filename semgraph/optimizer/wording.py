@@ -1,0 +1,71 @@
+"""Prompts made of prompts: how questions that are asked together are put."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from semgraph.logical.node import Node
+from semgraph.logical.prompt import Prompt, PromptSet, Template
+
+Ways = Callable[[Node], object]
+"""The way that is chosen for the step of a node; None: none is."""
+
+
+def nothing_chosen(_node: Node) -> object:
+    """The ways of a plan that chooses none."""
+    return None
+
+
+def text(literal: str) -> Template:
+    """Text without placeholders."""
+    return Template(((literal, ""),))
+
+
+def joined(*templates: Template) -> Template:
+    """Templates one behind the other."""
+    return Template(tuple(part for template in templates for part in template.parts))
+
+
+def can_share(first: Node, second: Node, ways: Ways) -> bool:
+    """Whether two questions may be one: of one model, done in one way, with one prompt each, and failing alike."""
+    prompts = [getattr(node, "prompt", None) for node in (first, second)]
+    if not all(isinstance(found, PromptSet) and not found.by for found in prompts):
+        return False
+    one, other = (found.first for found in prompts if isinstance(found, PromptSet))
+    same_errors = getattr(first, "on_error", "") == getattr(second, "on_error", "")
+    plain = not getattr(one, "reflexion", "") and not getattr(other, "reflexion", "")
+    return one.role == other.role and same_errors and plain and ways(first) == ways(second)
+
+
+def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
+    """Some questions as one, each behind its head; what is static stays first, and equal contexts are said once."""
+    items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
+    item = items[0]
+    for more in items[1:]:
+        item = joined(item, text("\n\n"), more)
+    contexts = list(dict.fromkeys(prompt.context for prompt in prompts if prompt.context))
+    context = contexts[0] if contexts else Template()
+    for other in contexts[1:]:
+        context = joined(context, text("\n\n"), other)
+    found = replace(
+        prompts[0],
+        name=" + ".join(prompt.name for prompt in prompts),
+        returns=tuple(answer for prompt in prompts for answer in prompt.returns),
+        describe=tuple(said for prompt in prompts for said in prompt.describe),
+        max_tokens=sum(prompt.max_tokens for prompt in prompts),
+        rules=_sections(before, *(_headed(h, p.rules) for h, p in zip(heads, prompts, strict=True))),
+        examples=_sections("", *(_headed(h, p.examples) for h, p in zip(heads, prompts, strict=True))),
+        context=context,
+        item=item,
+        file="",
+    )
+    return PromptSet((("", found),))
+
+
+def _headed(head: str, section: str) -> str:
+    return f"{head.strip()}\n{section.strip()}" if section.strip() else ""
+
+
+def _sections(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,129 @@
+"""Asking about rows one by one: equal rows once, and, where a limit above has enough, no further than that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semgraph.expr.binder import ORDINAL
+from semgraph.logical.checks import Stop
+from semgraph.logical.semantic import SemFilter, SemMap
+from semgraph.physical.columns import dense, values
+from semgraph.physical.contract import RowEstimate, answer_schema
+from semgraph.physical.relational import execute
+from semgraph.physical.semantic.asking import Asking, ask, pick, shown, whose
+from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was asked of a relation.
+
+    Args:
+        asked: The numbers of the rows that were asked about, ascending.
+        answers: Their answers, in that order.
+        reached: For each row of the relation, whether it was looked at: all, unless a limit had enough before.
+    """
+
+    asked: Sequence[int]
+    answers: pa.Table
+    reached: Flags
+
+
+async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, asking: Asking) -> Told:
+    """Ask about the wanted rows of a relation; of those that `node.stop` needs no more, about none."""
+    if node.stop is None:
+        index = [int(i) for i in np.flatnonzero(wanted)]
+        return Told(index, await _distinct(node, table, index, asking), np.ones(table.num_rows, bool))
+    queues = await _queues(node, node.stop, table, asking)
+    at_once = _rows_a_call(node, table.num_rows, asking)
+    reached = np.zeros(table.num_rows, bool)
+    answers: dict[int, pa.Table] = {}
+    while chunk := [row for queue in queues for row in queue.take(at_once, node.stop.n)]:
+        reached[chunk] = True
+        index = sorted(row for row in chunk if wanted[row])
+        found = await _distinct(node, table, index, asking)
+        answers |= {row: found.slice(i, 1) for i, row in enumerate(index)}
+        stays = dict(zip(index, _stays(node, found), strict=True))
+        for queue in queues:
+            queue.settle({row: stays.get(row, True) for row in queue.taken})
+    asked = sorted(answers)
+    everything = pa.concat_tables([answers[row] for row in asked]) if asked else answer_schema(node).empty_table()
+    return Told(asked, everything, reached)
+
+
+def _stays(node: SemMap | SemFilter, answers: pa.Table) -> list[bool]:
+    """Whether each answered row is in the result."""
+    failed = [error is not None for error in values(answers.column("error"))]
+    keep = values(answers.column("keep")) if "keep" in answers.column_names else [True] * len(failed)
+    return [node.on_error == "null" if bad else bool(kept) for bad, kept in zip(failed, keep, strict=True)]
+
+
+async def _distinct(node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking) -> pa.Table:
+    """The answers for some rows. Rows that a model cannot tell apart are one question."""
+    left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
+    numbers, first = list(range(len(index))), list(range(len(index)))
+    if len(index) > 1:
+        whom, picks = whose(left, asking), _picks(node, left)
+        texts = shown(left, node.prompt.fields, first)
+        numbers, first = dense(list(zip(whom, picks, texts, strict=True)))
+    if len(first) < len(index):
+        left = left.take(pa.array(first, pa.int64()))
+    items = pa.table({"left": pa.array(range(len(first)), pa.int64())})
+    answers = await ask(node, left, None, items, asking)
+    return answers if len(first) == len(index) else answers.take(pa.array(numbers, pa.int64()))
+
+
+def _picks(node: SemMap | SemFilter, left: pa.Table) -> list[object]:
+    return values(pick(left, node.prompt.by)) if node.prompt.by else [""] * left.num_rows
+
+
+@dataclass
+class _Queue:
+    """The rows of one group in the limit's order, how many were looked at, and how many of these stay."""
+
+    rows: list[int]
+    next: int = 0
+    kept: int = 0
+    taken: list[int] = field(default_factory=list)
+
+    def take(self, at_once: int, n: int) -> list[int]:
+        """The rows to look at next: as many as are likely to be enough, at most as many again as there were, full calls."""
+        missing = n - self.kept
+        self.taken = []
+        if missing > 0 and self.next < len(self.rows):
+            likely = math.ceil(missing * self.next / self.kept) if self.kept else self.next
+            count = max(missing, min(likely, self.next))
+            end = self.next + math.ceil(count / at_once) * at_once
+            self.taken = self.rows[self.next : end]
+            self.next += len(self.taken)
+        return self.taken
+
+    def settle(self, stays: dict[int, bool]) -> None:
+        """Take in which of the rows looked at last stay."""
+        self.kept += sum(stays.values())
+        self.taken = []
+
+
+async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, asking: Asking) -> list[_Queue]:
+    keys = [quote(name) for name in stop.per] + ([PARTITION] if PARTITION in hidden(node.input) else [])
+    group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
+    sql = f"SELECT {ORDINAL} AS o, {group} AS g FROM t ORDER BY g, {order_sql(stop.order, node.input, ORDINAL)}"
+    found = await execute(sql, {"t": table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), asking.now)
+    queues: dict[int, _Queue] = {}
+    for row, place in zip(values(found.column("o")), values(found.column("g")), strict=True):
+        queues.setdefault(place, _Queue([])).rows.append(row)
+    return list(queues.values())
+
+
+def _rows_a_call(node: SemMap | SemFilter, rows: int, asking: Asking) -> int:
+    """How many rows share a call, as the implementation estimates: chunks of full calls cost no call more."""
+    cost = asking.way.estimate(node, RowEstimate(rows, 0, rows, 0), None)
+    return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1

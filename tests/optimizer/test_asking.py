@@ -1,0 +1,116 @@
+"""What the optimizer and the engine spare: questions below a limit, and questions that were asked already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.errors import RowError
+from semgraph.frontend.yaml import load_plan
+from semgraph.llm.base import Reply, Request
+from semgraph.logical.plan import LogicalPlan
+from semgraph.optimizer import optimize
+from semgraph.session import running
+from tests.operators.oracle import Faulty, Mind, Oracle
+from tests.optimizer.conftest import Bench
+
+PEOPLE = [{"id": i, "city": "Rome" if i % 2 else "Oslo", "name": f"name {i}"} for i in range(40)]
+
+
+def plan(folder: Path, steps: str, use: str = "{}") -> LogicalPlan:
+    path = folder / "asking.yaml"
+    path.write_text(
+        "plan: asking\ninputs: {people: {id: int64, city: string, name: string}}\n"
+        f"steps:\n  kept:\n    - from: people\n{steps}\nreturns: [kept]\nuse: {use}\n",
+        encoding="utf-8",
+    )
+    return load_plan(path)
+
+
+LOUD = '    - sem_filter: {prompt: "Loud: {name}"}\n'
+
+
+async def both(bench: Bench, made: LogicalPlan) -> tuple[list[Any], int, int]:
+    """The rows of both, which are the same, and how many questions each asked."""
+    plain = await bench.run(made, lambda p: p, {"people": PEOPLE})
+    before = len(bench.oracle.requests)
+    found = await bench.run(made, optimize, {"people": PEOPLE})
+    assert found.tables["kept"].to_pylist() == plain.tables["kept"].to_pylist()
+    return found.tables["kept"].to_pylist(), before, len(bench.oracle.requests)
+
+
+@pytest.mark.parametrize("n", [1, 3, 10, 100])
+@pytest.mark.parametrize("rest", ["", ", order: id desc", ", order: [city, name]", ", per: city"])
+async def test_a_limit_ends_the_asking(bench: Bench, tmp_path: Path, n: int, rest: str) -> None:
+    rows, before, after = await both(bench, plan(tmp_path, f"{LOUD}    - limit: {{n: {n}{rest}}}"))
+    assert before == 40
+    assert len(rows) <= after <= 40
+    if n < 10:
+        assert after < 20
+
+
+async def test_a_limit_costs_no_packed_call_more(bench: Bench, tmp_path: Path) -> None:
+    made = plan(tmp_path, f"{LOUD}    - limit: {{n: 7}}", "{kept: packed(rows=5)}")
+    _, before, after = await both(bench, made)
+    assert before == 8
+    assert after <= 4
+
+
+async def test_a_limit_per_group_asks_in_each_group(bench: Bench, tmp_path: Path) -> None:
+    steps = '    - sem_map: {prompt: "Code: {name}", add: {code: string}}\n    - limit: {n: 2, per: city}'
+    rows, before, after = await both(bench, plan(tmp_path, steps))
+    assert [len(rows), before, after] == [4, 40, 4]
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a plan with a model that has no answer for some names."""
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        if request.messages[-1].content in {"Code: name 0", "Code: name 2"}:
+            raise RowError("refused", "no")
+        return reply
+
+    oracle = Oracle(Mind(answer=lambda _: {"code": "c"}))
+
+    async def run(made: LogicalPlan, rewrite: Callable[[LogicalPlan], LogicalPlan]) -> tuple[list[Any], int]:
+        oracle.requests.clear()
+        monkeypatch.setattr(running, "optimize", rewrite)
+        async with semgraph.Session(
+            llm=Faulty(oracle, spoil), store="memory", journal=False, runs="", folder=tmp_path
+        ) as session:
+            found = await session.arun(made, people=PEOPLE)
+        return found.tables["kept"].to_pylist(), len(oracle.requests)
+
+    return run
+
+
+@pytest.mark.parametrize(("on_error", "ids"), [("raise", [1, 3, 4]), ("null", [0, 1, 2])])
+async def test_a_row_without_an_answer_makes_room_for_the_next_only_if_it_is_left_out(
+    spoilt: Callable[..., Any], tmp_path: Path, on_error: str, ids: list[int]
+) -> None:
+    asking = f'    - sem_map: {{prompt: "Code: {{name}}", add: {{code: string}}, on_error: {on_error}}}\n'
+    made = plan(tmp_path, f"{asking}    - limit: {{n: 3}}")
+    plain, _ = await spoilt(made, lambda p: p)
+    found, asked = await spoilt(made, optimize)
+    assert found == plain
+    assert [row["id"] for row in found] == ids
+    assert asked < 10
+
+
+@pytest.mark.parametrize("way", ["per_row", "packed(rows=10)"])
+async def test_rows_that_a_model_cannot_tell_apart_are_one_question(bench: Bench, tmp_path: Path, way: str) -> None:
+    made = plan(tmp_path, '    - sem_filter: {prompt: "Loud: {city}"}', f'{{kept: "{way}"}}')
+    rows, _, after = await both(bench, made)
+    assert after == (2 if way == "per_row" else 1)
+    assert len(rows) in {0, 20, 40}
+
+
+async def test_equal_pairs_are_one_question(bench: Bench, tmp_path: Path) -> None:
+    steps = '    - sem_join: {prompt: "Is {city} near {o.city}?", other: people, alias: o, how: semi}'
+    _, _, after = await both(bench, plan(tmp_path, steps))
+    assert after == 4
