@@ -18,7 +18,8 @@ A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters
 
 The file decides what shares a call. The context numbers the records, cuts what does not fit the model, checks ids and types,
 asks again what came back wrong, and meters; the engine owns `how`, `keep`, errors and assembly. With a framing of its own a
-file uses `ctx.request` and `ctx.ask`, and `answer_table` to put outcomes together.
+file uses `ctx.request` and `ctx.ask`, and `answer_table` to put outcomes together; `outcomes` takes a table of answers apart
+again, `rows.only` makes a smaller question. `semgraph operators new` writes a first file, `semgraph operators check` tries it.
 '''
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from semgraph.errors import RowError
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.expr.functions import alike, key
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.physical.answers import answer_table
+from semgraph.physical.answers import answer_table, outcomes
 from semgraph.physical.contract import (
     Block,
     Context,
@@ -45,9 +47,11 @@ from semgraph.physical.contract import (
     Rows,
     answer_schema,
 )
+from semgraph.physical.texts import column_texts, cosines, queries, question_text, row_texts
 
 __all__ = [
-    "Block", "Context", "Cost", "Implementation", "Limits", "Observed", "Outcome", "Part", "Prompt", "Ranking", "Reply",
-    "Request", "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk", "Semantic",
-    "answer_schema", "answer_table", "dataclass", "field", "pa",
+    "Block", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable", "Observed", "Outcome", "Part", "Prompt",
+    "Ranking", "Reply", "Request", "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
+    "Semantic", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass", "field", "key", "outcomes",
+    "pa", "queries", "question_text", "row_texts",
 ]  # fmt: skip

@@ -27,8 +27,8 @@ from semgraph.operator import (
 class Listwise(Implementation[SemTopk]):
     """Few calls; but which rows a row is beside may change its place, so it need not answer as the reference does.
 
-    A window must hold at least twice k rows, so that each round halves what is left. A window that gets no ranking is made
-    smaller; if it cannot be, its rows are errors and the others go on.
+    A window must hold at least twice k rows, so that each round halves what is left. Of a window that gets no ranking, the
+    rows that have none alone either are errors; else it is made smaller, and if it cannot be, its rows are errors.
     """
 
     same = False
@@ -103,10 +103,12 @@ class _Group:
             self._stay = [item for item in self._stay if item not in gone]
 
     def _without(self, window: list[int], ranking: Ranking) -> None:
-        if min(len(window), self.window) > self.k + 1:
+        if not ranking.faulty and min(len(window), self.window) > self.k + 1:
             self.window = max(self.k + 1, min(len(window), self.window) // 2)
             return
-        self._errors |= {item: Outcome(None, ranking.error, self._calls[item]) for item in window}
+        wrong = ranking.faulty or dict.fromkeys(window, Outcome(None, ranking.error))
+        for item, outcome in wrong.items():
+            self._errors[item] = Outcome(None, outcome.error, (*self._calls[item], *outcome.calls))
         self._stay = [item for item in self._stay if item not in self._errors]
         self.settled = len(self._stay) < 2
 

@@ -17,8 +17,8 @@ from semgraph.frontend.settings import known_keys, mapping
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME
 
-SECTIONS = ("rules", "examples", "context", "item", "other")
-_STATIC = ("rules", "examples")
+SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
+_STATIC = ("rules", "examples", "reflexion")
 _FRONT = ("returns", "describe", "role", "max_tokens")
 _HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
 _NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
@@ -135,6 +135,7 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
         context=sections.get("context", Template()),
         item=sections["item"],
         other=sections.get("other", Template()),
+        reflexion=sections.get("reflexion", Template()).render({}),
         file=shown(path),
     )
 

@@ -1,8 +1,8 @@
 """Prompts: what a semantic operator asks, once, for every way of asking it.
 
-A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all rows of a call), `item` (the
-row) and `other` (the other row of a pair). Placeholders name columns and nothing else; they are what the node reads, and
-no other column leaves the machine.
+A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all rows of a call), `item`
+(the row), `other` (the other row of a pair) and `reflexion` (static: what is asked about an answer already given).
+Placeholders name columns and nothing else; they are what the node reads, and no other column leaves the machine.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class Prompt:
         describe: What an answer means, for the JSON Schema, by name (dotted inside lists and structs).
         role: Which configured model is asked.
         max_tokens: The longest answer to one item; packed calls allow more.
+        reflexion: What is asked about an answer already given, by ways that look at it again; empty: a general question.
         alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the other row.
     """
 
@@ -126,6 +127,7 @@ class Prompt:
     context: Template = Template()
     item: Template = Template()
     other: Template = Template()
+    reflexion: str = ""
     alias: str = ""
     file: str = field(default="", compare=False)
 

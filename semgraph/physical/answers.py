@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from semgraph.errors import EngineError
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.contract import Outcome, Rows, answer_schema, verdict_field
+from semgraph.physical.watching import named
 
 
 def answer_table(node: Semantic, outcomes: Sequence[Outcome]) -> pa.Table:
@@ -26,6 +26,15 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome]) -> pa.Table:
     columns.append(pa.array([o.error for o in outcomes], pa.string()))
     columns.append(pa.array([list(o.calls) for o in outcomes], pa.list_(pa.string())))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
+    """The outcomes in a table of answers, by item: the reverse of `answer_table`."""
+    names = [f.name for f in answer_schema(node)][1:-2]
+    return [
+        Outcome(None if row["error"] else {name: row[name] for name in names}, row["error"], tuple(row["calls"]))
+        for row in table.sort_by("item").to_pylist()
+    ]
 
 
 def check_answer(node: Semantic, rows: Rows, table: pa.Table, implementation: object = None) -> None:
@@ -43,9 +52,8 @@ def check_answer(node: Semantic, rows: Rows, table: pa.Table, implementation: ob
     else:
         wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(node, table)
     if wrong:
-        raise EngineError(
-            f"step {node.step}: {_where(implementation)} broke its contract: {wrong}. Correct its `answer`"
-        )
+        who = "its implementation" if implementation is None else named(implementation)
+        raise EngineError(f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`")
 
 
 def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
@@ -74,11 +82,3 @@ def _some(items: Sequence[Any]) -> str:
 
 def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
-
-
-def _where(implementation: object) -> str:
-    if implementation is None:
-        return "its implementation"
-    kind = type(implementation)
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return f"{kind.__name__} in {file}" if file else kind.__name__

@@ -31,7 +31,13 @@ def blocks(
         right: For pairs: at most so many distinct right rows; None: each left row keeps its whole list.
         pairs: For pairs: no further left row once a block would hold more pairs than this; one left row's own list may.
         order: A column of `rows.left` by which items are sorted before they are cut (NULL last); default: their order.
+
+    Raises:
+        ValueError: The prompts name no column `order`.
     """
+    if order is not None and order not in rows.left.column_names:
+        known = ", ".join(rows.left.column_names) or "none"
+        raise ValueError(f'order="{order}" is no column that the prompts name; they name {known}')
     keys = Keys(node, rows)
     values = None if order is None else rows.left.column(order).to_pylist()
     found: list[list[int]] = []

@@ -22,8 +22,10 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.answers import answer_table
 from semgraph.physical.contract import Block, Outcome, Part, Ranking, Rows
+from semgraph.physical.framing import Work
 from semgraph.physical.group_framing import GroupFraming, WindowFraming
 from semgraph.physical.pair_framing import PairFraming
+from semgraph.physical.review_framing import ReviewFraming
 from semgraph.physical.row_framing import RowFraming
 
 _Task = asyncio.Task[Reply | RowError]
@@ -182,7 +184,13 @@ class NodeContext:
         """Rank the items of each window in one call; see `semgraph.physical.contract.Context`."""
         framing = WindowFraming(self, node, rows, list(windows))
         await framing.ask(framing.all_works())
-        return framing.rankings()
+        return await framing.settled()
+
+    async def ask_reviews(self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]) -> dict[int, Outcome]:
+        """Ask what given answers missed or got wrong; see `semgraph.physical.contract.Context`."""
+        framing = ReviewFraming(self, node, rows, given)
+        await framing.ask(Work((item,)) for item in given)
+        return framing.outcomes
 
 
 async def _end(tasks: set[_Task]) -> None:

@@ -56,6 +56,10 @@ class Rows(NamedTuple):
 
         return blocks(node, self, left=left, right=right, pairs=pairs, order=order)
 
+    def only(self, items: Sequence[int]) -> Rows:
+        """The same rows with some of the items, which are then numbered in this order."""
+        return self._replace(items=self.items.take(pa.array(items, pa.int64())))
+
     def groups(self) -> list[list[int]]:
         """The items of each group, in their order, for sem_agg and sem_topk."""
         numbers: list[int] = self.items.column("group").to_pylist()  # type: ignore[assignment]
@@ -117,11 +121,12 @@ class Part(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The items of one window, best first; None with an `error`."""
+    """The items of one window, best first; None with an `error`. `faulty` are those that have no answer alone either."""
 
     order: tuple[int, ...] | None
     error: str | None = None
     calls: tuple[str, ...] = ()
+    faulty: Mapping[int, Outcome] = {}
 
 
 class Context(Protocol):
@@ -173,7 +178,19 @@ class Context(Protocol):
         ...
 
     async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
-        """Rank the items of each window in one call (sem_topk); a ranking for each window, in order."""
+        """Rank the items of each window in one call (sem_topk); a ranking for each window, in order.
+
+        Where the endpoint does not answer for a window, or it does not fit the model, each of its rows is tried alone, so
+        that one row does not cost the others: those that fail alone are `faulty`. A window of one is asked about too.
+        """
+        ...
+
+    async def ask_reviews(self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]) -> dict[int, Outcome]:
+        """Ask what the answers given for some items missed or got wrong (sem_map), one call an item.
+
+        The question is the prompt's section `# reflexion`, or a general one. An outcome has all answers: for a list what is
+        to be added to it, for all else what it should be.
+        """
         ...
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:

@@ -14,7 +14,7 @@ from semgraph.physical.contract import Block, Context, Outcome, Part, Ranking, R
 from semgraph.physical.forms import Form, Invalid, list_of, number
 from semgraph.physical.framing import Framing, Work
 from semgraph.physical.records import answer_form, instructions, json_line, numbered, question
-from semgraph.physical.room import Sheet
+from semgraph.physical.room import Sheet, TooLong
 
 _GROUP_TASK = "They belong together. Answer once, for all of them."
 _PARTS_TASK = (
@@ -135,10 +135,42 @@ class WindowFraming(_WholeFraming):
         """Keep the ranking of a window."""
         return self.settle_alone(work, reply, _ranking_of(self._windows[work.items[0]]))
 
-    def rankings(self) -> list[Ranking]:
-        """What became of the windows, in order."""
+    async def settled(self) -> list[Ranking]:
+        """What became of the windows, in order; of a window that failed each row is tried alone."""
         found = [self.outcomes[i] for i in range(len(self._windows))]
-        return [Ranking(None if o.values is None else o.values[_LIST], o.error, o.calls) for o in found]
+        suspects = [item for i, o in enumerate(found) if _depends_on_rows(o) for item in self._windows[i]]
+        alone = await self._alone(list(dict.fromkeys(suspects)))
+        rankings = []
+        for outcome, window in zip(found, self._windows, strict=True):
+            faulty = {item: alone[item] for item in window if item in alone} if outcome.error else {}
+            order = None if outcome.values is None else outcome.values[_LIST]
+            rankings.append(Ranking(order, outcome.error, outcome.calls, faulty))
+        return rankings
+
+    async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
+        """The items that fail alone, and how. Where a window was too long a row is not sent, only measured."""
+        if not items:
+            return {}
+        single = WindowFraming(self.ctx, self.node, self.rows, [[item] for item in items])
+        too_long = {
+            item
+            for i, window in enumerate(self._windows)
+            if (self.outcomes[i].error or "").startswith("too_long:")
+            for item in window
+        }
+        for i, item in enumerate(items):
+            if item in too_long:
+                try:
+                    single.request(Work((i,)))
+                except TooLong as error:
+                    single.fail(Work((i,)), error)
+        await single.ask(Work((i,)) for i, item in enumerate(items) if item not in too_long)
+        return {item: found for i, item in enumerate(items) if (found := single.outcomes.get(i)) and found.error}
+
+
+def _depends_on_rows(outcome: Outcome) -> bool:
+    """Whether an error may be that of one row: an answer that is no ranking says nothing of any row."""
+    return outcome.error is not None and not outcome.error.startswith(("invalid:", "truncated:", "mixed:"))
 
 
 def _ranking_of(window: Block) -> Callable[[str], dict[str, Any]]:

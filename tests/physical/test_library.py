@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import semgraph.operator
+from semgraph.checking.cases import Case, answers, ask, mind, reference
+from semgraph.checking.oracle import Oracle
 from semgraph.errors import PlanError
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.physical.contract import Observed, RowEstimate
 from semgraph.physical.library import Library
-from tests.operators.cases import Case, answers, ask, reference
 
 GOOD = '''
 """Everything is kept."""
@@ -55,7 +56,7 @@ def refusal(library: Library, operator: str, choice: str, step: str = "") -> str
 
 def test_the_shipped_ways_are_listed_the_reference_first() -> None:
     listed = {op: Library().list(op) for op in ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")}
-    assert [one.signature for one in listed["sem_map"]] == ["per_row", "packed(rows=20)"]
+    assert [one.signature for one in listed["sem_map"]] == ["per_row", "packed(rows=20)", "reflexion(rounds=1)"]
     assert [one.signature for one in listed["sem_join"]][:1] == ["nested_loop"]
     assert "block(left=null, right=null, pairs=256)" in [one.signature for one in listed["sem_join"]]
     assert [one.name for one in listed["sem_topk"]][:1] == ["pointwise"]
@@ -78,7 +79,8 @@ def test_a_choice_sets_parameters() -> None:
         (
             "sem_join",
             "blok",
-            ('step link: "blok" is no way of doing a sem_join. Its ways: nested_loop, block(left, right, pairs). '
+            ('step link: "blok" is no way of doing a sem_join. Its ways: nested_loop, block(left, right, pairs), '
+            'cascade(left, right, jaccard, reject, accept, pairs). '
             'Did you mean "block"?'),
         ),
         ("sem_map", "packed(row=3)", 'step link: packed has no parameter "row". Its parameters: rows. Did you mean "rows"?'),
@@ -104,7 +106,7 @@ def test_a_folder_that_the_user_names_adds_ways(tmp_path: Path) -> None:
     file = write(tmp_path, "sem_filter/keep.py", GOOD)
     write(tmp_path, "sem_filter/_shared.py", "raise RuntimeError('private files are not run')")
     library = Library([tmp_path])
-    assert [one.name for one in library.list("sem_filter")] == ["per_row", "keep", "packed"]
+    assert [one.name for one in library.list("sem_filter")] == ["per_row", "cascade", "keep", "packed"]
     assert get(library, "sem_filter", "keep(share=1, how=some)").share == 1
     assert get(library, "sem_filter", f"{file}(share=0.5)").share == 0.5
     assert refusal(library, "sem_filter", "keep(how=3)") == "keep: how must be text, not 3"
@@ -176,7 +178,7 @@ def test_the_example_in_the_docstring_of_the_module_for_authors_works(tmp_path: 
         "\n".join(f"    {line}" if line.startswith('"""') else line for line in example.splitlines())
     )
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
-    write(tmp_path, "sem_join/sorted_block.py", code.replace('order="name"', 'order="text"'))
+    write(tmp_path, "sem_join/sorted_block.py", code)
     library = Library([tmp_path])
     case = Case("sem_join", ["b2", "a1", "b1", "a2"], others=["a9", "b9", "c9"])
     ours = asyncio.run(ask(case, "sorted_block(rows=2)", library=library))
@@ -200,8 +202,11 @@ ESTIMATES = [
     ("sem_agg", "single", RowEstimate(90, 0, 90, 3), 3, 1),
     ("sem_agg", "tree(fan_in=5)", RowEstimate(90, 0, 90, 3), 27, 3),
     ("sem_agg", "tree", RowEstimate(0, 0, 0, 0), 0, 0),
+    ("sem_agg", "fold(rows=10)", RowEstimate(90, 0, 90, 3), 9, 3),
     ("sem_topk", "pointwise", RowEstimate(50, 0, 50, 1), 50, 1),
     ("sem_topk", "listwise", RowEstimate(50, 0, 50, 1), 4, 2),
+    ("sem_map", "reflexion", RowEstimate(100, 0, 100, 0), 200, 2),
+    ("sem_filter", "cascade", RowEstimate(100, 0, 100, 0), 5, 1),
 ]  # fmt: skip
 
 
@@ -211,16 +216,14 @@ def test_estimates(operator: str, way: str, rows: RowEstimate, calls: float, rou
     cost = get(Library(), operator, way).estimate(node, rows, None)
     assert (cost.calls, cost.rounds, cost.tokens_in) == (calls, rounds, None)
     seen = get(Library(), operator, way).estimate(node, rows, Observed(7, 3, 0.5))
-    assert (seen.tokens_in, seen.tokens_out) == (7 * rows.items, 3 * rows.items)
+    asked = calls if way == "reflexion" else rows.items
+    assert (seen.tokens_in, seen.tokens_out) == (7 * asked, 3 * asked)
 
 
 @pytest.mark.parametrize(("operator", "way", "rows", "calls", "rounds"), ESTIMATES)
 def test_estimates_of_evenly_sized_work_are_exact(
     operator: str, way: str, rows: RowEstimate, calls: float, rounds: float
 ) -> None:
-    from tests.operators.cases import mind
-    from tests.operators.oracle import Oracle
-
     n = int(rows.left)
     groups = [i % max(int(rows.groups), 1) for i in range(n)]
     case = Case(operator, [f"{'abc'[i % 3]}{i}" for i in range(n)], group=groups)

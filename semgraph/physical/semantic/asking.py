@@ -28,6 +28,7 @@ from semgraph.physical.contract import Context, Implementation, Rows
 from semgraph.physical.direct import value_of
 from semgraph.physical.relational import execute, runtime_schema
 from semgraph.physical.sql import MEMBER, PARTITION, scalar_sql
+from semgraph.physical.watching import watched
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,8 @@ async def ask(node: Semantic, left: pa.Table, right: pa.Table | None, items: pa.
         from semgraph.physical.contract import answer_schema
 
         return answer_schema(node).empty_table()
-    table = await asking.way.answer(node, rows, asking.ctx)
-    asking.check(node, rows, table)
+    table = await watched(asking.way, node, rows, asking.ctx)
+    asking.check(node, rows, table, asking.way)
     return table.sort_by("item")
 
 

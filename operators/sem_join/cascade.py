@@ -1,0 +1,165 @@
+"""Decides what is plain by key, by Jaccard similarity and by embedding, and asks about the rest in blocks.
+
+Two texts are compared, a column of each side: `left` and `right`, or by default the first column that both sides' prompts name
+alike, else the first that each names. A pair is decided by the first of these that decides it:
+
+1. equal keys (case and white space do not count): a match;
+2. Jaccard similarity of the 3-grams of at least `jaccard`: a match (`jaccard=null`: left out);
+3. cosine of the embeddings below `reject`: no match; of at least `accept`: a match (`accept=null`: never);
+4. the model, asked in blocks of at most `pairs` pairs, cut to its window.
+
+A match whose prompt returns answers is asked about all the same, for the answers: nothing is made up. A text that is empty on
+either side decides nothing. No quality is guaranteed: texts that are alike but differ in meaning (two people of one name)
+match unasked; `compare` shows what that costs.
+
+MinHash with locality-sensitive hashing finds the pairs that may be alike, so that not all are compared; each found one is then
+measured exactly. Hashing may miss a pair near the threshold: it is decided further down, never lost.
+
+Sources: Broder (1997) for MinHash; LOTUS's and Graphiti's cascades for the order of the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Limits,
+    Observed,
+    Outcome,
+    RowEstimate,
+    Rows,
+    SemJoin,
+    alike,
+    answer_table,
+    column_texts,
+    dataclass,
+    key,
+    outcomes,
+    pa,
+)
+
+_PERMUTATIONS = 128
+_MATCH, _NO_MATCH = Outcome({"match": True}), Outcome({"match": False})
+
+
+@dataclass(frozen=True)
+class Cascade(Implementation[SemJoin]):
+    """Cheap stages first; the model is asked about what they leave."""
+
+    same = False
+    left: str | None = None
+    right: str | None = None
+    jaccard: float | None = 0.9
+    reject: float = 0.25
+    accept: float | None = None
+    pairs: int = 256
+
+    def __post_init__(self) -> None:
+        if self.jaccard is not None and not 0 < self.jaccard <= 1:
+            raise ValueError("jaccard must be above 0 and at most 1, or null")
+        if not -1 <= self.reject <= 1:
+            raise ValueError("reject must be from -1 to 1: it is a cosine")
+        if self.accept is not None and not self.reject <= self.accept <= 1:
+            raise ValueError("accept must be from reject to 1, or null")
+        if self.pairs < 1:
+            raise ValueError("pairs must be at least 1")
+
+    def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
+        """It compares columns that the prompt names, and needs datasketch for MinHash."""
+        for said, name, known in (
+            ("left", self.left, node.prompt.fields),
+            ("right", self.right, node.prompt.other_fields),
+        ):
+            if name is not None and name not in known:
+                return f'{said} "{name}" is no column that the prompt names of that side; it names {", ".join(known)}'
+        if self.jaccard is not None and find_spec("datasketch") is None:
+            return 'it needs datasketch: pip install "semgraph[minhash]", or use jaccard=null'
+        return None
+
+    def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """At most all pairs, in blocks."""
+        return Cost.of_items(-(-rows.items // self.pairs), rows.items, seen)
+
+    async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+        """Decide what is plain, ask about the rest."""
+        assert rows.right is not None
+        own, other = self._columns(node)
+        lefts, rights = column_texts(rows.left, own), column_texts(rows.right, other)
+        pairs = [(pair["left"], pair["right"]) for pair in rows.items.to_pylist()]
+        verdicts = {i: None if not key(lefts[a]) or not key(rights[b]) else False for i, (a, b) in enumerate(pairs)}
+        comparable = [i for i, verdict in verdicts.items() if verdict is not None]
+        matches = {i for i in comparable if key(lefts[pairs[i][0]]) == key(rights[pairs[i][1]])}
+        if self.jaccard is not None:
+            near = _near(
+                {lefts[pairs[i][0]] for i in comparable}, {rights[pairs[i][1]] for i in comparable}, self.jaccard
+            )
+            matches |= {i for i in comparable if (lefts[pairs[i][0]], rights[pairs[i][1]]) in near}
+        found = dict.fromkeys(matches, _MATCH)
+        unlike = [i for i in comparable if i not in matches]
+        for i, cosine in (await self._cosines(rows, ctx, unlike, pairs, lefts, rights)).items():
+            if cosine < self.reject:
+                found[i] = _NO_MATCH
+            elif self.accept is not None and cosine >= self.accept:
+                found[i] = _MATCH
+        open_items = [i for i in range(len(pairs)) if i not in found or (node.answers and found[i] is _MATCH)]
+        part = rows.only(open_items)
+        table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
+        found |= dict(zip(open_items, outcomes(node, table), strict=True))
+        return answer_table(node, [found[i] for i in range(len(pairs))])
+
+    def _columns(self, node: SemJoin) -> tuple[str, str]:
+        own, other = node.prompt.fields, node.prompt.other_fields
+        if self.left is None and self.right is None:
+            both = [(a, b) for a in own for b in other if a.split(".")[-1] == b.split(".")[-1]]
+            if both:
+                return both[0]
+        return self.left or own[0], self.right or other[0]
+
+    async def _cosines(
+        self,
+        rows: Rows,
+        ctx: Context,
+        items: list[int],
+        pairs: list[tuple[int, int]],
+        lefts: list[str],
+        rights: list[str],
+    ) -> dict[int, float]:
+        """The cosine of each pair. Texts are embedded by partition: what is one's is never sent with another's."""
+        import numpy as np
+
+        found: dict[int, float] = {}
+        for whose in dict.fromkeys(rows.partition[pairs[i][0]] for i in items):
+            own = [i for i in items if rows.partition[pairs[i][0]] == whose]
+            texts = list(dict.fromkeys(text for i in own for text in (lefts[pairs[i][0]], rights[pairs[i][1]])))
+            vectors = await ctx.embed(texts, whose)
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+            place = {text: n for n, text in enumerate(texts)}
+            a = unit[[place[lefts[pairs[i][0]]] for i in own]]
+            b = unit[[place[rights[pairs[i][1]]] for i in own]]
+            found |= dict(zip(own, (a * b).sum(axis=1).tolist(), strict=True))
+        return found
+
+
+def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tuple[str, str]]:
+    """Pairs of texts whose 3-grams have a Jaccard similarity of at least `least`, found by MinHash, measured exactly."""
+    from datasketch import MinHashLSH
+
+    index = MinHashLSH(threshold=least, num_perm=_PERMUTATIONS)
+    for text in sorted(rights):
+        index.insert(text, _hashes(text))
+    return {(text, other) for text in lefts for other in index.query(_hashes(text)) if alike(text, other) >= least}
+
+
+def _hashes(text: str) -> object:
+    from datasketch import MinHash
+
+    kept = "".join(c for c in text.lower() if c.isalnum() or c == "'")
+    grams = [kept[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(len(kept) - 2, 1))]
+    found = MinHash(num_perm=_PERMUTATIONS)
+    found.update_batch(grams)
+    return found

@@ -1,0 +1,96 @@
+"""Answers, then asks what the answer missed or got wrong, and merges.
+
+A round is a second question about the answer so far: the prompt's section `# reflexion`, or a general question where it has
+none. What comes back is added to lists (records that differ in case or white space alone are one) and takes the place of all
+else. A row is asked again, up to `rounds` times, as long as a round changed something; most rows end after one.
+
+Source: the reflexion loops of Graphiti (up to three rounds over extracted nodes and edges), which answer the whole question
+anew with the missed ones named; here the second answer holds only what is new, so nothing found before is lost or paid twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    Outcome,
+    RowEstimate,
+    Rows,
+    SemMap,
+    answer_table,
+    dataclass,
+    key,
+    outcomes,
+    pa,
+)
+
+
+@dataclass(frozen=True)
+class Reflexion(Implementation[SemMap]):
+    """One call for each row, and one for each round that a row goes through. A row whose second question fails is an error."""
+
+    same = False
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= 3:
+            raise ValueError("rounds must be from 1 to 3")
+
+    def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """At most a call for each row and round; each round waits for the one before."""
+        calls = rows.items * (1 + self.rounds)
+        return Cost.of_items(calls, calls, seen)._replace(rounds=1 + self.rounds)
+
+    async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask about each row by itself, then about its answer."""
+        first = await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
+        found = outcomes(node, first)
+        open_items = [item for item, outcome in enumerate(found) if outcome.error is None]
+        for _ in range(self.rounds):
+            reviews = await ctx.ask_reviews(node, rows, {item: found[item] for item in open_items})
+            changed = []
+            for item, review in reviews.items():
+                before = found[item]
+                found[item] = merged(node, before, review)
+                if found[item].error is None and found[item].values != before.values:
+                    changed.append(item)
+            open_items = changed
+        return answer_table(node, found)
+
+
+def merged(node: SemMap, given: Outcome, review: Outcome) -> Outcome:
+    """An answer with what a review of it says: lists grow, all else is replaced."""
+    calls = (*given.calls, *review.calls)
+    if review.values is None or given.values is None:
+        return Outcome(None, review.error, calls)
+    values = dict(given.values)
+    for name, kind in node.answers:
+        said = review.values[name]
+        values[name] = _united(given.values[name], said) if kind.item is not None else said
+    return Outcome(values, None, calls)
+
+
+def _united(given: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
+    if given is None or more is None:
+        return more if given is None else given
+    seen = {_normal(record) for record in given}
+    found = list(given)
+    for record in more:
+        if _normal(record) not in seen:
+            seen.add(_normal(record))
+            found.append(record)
+    return found
+
+
+def _normal(value: Any) -> Any:
+    """A value that is equal for records which differ in case and white space alone."""
+    if isinstance(value, str):
+        return key(value)
+    if isinstance(value, Mapping):
+        return tuple((name, _normal(inner)) for name, inner in value.items())
+    return tuple(map(_normal, value)) if isinstance(value, list) else value

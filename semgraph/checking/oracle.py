@@ -1,0 +1,252 @@
+"""A model that answers from the text of the request alone.
+
+It reads a request as a person would: the instructions and the question in the system message, the rows in the user message.
+It puts a record's values into the question in place of `<field>`, so that a row gets one answer however it was asked, and it
+gives wrong answers, or none, if the request says the wrong thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from semgraph.errors import RowError
+from semgraph.expr.functions import canonical_json
+from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
+
+_LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
+_FIELD = re.compile(r"<([A-Za-z_][A-Za-z0-9_.]*)>")
+_SAID = ("The question for each record", "The question for each pair", "The question,", "What they are to fit,")
+_SIDES = ("About a left record", "About a right record")
+_GIVEN = "\n\nThe answer given:\n"
+_PACKED = frozenset({"answers", "matches", "ranking"})
+
+
+def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    """A review that finds nothing: lists grow by nothing, all else is as it should be."""
+    return {name: [] if isinstance(value, list) else value for name, value in answer.items()}
+
+
+@dataclass
+class Mind:
+    """What the model thinks. Each gets text and says what it answers.
+
+    Args:
+        answer: The answer to a question about one row, without the number.
+        match: The answers for a pair's two texts if they match (for questions about both: text and ""), else None.
+        combine: The answer for the questions of a group's rows and the earlier answers among them.
+        score: How well the row of a question fits.
+        review: What a look at an answer finds, of the question, the right answer, the answer given.
+    """
+
+    answer: Callable[[str], dict[str, Any]] = lambda text: {}  # noqa: ARG005
+    match: Callable[[str, str], dict[str, Any] | None] = lambda left, right: None  # noqa: ARG005
+    combine: Callable[[list[str], list[dict[str, Any]]], dict[str, Any]] = lambda texts, parts: {}  # noqa: ARG005
+    score: Callable[[str], float] = lambda text: 0.0  # noqa: ARG005
+    review: Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]] = nothing_missed
+
+
+@dataclass
+class Oracle:
+    """An `LLM` with a mind. Remembers the requests it was sent, how many were too long, and how many at once."""
+
+    mind: Mind
+    limits: Limits = field(default_factory=Limits)
+    name: str = "oracle"
+    exact_tokens: bool = True
+    requests: list[Request] = field(default_factory=list)
+    rejected: int = 0
+    running: int = 0
+    most_running: int = 0
+
+    def count_tokens(self, text: str) -> int:
+        """A token for every four bytes."""
+        return -(-len(text.encode()) // 4)
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Nothing."""
+        return 0.0
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer a request; refuse one that is too long, cut an answer that is."""
+        self.requests.append(request)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(0)
+            prompt = sum(self.count_tokens(message.content) for message in request.messages)
+            if prompt + request.max_tokens > self.limits.context_tokens:
+                self.rejected += 1
+                raise RowError("rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1)
+            text = json.dumps(think(self.mind, request))
+            usage = Usage(prompt, 0, self.count_tokens(text))
+            if usage.completion > request.max_tokens:
+                cut = text[: request.max_tokens * 4]
+                return Reply(cut, usage, call_id=call_id(request), dollars=0.001, finish="length")
+            return Reply(text, usage, call_id=call_id(request), dollars=0.001)
+        finally:
+            self.running -= 1
+
+    async def aclose(self) -> None:
+        """Nothing to release."""
+
+
+def call_id(request: Request) -> str:
+    """The id of the call that answers a request."""
+    return f"call-{request.fingerprint[:12]}"
+
+
+def think(mind: Mind, request: Request) -> dict[str, Any]:
+    """The answer to a request, in the form its schema asks for."""
+    system, user = parts(request)
+    keys = list(json.loads(request.schema)["properties"])
+    if keys == ["answers"]:
+        template = question(system)
+        return {"answers": [{"id": n, **one(mind, request, filled(template, r))} for n, r, *_ in lines(user)]}
+    if keys == ["ranking"]:
+        template = question(system)
+        scored = [(mind.score(filled(template, record)), -n) for n, record, *_ in lines(user)]
+        return {"ranking": [-n for _, n in sorted(scored, reverse=True)]}
+    if keys == ["matches"]:
+        return {"matches": list(matching(mind, system, user))}
+    if "match" in keys:
+        left, right = sides(user)
+        found = mind.match(left, right)
+        rest = dict.fromkeys(keys[1:])
+        return {"match": found is not None, **rest, **(found or {})}
+    if lines(user):
+        template = question(system)
+        every = lines(user)
+        earlier = [record for _, record, part, _ in every if part]
+        return mind.combine([filled(template, record) for _, record, part, _ in every if not part], earlier)
+    asked, given, answer = user.partition(_GIVEN)
+    return mind.review(asked, mind.answer(asked), json.loads(answer)) if given else one(mind, request, user)
+
+
+def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
+    """The answer to one row's question: a score where a score is asked for."""
+    return {"score": mind.score(text)} if '"score"' in request.schema else mind.answer(text)
+
+
+def parts(request: Request) -> tuple[str, str]:
+    """System message, and user message without context: the contexts of these cases begin with "Context:"."""
+    system, user = (message.content for message in request.messages)
+    if user.startswith("Context:"):
+        user = user.split("\n\n", 1)[1]
+    return system, user.split("\n\nYour last answer was not valid", 1)[0]
+
+
+def question(system: str, said: tuple[str, ...] = _SAID) -> str:
+    """The question as the system message states it; without words of its own it is the record's values."""
+    for paragraph in system.split("\n\n"):
+        head, _, rest = paragraph.partition("\n")
+        if head.startswith(said):
+            return rest
+    return ""
+
+
+def filled(template: str, record: dict[str, Any]) -> str:
+    """A question with a record's values in place."""
+    if not template:
+        return " ".join(map(shown, record.values())).strip()
+    return _FIELD.sub(lambda m: shown(record[m[1]]) if m[1] in record else m[0], template).strip()
+
+
+def shown(value: Any) -> str:
+    """A value of a record as text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
+    """The numbered records of a user message, if it has any: number, record, whether it is an earlier answer, rivals."""
+    head, _, rest = user.partition("\n")
+    if head not in {"Records:", "Left records:", "Right records:"}:
+        return []
+    found = [_LINE.match(line) for line in rest.split("\n")]
+    return [(int(m[1]), json.loads(m[3]), bool(m[2]), m[4] or "") for m in found if m is not None]
+
+
+def sides(user: str) -> tuple[str, str]:
+    """The two texts of a pair; for a question about both, that and nothing."""
+    if not user.startswith("Left record:\n"):
+        return user, ""
+    left, right = user.removeprefix("Left record:\n").split("\n\nRight record:\n")
+    return left, right
+
+
+def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
+    """The matching pairs of a block, among those that are to be compared."""
+    left_text, _, right_text = user.partition("\n\nRight records:\n")
+    rights = {n: record for n, record, *_ in lines("Right records:\n" + right_text)}
+    both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
+    for n, left, _, rivals in lines(left_text):
+        for m in rights if rivals == "all" else map(int, rivals.split(", ")):
+            texts = (filled(both, left | rights[m]), "") if both else (filled(own, left), filled(other, rights[m]))
+            found = mind.match(*texts)
+            if found is not None:
+                yield {"left": n, "right": m, **found}
+
+
+@dataclass
+class Faulty:
+    """A model around a model whose replies a function spoils: it gets request and reply and may also raise."""
+
+    inner: Oracle
+    spoil: Callable[[Request, Reply], Reply]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def complete(self, request: Request) -> Reply:
+        """The spoiled reply."""
+        return self.spoil(request, await self.inner.complete(request))
+
+
+def edited(reply: Reply, change: Callable[[Any], Any]) -> Reply:
+    """A reply whose JSON was changed."""
+    return replace(reply, text=json.dumps(change(json.loads(reply.text))))
+
+
+def is_packed(request: Request) -> bool:
+    """Whether several records are asked about, each for itself."""
+    return next(iter(json.loads(request.schema)["properties"])) in _PACKED
+
+
+class Grams:
+    """An `Embedder` for which texts are near that share 3-grams: shape (texts, 256), each of length 1."""
+
+    name = "grams"
+    size = 256
+
+    async def dimensions(self) -> int:
+        """256."""
+        return self.size
+
+    def count_tokens(self, text: str) -> int:
+        """A token for every four bytes."""
+        return -(-len(text.encode()) // 4)
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Nothing."""
+        return 0.0
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+        """Count the 3-grams of each text, by their hashes."""
+        found = np.zeros((len(texts), self.size), np.float32)
+        for row, text in enumerate(texts):
+            padded = f"  {text.lower()}  ".encode("utf-8", "surrogatepass")
+            for i in range(len(padded) - 2):
+                found[row, zlib.crc32(padded[i : i + 3]) % self.size] += 1
+        return Embeddings(found / np.linalg.norm(found, axis=1, keepdims=True), calls=1, attempts=1)
+
+    async def aclose(self) -> None:
+        """Nothing to release."""
