@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.world import StandIn
 from semgraph.physical.library import Library
 from tests.cli.conftest import Project
 from tests.llm.server import ModelServer
 from tests.served import served
-from tests.standin import StandIn
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

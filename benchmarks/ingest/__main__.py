@@ -27,7 +27,7 @@ PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
 @contextlib.contextmanager
 def standin(*options: str) -> Iterator[str]:
     """The stand-in in a process of its own; its address."""
-    command = [sys.executable, "-m", "tests.standin", *options]
+    command = [sys.executable, "-m", "benchmarks.world", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PLAN.parents[1])
     try:
         assert process.stdout is not None

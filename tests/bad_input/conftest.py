@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.world import Fault, StandIn
+from benchmarks.world.faults import Faults
+from benchmarks.world.requests import Record
 from tests.cli.conftest import Ended, Project
-from tests.standin import Fault, StandIn
-from tests.standin.faults import Faults
-from tests.standin.reading import Record
 
 NOISE = (
     "Traceback",
@@ -58,7 +58,7 @@ class Serving:
     @property
     def requests(self) -> int:
         """Requests that came: chats and embeddings."""
-        return len(self.server.requests) + self.server.embedding_calls
+        return len(self.server.requests) + self.server.counters.embedding_calls
 
     def spoil(self, *faults: Fault) -> None:
         """What goes wrong from now on."""

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from benchmarks.world import Fault
 from tests.bad_input.conftest import Serving, episode, held, quiet, told
 from tests.cli.conftest import Project
-from tests.standin import Fault
 
 OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
 

@@ -19,10 +19,10 @@ import pytest
 from aiohttp import web
 
 import semgraph
+from benchmarks.world import Fault, Faults, StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
 from semgraph.stores.base import Store
-from tests.standin import Fault, Faults, StandIn
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "plans" / "add_episode.yaml"

@@ -87,7 +87,7 @@ async def test_a_failing_run_cancels_what_it_had_asked(simple: Work) -> None:
 
     with pytest.raises(ZeroDivisionError):
         await simple.run(said(STORY[:6]), progress=break_down)
-    await simple.model.until(lambda: simple.model.in_flight == 0)
+    await simple.model.until(lambda: simple.model.counters.in_flight == 0)
     (record,) = simple.records
     assert (record["status"], record["members"]["committed"]) == ("failed", 1)
     assert (await simple.run(said(STORY[:6]))).committed == 5

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.world import Fault, Faults
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.retry import RetryPolicy
 from tests.execution.conftest import STORY, Poison, Watched, Work, said, variant
-from tests.standin import Fault, Faults
 
 BAD = "Mallory(user): I work at Nox."
 

@@ -32,10 +32,10 @@ async def test_calls_of_all_origins_add_up_with_64_in_flight(simple: Work, tmp_p
     result = await task
     total = result.meter.total()
     assert model.most_waiting == 64
-    assert total.calls_issued == model.stats["calls"] == len(model.requests)
-    assert total.attempts == len(model.requests) + model.embedding_calls
-    assert total.embeddings == model.embedding_calls
-    assert total.tokens_out == model.stats["tokens_out"]
+    assert total.calls_issued == model.counters.calls == len(model.requests)
+    assert total.attempts == len(model.requests) + model.counters.embedding_calls
+    assert total.embeddings == model.counters.embedding_calls
+    assert total.tokens_out == model.counters.tokens_out
     assert total.calls_coalesced + total.calls_journal > 0, "half of what is asked is asked twice"
     asked = sum(calls(step) for step in result.meter.steps.values())
     assert asked == calls(total)
@@ -57,7 +57,7 @@ async def test_a_second_reading_is_paid_by_the_journal_alone(simple: Work) -> No
 async def test_each_step_counts_its_own(simple: Work) -> None:
     result = await simple.run(said(STORY[:6]), session={"store": "memory"})
     by_step = {name: step.calls_issued for name, step in result.meter.steps.items() if step.calls_issued}
-    asked = simple.model.stats["by_question"]
+    asked = simple.model.counters.by_question
     assert by_step["mentions"] == asked["entities"] == 6
     assert by_step["claims"] == asked["facts"] == 6
     assert by_step["settled/verdicts"] == asked["verdict"]

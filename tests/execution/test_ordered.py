@@ -24,7 +24,7 @@ async def test_a_finished_input_costs_nothing_and_writes_nothing(work: Work) -> 
     work.model.reset()
     result = await work.run(said(STORY[:4]), session={"journal": False})
     assert (result.members, result.skipped, result.committed, dict(result.written)) == (4, 4, 0, {})
-    assert (len(work.model.requests), work.model.embedding_calls) == (0, 0)
+    assert (len(work.model.requests), work.model.counters.embedding_calls) == (0, 0)
     assert await work.place.dump(times=True) == before
     assert (result.exit_code, result.notes) == (0, ())
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import semgraph
+from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.stores.base import Store
-from tests.standin import StandIn
 
 PLANS = Path(__file__).parents[2] / "plans"
 Row = Mapping[str, Any]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.world import Fault, StandIn
 from tests.plans.conftest import Memory, at
-from tests.standin import Fault, StandIn
 
 Remember = Callable[[StandIn], Memory]
 
@@ -47,7 +47,7 @@ async def test_the_example_takes_so_many_calls(
     async with StandIn(undated=undated) as model:
         result = await the_example(remember(model), preset=preset)
         total = result.meter.total()
-        assert (total.calls_issued, model.stats["calls"]) == (calls, calls)
+        assert (total.calls_issued, model.counters.calls) == (calls, calls)
 
 
 async def test_a_window_makes_at_most_five_round_trips_to_the_store(memory: Memory) -> None:
@@ -213,7 +213,7 @@ async def test_faults_that_pass_leave_no_trace(remember: Remember) -> None:
         memory = remember(model)
         result = await the_example(memory)
         graph = await memory.graph()
-        assert model.stats["attempts"] > model.stats["calls"]
+        assert model.counters.attempts > model.counters.calls
     assert not result.failed
     assert (graph.names, len(graph.facts), len(graph.mentions)) == (["Alice Chen", "Project Phoenix", "TechCorp"], 3, 6)
 

@@ -63,7 +63,7 @@ async def test_a_query_sees_the_groups_that_it_names_and_without_any_all(
 async def test_what_is_looked_at_is_a_parameter(told: Memory, by: str, embedded: int) -> None:
     edges, _ = await found(told, {"by": by, "similar": 0.3}, query="Ann leads Project Kite", group_id="g")
     assert edges[0]["fact"] == "Ann leads Project Kite."
-    assert told.model.embedding_texts == embedded
+    assert told.model.counters.embedding_texts == embedded
 
 
 async def test_nothing_is_near_that_is_not_similar(told: Memory) -> None:
@@ -73,7 +73,7 @@ async def test_nothing_is_near_that_is_not_similar(told: Memory) -> None:
 
 async def test_a_query_without_words_finds_nothing_and_asks_nothing(told: Memory) -> None:
     assert await found(told, query="  ") == ([], [])
-    assert told.model.embedding_texts == 0
+    assert told.model.counters.embedding_texts == 0
 
 
 async def test_the_number_of_results_has_a_limit(told: Memory) -> None:

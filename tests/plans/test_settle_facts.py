@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.world import Fault, StandIn
 from tests.plans.conftest import Memory, at
-from tests.standin import Fault, StandIn
 
 Remember = Callable[[StandIn], Memory]
 

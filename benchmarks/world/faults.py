@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.llm.server import Answer, error
-from tests.llm.server import Fault as HttpFault
+from benchmarks.world.protocol import Said
 
-KINDS = ("429", "500", "hang", "drop", "prose", "truncated", "wrong_ids", "refusal")
+KINDS = (
+    "429", "500", "hang", "drop", "prose", "truncated", "refusal", "wrong_ids", "missing_ids", "double_ids",
+)  # fmt: skip
 _SHIFT = 900
+_NUMBERS = frozenset({"id", "left", "right"})
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Fault:
 
     Args:
         kind: 429 (with Retry-After), 500, hang (no answer ever), drop (the connection), prose (no JSON), truncated (cut in the
-            middle), wrong_ids (numbers of records that are not there), refusal.
+            middle), refusal, wrong_ids (numbers of records that are not there), missing_ids (a record is left out), double_ids
+            (a record twice).
         rate: Share of the requests, from 0 to 1.
         on: Numbers of requests, from 1.
         retry_after: Seconds that a 429 asks to wait.
@@ -40,18 +44,9 @@ class Fault:
             raise ValueError(msg)
 
     @property
-    def http(self) -> HttpFault | None:
-        """What is sent where nothing is answered at all."""
-        match self.kind:
-            case "429":
-                return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=f"{self.retry_after:g}")
-            case "500":
-                return error(500, "The server had an error")
-            case "hang":
-                return HttpFault(hang=True)
-            case "drop":
-                return HttpFault(drop=True)
-        return None
+    def unanswered(self) -> bool:
+        """Whether nothing is answered at all."""
+        return self.kind in {"429", "500", "hang", "drop"}
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -81,25 +76,46 @@ class Faults:
         return None
 
 
-def spoilt(fault: Fault, text: str) -> Answer:
+def spoilt(fault: Fault, text: str) -> Said:
     """What is said in place of the answer `text`."""
     match fault.kind:
         case "refusal":
-            return Answer(None, refusal="I cannot help with that.")
+            return Said(None, refusal="I cannot help with that.")
         case "prose":
-            return Answer("Of course! Here is what I found. " + text[:40])
+            return Said("Of course! Here is what I found. " + text[:40])
         case "truncated":
-            return Answer(text[: len(text) // 2], finish="length")
-    return Answer(json.dumps(_shifted(json.loads(text))))
+            return Said(text[: len(text) // 2], finish="length")
+    return Said(_miscounted(fault.kind, json.loads(text)))
 
 
-def _shifted(value: Any) -> Any:
-    """The answer with numbers that no record has; an answer about one record gets another key."""
-    lists = [v for v in value.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-    keys = {"id", "left", "right"}
-    if not any(keys & set(entry) for entries in lists for entry in entries):
-        return {"wrong": value}
-    return {
-        name: [{k: v + _SHIFT if k in keys else v for k, v in entry.items()} for entry in entries]
-        for name, entries in value.items()
-    }
+def _miscounted(kind: str, value: dict[str, Any]) -> str:
+    """The answer with records missing, twice or foreign; an answer about one record gets such keys."""
+    change = _CHANGES[kind]
+    lists = {name: v for name, v in value.items() if isinstance(v, list) and _is_numbered(v)}
+    if lists:
+        return json.dumps(value | {name: change(v) for name, v in lists.items()}, ensure_ascii=False)
+    if kind == "wrong_ids":
+        return json.dumps({"wrong": value}, ensure_ascii=False)
+    if kind == "missing_ids":
+        return json.dumps(dict(list(value.items())[1:]), ensure_ascii=False)
+    inner = json.dumps(value, ensure_ascii=False)[1:-1]
+    return f"{{{inner}, {inner}}}" if inner else '{"wrong": 1, "wrong": 1}'
+
+
+def _is_numbered(entries: list[Any]) -> bool:
+    first = entries[0] if entries else None
+    return isinstance(first, int) or (isinstance(first, dict) and bool(_NUMBERS & set(first)))
+
+
+def _shifted(entries: list[Any]) -> list[Any]:
+    return [
+        entry + _SHIFT if isinstance(entry, int) else {k: v + _SHIFT if k in _NUMBERS else v for k, v in entry.items()}
+        for entry in entries
+    ]
+
+
+_CHANGES: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "wrong_ids": _shifted,
+    "missing_ids": lambda entries: entries[1:],
+    "double_ids": lambda entries: [entries[0], *entries],
+}

@@ -1,4 +1,4 @@
-"""The stand-in: understands what it is sent, answers alike however it is asked, fails on demand."""
+"""The server: understands what it is sent, answers alike however it is asked, fails on demand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.standin import Fault, StandIn
-from tests.standin.rules import entities, facts, same, summary, verdict
-from tests.standin.sentences import names_in
-from tests.standin.vectors import vector_of
+from benchmarks.world import Fault, Faults, StandIn
+from benchmarks.world.answers.judging import same, verdict
+from benchmarks.world.answers.memory import entities, facts, summary
+from benchmarks.world.messages import names_in
+from benchmarks.world.vectors import vector_of
 
 TURNS = [
     "Alice Chen(user): Hi, I'm Alice Chen. I work at TechCorp as a senior software engineer.",
@@ -92,7 +93,7 @@ def test_it_dates_facts_by_their_words(text: str, since: str | None, until: str 
     ],
 )
 def test_it_compares_facts(new: str, known: str, expected: str | None) -> None:
-    assert verdict({"fact": new}, {"old.fact": known}) == expected
+    assert verdict(new, known) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_it_compares_facts(new: str, known: str, expected: str | None) -> None:
     ],
 )
 def test_it_tells_names_apart(name: str, content: str, known_name: str, known: str, expected: bool) -> None:
-    assert same({"name": name, "content": content}, {"cand.name": known_name, "known": known}) is expected
+    assert same(name, content, known_name, known) is expected
 
 
 def test_it_summarises_what_it_is_told_and_nothing_else() -> None:
@@ -157,10 +158,10 @@ async def test_it_speaks_the_protocol_and_counts(client: aiohttp.ClientSession) 
         async with client.post(f"{server.base_url}/chat/completions", json=body) as response:
             document = await response.json()
         assert json.loads(document["choices"][0]["message"]["content"]) == {"since": SAID, "until": None}
-        async with client.get(server.base_url.replace("/v1", "/stats")) as response:
-            stats = await response.json()
-    assert (stats["calls"], stats["attempts"], stats["by_question"]) == (1, 1, {"since until": 1})
-    assert stats["tokens_in"] == document["usage"]["prompt_tokens"] > 0
+        async with client.get(server.base_url.replace("/v1", "/counters")) as response:
+            counters = await response.json()
+    assert (counters["calls"], counters["attempts"], counters["by_question"]) == (1, 1, {"since until": 1})
+    assert counters["tokens_in"] == document["usage"]["prompt_tokens"] > 0
 
 
 async def test_what_it_does_not_understand_is_an_error_that_says_so(client: aiohttp.ClientSession) -> None:
@@ -191,7 +192,7 @@ async def test_it_fails_where_it_is_told_to(
             async with client.post(f"{server.base_url}/chat/completions", json=body) as response:
                 document = await response.json()
                 assert response.status == (200 if n == 1 else status)
-        assert server.stats["faults"] == {kind: 1}
+        assert server.faults.hit == {kind: 1}
     if finish:
         message = document["choices"][0]["message"]
         assert document["choices"][0]["finish_reason"] == finish
@@ -210,8 +211,6 @@ async def test_it_hangs_where_it_is_told_to(client: aiohttp.ClientSession) -> No
 
 
 def test_faults_with_a_rate_hit_the_same_requests_every_time() -> None:
-    from tests.standin import Faults
-
     def hits() -> list[int]:
         faults = Faults((Fault("500", rate=0.3),), seed=7)
         return [n for n in range(1, 101) if faults.of(n)]
@@ -221,7 +220,7 @@ def test_faults_with_a_rate_hit_the_same_requests_every_time() -> None:
 
 
 async def test_it_runs_as_a_process_of_its_own(client: aiohttp.ClientSession) -> None:
-    command = [sys.executable, "-m", "tests.standin", "--latency", "0", "--undated", "--fault", "429@1"]
+    command = [sys.executable, "-m", "benchmarks.world", "--latency", "0", "--undated", "--fault", "429@1"]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     try:
         assert process.stdout is not None

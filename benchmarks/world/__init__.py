@@ -1,0 +1,9 @@
+"""A small world whose truth is known, the messages that tell of it, and a model that answers from its prompts alone."""
+
+from benchmarks.world.caching import PrefixCache
+from benchmarks.world.faults import Fault, Faults
+from benchmarks.world.noise import Noise
+from benchmarks.world.server import StandIn
+from benchmarks.world.waiting import Latency, Rates
+
+__all__ = ["Fault", "Faults", "Latency", "Noise", "PrefixCache", "Rates", "StandIn"]

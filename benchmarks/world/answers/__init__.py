@@ -1,0 +1,109 @@
+"""From a question to its answer, as a document of the form that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.world.answers import memory
+from benchmarks.world.answers.fields import Source, combined, filled
+from benchmarks.world.answers.memory import Answer
+from benchmarks.world.answers.words import halves, holds, relation, strength
+from benchmarks.world.noise import Draw
+from benchmarks.world.requests import NotUnderstood, Question, Record
+
+Row = Callable[[str, Record], Answer]
+
+
+def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
+    """The answer to a question.
+
+    Args:
+        question: What is asked.
+        row: Answers one of the plans' questions about one record.
+        noise: What is wrong with the answers.
+    """
+    match question.form:
+        case "row":
+            return noise.answer(_of_row(question, question.lefts[1], row), question.schema, 1)
+        case "records":
+            told = {n: _of_row(question, record, row) for n, record in question.lefts.items()}
+            return {"answers": [{"id": n, **noise.answer(a, question.schema, n)} for n, a in told.items()]}
+        case "pair":
+            ((pair, values),) = _of_pairs(question)
+            values = noise.verdict(values, question.schema, *pair)
+            return {"match": values is not None, **{name: (values or {}).get(name) for name in question.schema}}
+        case "block":
+            found = ((pair, noise.verdict(v, question.schema, *pair)) for pair, v in _of_pairs(question))
+            return {"matches": [{"left": a, "right": b, **v} for (a, b), v in found if v is not None]}
+        case "window":
+            return {"ranking": noise.ranking(_ranked(question))}
+    return noise.answer(_of_group(question), question.schema, 1)
+
+
+def _of_row(question: Question, record: Record, row: Row) -> Answer:
+    if question.shipped:
+        return row(question.skill, record)
+    return _in_words(question, question.said if question.form == "row" else f"{question.said}{question.words(record)}")
+
+
+def _in_words(question: Question, asked: str) -> Answer:
+    """The answer to a question in words: a filter's, a score, or fields."""
+    schema, rules = question.schema, question.rules
+    if question.skill == "score":
+        return {"score": strength(asked, rules)}
+    first = next(iter(schema), "")
+    if first == "answer" and set(schema[first].get("enum", ())) == {"yes", "no"}:
+        rest = filled({name: kind for name, kind in schema.items() if name != "answer"}, Source(asked, rules))
+        return {"answer": "yes" if holds(asked, rules) else "no", **rest}
+    return filled(schema, Source(asked, rules))
+
+
+def _of_pairs(question: Question) -> Iterator[tuple[tuple[int, int], Answer | None]]:
+    decide = memory.PAIRS.get(question.skill) if question.shipped else None
+    for left, right in question.pairs:
+        mine, other = question.lefts[left], question.rights[right]
+        if decide is not None:
+            yield (left, right), decide(mine, other)
+        elif question.shipped:
+            raise NotUnderstood(f'no rule for pairs with "{question.skill}"')
+        else:
+            yield (left, right), _pair_in_words(question, mine, other)
+
+
+def _pair_in_words(question: Question, mine: Record, other: Record) -> Answer | None:
+    """A pair in words: in one text with both, or in the words of each side."""
+    if question.form == "pair":
+        asked = question.said
+    elif len(question.asked) == 1:
+        asked = question.words(mine, other)
+    else:
+        left, right = Question.words(question, mine), Question.words(question, other)
+        if len(question.asked) == 2:
+            left, right = (_only(question, i, one) for i, one in enumerate((mine, other)))
+        asked = f"Left record:\n{left}\n\nRight record:\n{right}"
+    if list(question.schema) == ["verdict"]:
+        found = relation(*halves(asked))
+        return {"verdict": found} if found else None
+    if not holds(asked, question.rules):
+        return None
+    return filled(question.schema, Source(asked, question.rules))
+
+
+def _only(question: Question, side: int, record: Record) -> str:
+    """The words about one side."""
+    from dataclasses import replace
+
+    return replace(question, asked=(question.asked[side],)).words(record)
+
+
+def _of_group(question: Question) -> Answer:
+    earlier = [record for n, record in question.lefts.items() if n in question.parts]
+    texts = [question.words(record) for n, record in question.lefts.items() if n not in question.parts]
+    return combined(question.schema, [Source(text, question.rules) for text in texts], earlier)
+
+
+def _ranked(question: Question) -> list[int]:
+    """The numbers of the records, the one that fits best first; equal ones by number."""
+    scores = {n: strength(question.words(record), question.rules) for n, record in question.lefts.items()}
+    return sorted(scores, key=lambda n: (-scores[n], n))

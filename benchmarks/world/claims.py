@@ -1,0 +1,182 @@
+"""Sentences that say something: written from what they say, and read back to it. Reading is the inverse of writing.
+
+The reader also takes sentences that the world never writes ("The deadline of Project Kite is May 1st."), so that tests can
+say what they need.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+NAME = r"(?:[A-Z][\w'&-]*(?: (?:[A-Z][\w'&-]*|\d+\b))*)"
+_THING = r"(?:[\w'&-]+(?: [\w'&-]+)*?)"
+_SUBJECT = rf"(?P<s>{NAME})(?: the (?P<role>[a-z]+))?"
+_REST = r"(?P<rest>(?: (?:as|in|on|since|until|from|with|once|now|again|yesterday|at some time)\b.*|, .*)?)"  # what may follow
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a sentence says.
+
+    Args:
+        subject: A name.
+        relation: Such as WORKS_AT.
+        target: Another name.
+        text: The sentence itself, in the third person.
+        kind: Groups relations that may repeat or deny each other: job, home, lead, left, handed, tie, plan, deadline, a verb.
+        value: What is said of the target, where that is no name: the day of a deadline.
+        since: From when it holds, in ISO 8601; None where that cannot be told.
+        until: Until when.
+        undatable: It says that it holds at some unknown time.
+        event: It tells of a change ("has moved to"), not of a state ("lives in").
+        role: What tells the subject from others of the name: "Sam Weber the pilot".
+    """
+
+    subject: str
+    relation: str
+    target: str
+    text: str
+    kind: str
+    value: str = ""
+    since: str | None = None
+    until: str | None = None
+    undatable: bool = False
+    event: bool = False
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A way to say a relation: in the third person, and in the first ("" where nobody says it of himself)."""
+
+    third: str
+    first: str
+    event: bool = False
+
+
+@dataclass(frozen=True)
+class Way:
+    """The ways to say a relation: now, of the past, and what else the reader takes, as a pattern."""
+
+    relation: str
+    now: tuple[Phrase, ...]
+    past: str = ""
+    also: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """All verbs, the longest first."""
+        said = sorted({p.third for p in self.now} | ({self.past} if self.past else set()), key=len, reverse=True)
+        return "|".join([*map(re.escape, said), *([self.also] if self.also else [])])
+
+
+# What the world says, by kind. `left` and `handed` end a job and a lead.
+WAYS: dict[str, Way] = {
+    "left": Way(
+        "LEFT",
+        (Phrase("no longer works at", "no longer work at"), Phrase("has left", "have left", event=True)),
+        also="no longer works for|left|quit",
+    ),
+    "handed": Way(
+        "HANDED_OVER",
+        (Phrase("no longer leads", "no longer lead"), Phrase("has handed over", "have handed over", event=True)),
+    ),
+    "job": Way(
+        "WORKS_AT",
+        (
+            Phrase("works at", "work at"),
+            Phrase("is employed by", "am employed by"),
+            Phrase("has joined", "have joined", event=True),
+            Phrase("has taken a job at", "have taken a job at", event=True),
+        ),
+        "worked at",
+        "works for|worked for|has started (?:at|for)|is working (?:at|for)|joined",
+    ),
+    "home": Way(
+        "LIVES_IN",
+        (
+            Phrase("lives in", "live in"),
+            Phrase("has moved to", "have moved to", event=True),
+            Phrase("has settled in", "have settled in", event=True),
+        ),
+        "lived in",
+        "moved to",
+    ),
+    "lead": Way(
+        "LEADS",
+        (
+            Phrase("leads", "lead"),
+            Phrase("is the head of", "am the head of"),
+            Phrase("has taken over", "have taken over", event=True),
+        ),
+        "led",
+    ),
+    "knows": Way("KNOWS", (Phrase("knows", "know"), Phrase("is a friend of", "am a friend of"))),
+}
+ENDS = {"left": "job", "handed": "lead"}
+"""Kinds that end another of the same subject and target."""
+_EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
+
+# Patterns with the relation and the kind of what they say, in the order in which they are tried. `s`: subject, `o`: target.
+_PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (re.compile(pattern), relation, kind)
+    for pattern, relation, kind in (
+        (
+            rf"{_SUBJECT} (?:will (?:start|work) (?:at|for)|will join|plans to join) (?P<o>{_THING}){_REST}\.",
+            "WILL_JOIN",
+            "plan",
+        ),
+        (rf"{_SUBJECT} is (?:currently |now )?leading (?P<o>{NAME}){_REST}\.", "LEADING_PROJECT", "lead"),
+        *((rf"{_SUBJECT} (?P<v>{w.pattern}) (?P<o>{_THING}){_REST}\.", w.relation, kind) for kind, w in WAYS.items()),
+        (rf"{_SUBJECT} is related to (?P<o>{NAME}){_REST}\.", "RELATED_TO", "tie"),
+        (
+            rf"{_SUBJECT} (?!(?:is|has|was|does)\b)(?P<verb>[a-z]+(?:s|ed)) (?:(?:in|at|by|to|with) )?(?P<o>{NAME}){_REST}\.",
+            "",
+            "verb",
+        ),
+    )
+)
+_DEADLINE_OF = re.compile(rf"The deadline of (?P<p>{NAME}) is (?P<day>.+)\.")
+_DENIED = re.compile(rf"{NAME}(?: the [a-z]+)? (?:does not|did not|has not|has never|never|is not|was not)\b")
+
+
+def read(sentence: str) -> Claim | None:
+    """What one sentence says, as far as it is understood. A denial says nothing that holds."""
+    deadline = _DEADLINE_OF.fullmatch(sentence)
+    if deadline:
+        return Claim("", "PROJECT_DEADLINE", deadline["p"], sentence, "deadline", deadline["day"])
+    if _DENIED.match(sentence):
+        return None
+    for pattern, relation, kind in _PATTERNS:
+        match = pattern.fullmatch(sentence)
+        if match:
+            found = match.groupdict()
+            name = relation or found["verb"].upper()
+            claim = Claim(found["s"], name, found["o"], sentence, kind if kind != "verb" else name)
+            return replace(
+                claim,
+                undatable=bool(re.search(r"\b(once|at some time)\b", found["rest"])),
+                event=bool(re.fullmatch(_EVENTS, found.get("v") or "")),
+                role=found["role"] or "",
+            )
+    return None
+
+
+def write(
+    kind: str, subject: str, phrase: Phrase | None, target: str, *, role: str = "", when: str = "", first: bool = False
+) -> str:
+    """A sentence.
+
+    Args:
+        kind: A key of WAYS.
+        subject: Who; not said in the first person.
+        phrase: How; None: of the past.
+        target: Whom or what.
+        role: What tells the subject from others of the name.
+        when: "since 2024-03-01", "on 2024-03-01", "from 2020-01-01 to 2022-05-01", or nothing.
+        first: In the first person.
+    """
+    verb = WAYS[kind].past if phrase is None else phrase.first if first else phrase.third
+    who = "I" if first else f"{subject} the {role}" if role else subject
+    return f"{who} {verb} {target}{' ' + when if when else ''}."

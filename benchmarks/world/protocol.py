@@ -1,0 +1,70 @@
+"""The documents of the OpenAI protocol: completions, vectors, errors."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from aiohttp import web
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the model said: a text, why it stopped, or a refusal in its place."""
+
+    text: str | None
+    finish: str = "stop"
+    refusal: str | None = None
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of one call; `prompt` includes `cached`."""
+
+    prompt: int
+    cached: int
+    completion: int
+
+
+def completion(model: str, said: Said, tokens: Tokens) -> dict[str, Any]:
+    """The document of a chat completion."""
+    message = {"role": "assistant", "content": said.text, "refusal": said.refusal}
+    return {
+        "id": "chatcmpl-world",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}],
+        "usage": {
+            "prompt_tokens": tokens.prompt,
+            "completion_tokens": tokens.completion,
+            "total_tokens": tokens.prompt + tokens.completion,
+            "prompt_tokens_details": {"cached_tokens": tokens.cached},
+        },
+    }
+
+
+def embeddings(body: Mapping[str, Any], vectors: Sequence[npt.NDArray[np.float32]], tokens: int) -> dict[str, Any]:
+    """The document of vectors, as base64 where that was asked for."""
+    packed = body.get("encoding_format") == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "index": i,
+            "embedding": base64.b64encode(v.tobytes()).decode() if packed else v.tolist(),
+        }
+        for i, v in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "model": body["model"], "data": data, "usage": usage}
+
+
+def error(status: int, message: str, code: str | None = None, retry_after: float | None = None) -> web.Response:
+    """An error worded as OpenAI words them."""
+    document = {"error": {"message": message, "type": "world", "param": None, "code": code}}
+    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+    return web.json_response(document, status=status, headers=headers)

@@ -1,0 +1,191 @@
+"""The server: speaks the OpenAI protocol, answers from the text of the prompt, and counts what goes over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import web
+
+from benchmarks.world import answers
+from benchmarks.world.answers import memory
+from benchmarks.world.caching import PrefixCache
+from benchmarks.world.counting import Counters
+from benchmarks.world.faults import Fault, Faults, spoilt
+from benchmarks.world.noise import Noise
+from benchmarks.world.protocol import Said, Tokens, completion, embeddings, error
+from benchmarks.world.requests import PLANS, NotUnderstood, Reader, Record
+from benchmarks.world.vectors import vector_of
+from benchmarks.world.waiting import Latency, Rates
+from semgraph.llm.tokens import TokenCounter
+
+_MODEL = "gpt-4.1-mini"  # whose tokenizer counts
+
+
+class StandIn:
+    """Serves `/v1/chat/completions`, `/v1/embeddings`, `GET /counters` and `POST /reset`.
+
+    Args:
+        undated: Facts come without dates; their dates are told when they are asked for.
+        latency: Of chats: seconds, or a model of them.
+        embedding_latency: Seconds before vectors.
+        rates: Requests and tokens a minute, beyond which a chat gets 429.
+        faults: What goes wrong.
+        noise: What is wrong with the answers.
+        cache: Which prompt tokens count as cached.
+        seed: Of the faults that have a rate.
+        plans: The folder whose `prompts/` it understands.
+        port: 0: a free one.
+
+    `requests` holds the chats' bodies, `counters` what was counted.
+    """
+
+    def __init__(
+        self,
+        *,
+        undated: bool = False,
+        latency: float | Latency = 0.0,
+        embedding_latency: float = 0.0,
+        rates: Rates | None = None,
+        faults: tuple[Fault, ...] = (),
+        noise: Noise | None = None,
+        cache: PrefixCache | None = None,
+        seed: int = 1,
+        plans: Path = PLANS,
+        port: int = 0,
+    ) -> None:
+        self.undated, self.embedding_latency = undated, embedding_latency
+        self.latency = latency
+        self.rates, self.noise, self.cache = rates or Rates(), noise or Noise(), cache or PrefixCache()
+        self.faults = Faults(faults, seed)
+        self.port = port
+        self._reader = Reader(plans)
+        self._count = TokenCounter(_MODEL).count
+        self._runner: web.AppRunner | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all that was counted and cached."""
+        self.requests: list[dict[str, Any]] = []
+        self.counters = Counters()
+        self.faults.hit.clear()
+        self.cache.forget()
+
+    @property
+    def base_url(self) -> str:
+        """What a client is given."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def latency(self) -> Latency:
+        """How long chats take; seconds may be set."""
+        return self._latency
+
+    @latency.setter
+    def latency(self, latency: float | Latency) -> None:
+        self._latency = latency if isinstance(latency, Latency) else Latency(latency)
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Chats answered, by question."""
+        return self.counters.by_question
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=256 << 20)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/embeddings", self._embeddings)
+        app.router.add_get("/counters", self._counters)
+        app.router.add_post("/reset", self._reset)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=1024).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
+        """The question that a chat asks, and the answer as JSON. Raises NotUnderstood."""
+        question = self._reader.read(body)
+        prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
+        draw = self.noise.draw(prompt, question.size)
+        return question.skill, json.dumps(answers.document(question, self._row, draw), ensure_ascii=False)
+
+    def _row(self, skill: str, record: Record) -> dict[str, Any]:
+        if skill == "facts":
+            return memory.facts(record, undated=self.undated)
+        if skill not in memory.ROWS:
+            raise NotUnderstood(f'no rule for "{skill}"')
+        return memory.ROWS[skill](record)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.requests.append(body)
+        self.counters.arrived()
+        number = len(self.requests)
+        try:
+            return await self._answered(body, self.faults.of(number), request)
+        except NotUnderstood as reason:
+            return error(400, f"the stand-in does not understand: {reason}")
+        except asyncio.CancelledError:
+            self.counters.abandoned += 1
+            raise
+        finally:
+            self.counters.in_flight -= 1
+
+    async def _answered(self, body: Mapping[str, Any], fault: Fault | None, request: web.Request) -> web.StreamResponse:
+        texts = [message["content"] for message in body["messages"]]
+        prompt = sum(self._count(text) + 4 for text in texts) + 3
+        if wait := self.rates.wait(prompt):
+            self.counters.refused += 1
+            return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3))
+        if fault and fault.unanswered:
+            await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0)))
+            return await _unanswered(fault, request)
+        skill, text = self.answer(body)
+        said = spoilt(fault, text) if fault else Said(text)
+        cached = min(prompt, self.cache.cached(texts, self._count))
+        tokens = Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
+        seconds = self.latency.seconds("\0".join(texts), tokens)
+        if seconds:
+            await asyncio.sleep(seconds)
+        self.cache.remember(texts)
+        self.counters.seconds += seconds
+        self.counters.answered(skill, tokens)
+        return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
+
+    async def _embeddings(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if self.embedding_latency:
+            await asyncio.sleep(self.embedding_latency)
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        vectors = [vector_of(text, body["dimensions"]) if "dimensions" in body else vector_of(text) for text in texts]
+        tokens = sum(map(self._count, texts))
+        self.counters.embedded(len(texts), tokens)
+        return web.json_response(embeddings(body, vectors, tokens))
+
+    async def _counters(self, _: web.Request) -> web.Response:
+        return web.json_response({**self.counters.as_dict(), "faults": dict(self.faults.hit)})
+
+    async def _reset(self, _: web.Request) -> web.Response:
+        self.reset()
+        return web.json_response({})
+
+
+async def _unanswered(fault: Fault, request: web.Request) -> web.StreamResponse:
+    match fault.kind:
+        case "429":
+            return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=fault.retry_after)
+        case "500":
+            return error(500, "The server had an error")
+        case "hang":
+            await asyncio.Event().wait()
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()

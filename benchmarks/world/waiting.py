@@ -1,0 +1,95 @@
+"""How long answers take, and how many are given a minute."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+from benchmarks.world.protocol import Tokens
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds before an answer: fixed + first * lognormal(0, spread) * (what was not cached) + each * tokens of the answer.
+
+    Args:
+        fixed: Seconds, always.
+        first: Median of the seconds to the first token.
+        spread: Sigma of the lognormal factor on `first`: 0.35 has its 95th percentile at 1.8 times the median.
+        cached: What `first` falls to where the whole prompt is cached, as a share of it.
+        each: Seconds for each token of the answer.
+        seed: Of the draws, with the prompt's text: the same question always takes the same time.
+
+    >>> Latency.parse("0.2"), Latency.parse("first=0.85,spread=0.35,each=0.0133")
+    (Latency(fixed=0.2, first=0.0, spread=0.0, cached=0.5, each=0.0, seed=1), \
+Latency(fixed=0.0, first=0.85, spread=0.35, cached=0.5, each=0.0133, seed=1))
+    """
+
+    fixed: float = 0.0
+    first: float = 0.0
+    spread: float = 0.0
+    cached: float = 0.5
+    each: float = 0.0
+    seed: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Latency:
+        """Seconds, or `name=value,...`. Raises ValueError."""
+        if "=" not in text:
+            return cls(fixed=float(text))
+        given = dict(part.split("=", 1) for part in text.split(","))
+        known = {f.name for f in fields(cls)}
+        if wrong := set(given) - known:
+            raise ValueError(f"{', '.join(sorted(wrong))}: a latency has {', '.join(sorted(known))}")
+        return cls(**{name: int(v) if name == "seed" else float(v) for name, v in given.items()})  # type: ignore[arg-type]
+
+    def seconds(self, prompt: str, tokens: Tokens) -> float:
+        """How long the answer to a prompt takes."""
+        if not (self.first or self.each):
+            return self.fixed
+        factor = random.Random(f"{self.seed}/{prompt}").lognormvariate(0, self.spread) if self.spread else 1.0
+        share = tokens.cached / tokens.prompt if tokens.prompt else 0.0
+        first = self.first * factor * (1 - share * (1 - self.cached))
+        return self.fixed + first + self.each * tokens.completion
+
+
+@dataclass
+class Rates:
+    """Requests and prompt tokens a minute, each a bucket that fills steadily and begins full. None: no limit.
+
+    Args:
+        rpm: Requests a minute.
+        tpm: Tokens of prompts a minute.
+        burst: Seconds' worth that a bucket holds.
+        clock: Tells seconds.
+    """
+
+    rpm: float | None = None
+    tpm: float | None = None
+    burst: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    refused: int = 0
+    _levels: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def wait(self, tokens: int) -> float:
+        """Take a request with so many tokens: 0, or, if it is refused, the seconds after which there is room."""
+        now = self.clock()
+        asked = {"rpm": (self.rpm, 1.0), "tpm": (self.tpm, float(tokens))}
+        levels, longest = {}, 0.0
+        for name, (rate, amount) in asked.items():
+            if rate is None:
+                continue
+            full = rate * self.burst / 60
+            level, since = self._levels.get(name, (full, now))
+            level = min(full, level + (now - since) * rate / 60)
+            self._levels[name] = (level, now)
+            need = min(amount, full)  # more than a bucket holds is let through when it is full
+            longest = max(longest, (need - level) * 60 / rate)
+            levels[name] = (level - need, now)
+        if longest > 1e-9:
+            self.refused += 1
+            return longest
+        self._levels.update(levels)
+        return 0.0
