@@ -13,9 +13,9 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
     >>> canonical({"b": (1, None), "a": "x"})
     "{'a':'x','b':[1,None]}"
     """
-    own = special(value)
+    own = special(value) or getattr(value, "canonical_text", None)  # the latter is large, and keeps its text
     if own is not None:
-        return own
+        return str(own)
     if hasattr(value, "sql") and hasattr(value, "columns"):  # a scalar, however it was written
         return f"sql:{value.sql}"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

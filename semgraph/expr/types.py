@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -100,6 +101,7 @@ def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4096)
 def sql_type(arrow: pa.DataType) -> str:
     """The DuckDB type of an Arrow type that the plan language has."""
     if pa.types.is_fixed_size_list(arrow):
@@ -114,6 +116,7 @@ def sql_type(arrow: pa.DataType) -> str:
     return _ATOMS[type_of_arrow(arrow).name][1]
 
 
+@lru_cache(maxsize=4096)
 def type_of_arrow(arrow: pa.DataType) -> Type:
     """The type of the plan language for an Arrow type; numbers and strings are widened to the one canonical type."""
     if pa.types.is_fixed_size_list(arrow):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
 
@@ -106,6 +108,11 @@ class Graph:
     partition: str
     labels: Mapping[str, Label]
     draw: Draw = field(default=Draw(), compare=False)
+
+    @cached_property
+    def canonical_text(self) -> str:
+        """Equal for equal graphs."""
+        return canonical({"name": self.name, "key": self.key, "partition": self.partition, "labels": self.labels})
 
     def label(self, name: str) -> Label:
         """A label by name. Raises Fault with the nearest name."""
