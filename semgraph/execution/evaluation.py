@@ -49,6 +49,7 @@ class Runtime:
         observe: Told of each node's rows, for the run record.
         answered: Told of each semantic node's evidence, for the run record.
         asking: Told how many more rows a semantic node asks about; with a negative number when these are answered.
+        trial: Which independent repetition this is: part of every request.
     """
 
     plan: PhysicalPlan
@@ -61,6 +62,7 @@ class Runtime:
     observe: Observer = lambda _node, _table: None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
+    trial: int = 0
 
     async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
         """Embed distinct texts, metered to a step."""
@@ -190,7 +192,9 @@ class Evaluation:
         column = graph.partition if graph else ""
         started = time.perf_counter()
         self.runtime.asking(node, tables[0].num_rows)
-        async with NodeContext(self.runtime.llm, self.runtime.embedder, node, metrics) as ctx:
+        async with NodeContext(
+            self.runtime.llm, self.runtime.embedder, node, metrics, trial=self.runtime.trial
+        ) as ctx:
             found = await answer(
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
             )

@@ -62,7 +62,7 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
     cut = plan.order if plan.order and plan.order.input == spec.name else None
     path, renames = _file(spec, value)
     if path is not None:
-        rows, source = _renamed(_rows_of(path), renames, spec, value), str(path)
+        rows, source = _renamed(rows_of(path), renames, spec, value), str(path)
     else:
         text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
         rows = [{_text_column(spec, cut.key if cut else ""): text}]
@@ -117,7 +117,7 @@ def _stdin() -> str:
     return text.rstrip("\n")
 
 
-def _rows_of(path: Path) -> Any:
+def rows_of(path: Path) -> Any:
     """The rows of a file, untyped: text where the format knows no types."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:

@@ -62,22 +62,26 @@ def build_models(
     journal: Journal | None,
     fresh: bool = False,
     recording: Path | None = None,
+    scope: str = "",
+    known: dict[str, tuple[LLM, Limiter]] | None = None,
 ) -> LLM:
     """All roles, each through its own stack; one endpoint and one limiter for each specification.
 
-    What is replayed from a recording does not go through the journal: it would outlive the recording there.
+    What is replayed from a recording does not go through the journal: it would outlive the recording there. With `known`,
+    endpoints and limiters are taken from there and put there, by specification, so that several scopes share them.
     """
+    known = {} if known is None else known
     built: dict[str, LLM] = {}
     for role in settings.roles:
         spec = settings.model(role)
         if str(spec) not in built:
-            endpoint = build_model(spec, settings, recording)
-            limits = settings.limits
-            limiter = Limiter(
-                endpoint.limits.in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm
-            )
+            if str(spec) not in known:
+                endpoint = build_model(spec, settings, recording)
+                limits = settings.limits
+                rpm, tpm = spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm
+                known[str(spec)] = endpoint, Limiter(endpoint.limits.in_flight, rpm, tpm)
             kept = None if spec.provider == "recorded" else journal
-            built[str(spec)] = stack(endpoint, limiter, budget=budget, journal=kept, fresh=fresh)
+            built[str(spec)] = stack(*known[str(spec)], budget=budget, journal=kept, scope=scope, fresh=fresh)
     models = {role: built[str(settings.model(role))] for role in settings.roles}
     return Roles(**models)
 

@@ -42,7 +42,7 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
         width: Of the terminal.
         indent: Blanks before each line.
     """
-    kept, widths = _fitting(columns, width - indent)
+    kept, widths = fitting(columns, width - indent)
     for row in (tuple(c.title for c in kept), *zip(*(c.cells for c in kept), strict=True)):
         parts = [fit(text, w, right=c.right) for text, w, c in zip(row, widths, kept, strict=True)]
         yield (" " * indent + (" " * GAP).join(parts)).rstrip()
@@ -52,7 +52,7 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
         yield fit(" " * indent + note, width).rstrip()
 
 
-def _fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
+def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
     """The columns that fit, and how wide they are; the last of them may be cut to at least half its width."""
     natural = [column.width() for column in columns]
     for n in range(len(columns), 0, -1):

@@ -17,6 +17,7 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
+from semgraph.session.compares import Compares
 from semgraph.session.explaining import ExplainFormat, explained
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
@@ -30,7 +31,7 @@ T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
 
-class Session:
+class Session(Compares):
     """Models, an embedder, a store and limits; runs plans with them.
 
     Making a session opens nothing. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local

@@ -34,7 +34,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Opened:
-    """What one run uses. `now` tells the time of a slice or wave, by its name."""
+    """What one run uses. `now` tells the time of a slice or wave, by its name; `scoped` gives the same models with a scope of
+    the journal of their own: no answer goes from one scope to another.
+    """
 
     llm: LLM
     embedder: Embedder
@@ -42,6 +44,7 @@ class Opened:
     journal: Journal | None
     budget: Budget
     now: Clock
+    scoped: Callable[[str], LLM]
 
 
 @dataclass
@@ -70,7 +73,8 @@ class Resources:
             journal = Journal(path, self.settings.keep_days) if path is not None else None
             if journal is not None:
                 closing.callback(journal.close)
-            llm = self._models(budget, journal, recording, fresh=fresh)
+            scoped = self._models(budget, journal, recording, fresh=fresh)
+            llm = scoped("")
             inner = self.given.embedder or build_embedder(self.settings, recording)
             kept = None if self.settings.embedder.provider == "recorded" and self.given.embedder is None else journal
             embedder: Embedder = EmbedOnce(inner, kept, budget, fresh)
@@ -83,17 +87,26 @@ class Resources:
             recorder = Recorder() if record_to is not None else None
             if recorder is not None:
                 llm, embedder, now = recorder.llm(llm), recorder.embedder(embedder), recorder.clock(now)
-            yield Opened(llm, embedder, store, journal, budget, now)
+            yield Opened(llm, embedder, store, journal, budget, now, scoped)
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
 
-    def _models(self, budget: Budget, journal: Journal | None, recording: Path, *, fresh: bool) -> LLM:
-        """The models by role behind one `LLM`."""
-        limits = self.settings.limits
-        if self.given.llm is None:
-            return build_models(self.settings, budget=budget, journal=journal, fresh=fresh, recording=recording)
-        limiter = Limiter(limits.in_flight or self.given.llm.limits.in_flight, limits.rpm, limits.tpm)
-        return stack(self.given.llm, limiter, budget=budget, journal=journal, fresh=fresh)
+    def _models(self, budget: Budget, journal: Journal | None, recording: Path, *, fresh: bool) -> Callable[[str], LLM]:
+        """The models by role behind one `LLM`, for each scope of the journal; all scopes share endpoints and limiters."""
+        limits, given = self.settings.limits, self.given.llm
+        if given is None:
+            known: dict[str, tuple[LLM, Limiter]] = {}
+            return lambda scope: build_models(
+                self.settings,
+                budget=budget,
+                journal=journal,
+                fresh=fresh,
+                recording=recording,
+                scope=scope,
+                known=known,
+            )
+        limiter = Limiter(limits.in_flight or given.limits.in_flight, limits.rpm, limits.tpm)
+        return lambda scope: stack(given, limiter, budget=budget, journal=journal, scope=scope, fresh=fresh)
 
     def _clock(self, recording: Path) -> Clock:
         spec = self.settings.model()

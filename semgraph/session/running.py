@@ -20,6 +20,7 @@ from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
 from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
+from semgraph.llm.base import Embedder
 from semgraph.llm.roles import bound
 from semgraph.logical.graph import Search
 from semgraph.logical.node import Node, walk
@@ -97,18 +98,21 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
 async def _ensure(physical: PhysicalPlan, opened: Opened) -> None:
     """Create what the store lacks; refuse an embedder whose vectors are of another length than the stored ones."""
     plan = physical.logical
-    nodes = [node for node in walk(*plan.roots) if node.calls_store]
-    if not nodes:
-        return
-    nearest = any(by.via == "nearest" for node in nodes if isinstance(node, Search) for by in node.by)
+    if any(node.calls_store for node in walk(*plan.roots)):
+        await opened.store.ensure(plan.graph, await vector_length(plan, opened.embedder))
+
+
+async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
+    """The length of the vectors that a plan searches or stores; None if it has nothing to do with vectors."""
+    searches = [node for node in walk(*plan.roots) if isinstance(node, Search)]
+    nearest = any(by.via == "nearest" for node in searches for by in node.by)
     embeds = any(
         d.by == "embed" and d.of in sink.schema.names
         for sink in plan.writes
         if isinstance(sink, Merge)
         for d in sink.label.derived.values()
     )
-    dimensions = await opened.embedder.dimensions() if nearest or embeds else None
-    await opened.store.ensure(plan.graph, dimensions)
+    return await embedder.dimensions() if nearest or embeds else None
 
 
 class _Run:

@@ -1,0 +1,272 @@
+"""What a comparison found: for each way what it costs and how good its answers are, and each row back to its prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from semgraph.execution.comparison_why import Told
+
+Kind = Literal["step", "plan"]
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Calls of language models, tokens of prompts and answers, dollars (None: a price is not known)."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    dollars: float | None = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        known = self.dollars is not None and other.dollars is not None
+        dollars = (self.dollars or 0.0) + (other.dollars or 0.0) if known else None
+        return Spent(
+            self.calls + other.calls, self.tokens_in + other.tokens_in, self.tokens_out + other.tokens_out, dollars
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The most that one trial of a way is expected to cost; None: not known before it runs."""
+
+    way: str
+    calls: float | None = None
+    tokens_in: float | None = None
+    tokens_out: float | None = None
+    dollars: float | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One independent trial of a way.
+
+    Args:
+        number: From 0.
+        cold: What it costs alone, whoever paid for it and when.
+        paid: What was sent for it now.
+        seconds: Wall time; None where an answer came from the journal, which would say nothing.
+        failed: Rows without an answer.
+        rows: The rows of the step as this way answers them; None where a whole plan is compared.
+        answers: What was asked and answered, an item a row; `_m` is the number of the frozen row.
+    """
+
+    number: int
+    cold: Spent
+    paid: Spent
+    seconds: float | None = None
+    failed: int = 0
+    rows: pa.Table | None = field(default=None, repr=False)
+    answers: pa.Table | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good the answers of a way are, over all its trials.
+
+    Measured against the truth where there is one, else against the reference: then these are measures of agreement, and of
+    rows there is only `same`.
+
+    Args:
+        precision: Of rows, or of edges; None where nothing was answered.
+        recall: Likewise; None where nothing was wanted.
+        f1: Likewise.
+        interval: 95 % interval of F1 (without a truth, of `same`), by the bootstrap over rows.
+        spread: The least and the greatest of a trial, of the same measure.
+        difference: F1 less the reference's, with its paired 95 % interval: (value, low, high).
+        same: Share of rows with the same answers as the reference, trial by trial.
+        pairs: Nodes: F1 of pairs of members that are together.
+        b_cubed: Nodes: B-cubed F1.
+        validity: Edges that hold, over sampled times: F1.
+        ended: Edges that have an end: F1.
+    """
+
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+    interval: Range | None = None
+    spread: Range | None = None
+    difference: tuple[float, float | None, float | None] | None = None
+    same: float | None = None
+    pairs: float | None = None
+    b_cubed: float | None = None
+    validity: float | None = None
+    ended: float | None = None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way, or a plan with some ways, with the trials that were finished."""
+
+    name: str
+    use: Mapping[str, str]
+    trials: tuple[Trial, ...] = ()
+    quality: Quality = Quality()
+    comparison: Comparison | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def cold(self) -> Spent:
+        """What a trial costs alone, on average over the trials."""
+        total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
+        dollars = None if total.dollars is None else total.dollars / number
+        return Spent(
+            round(total.calls / number), round(total.tokens_in / number), round(total.tokens_out / number), dollars
+        )
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """The wall times that were measured."""
+        return tuple(t.seconds for t in self.trials if t.seconds is not None)
+
+    @property
+    def failed(self) -> int:
+        """Rows without an answer, over all trials."""
+        return sum(t.failed for t in self.trials)
+
+    def why(self, trial: int = 0, **where: Any) -> Told:
+        """What was asked about rows of the frozen input and answered: `why(id=42)`. Printed, it has the exact prompts.
+
+        Args:
+            trial: Which trial, from 0.
+            where: Columns of the row and their values.
+
+        Raises:
+            PlanError: There is no such column, row or trial.
+        """
+        from semgraph.execution.comparison_why import told
+
+        return told(self, trial, where)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ways compared over the same rows, or whole plans over the same inputs.
+
+    Args:
+        id: Of its record.
+        plan: Name of the plan.
+        step: The step whose ways are compared; "" for whole plans.
+        model: Who answered.
+        arms: In the order they were given.
+        reference: The way that the others are compared with.
+        trials: How many trials of each were asked for.
+        truth: Whether there was a truth to compare with.
+        key: The columns that name a row.
+        compare: The columns that are compared.
+        frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
+        paid: What was sent for it in all, the run that made the rows included.
+        before: What was sent to make the rows, before any way was asked.
+        estimates: What each way was expected to cost at most.
+        notes: What the reader should know.
+        stopped: Why it ended early, or None.
+        store: The store that was read.
+        record: Folder of the record.
+        journal: File with the answers.
+        rows: The frozen rows, by number.
+        wanted: The truth, as far as it is about these rows.
+    """
+
+    id: str
+    plan: str
+    step: str
+    model: str
+    arms: tuple[Arm, ...]
+    reference: str = ""
+    trials: int = 1
+    truth: bool = False
+    key: tuple[str, ...] = ()
+    compare: tuple[str, ...] = ()
+    frozen: Mapping[str, Any] = field(default_factory=dict)
+    paid: Spent = Spent()
+    before: Spent = Spent()
+    estimates: tuple[Estimate, ...] = ()
+    notes: tuple[str, ...] = ()
+    stopped: str | None = None
+    store: str = ""
+    record: Path | None = None
+    journal: Path | None = None
+    rows: pa.Table | None = field(default=None, repr=False)
+    wanted: pa.Table | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        own = tuple(replace(arm, comparison=self) for arm in self.arms)
+        object.__setattr__(self, "arms", own)
+
+    @property
+    def kind(self) -> Kind:
+        """Whether ways of a step were compared, or whole plans."""
+        return "step" if self.step else "plan"
+
+    @property
+    def exit_code(self) -> int:
+        """As the command line gives it: 4 at a limit, 3 with failed rows, else 0."""
+        return 4 if self.stopped else 3 if any(arm.failed for arm in self.arms) else 0
+
+    @property
+    def missing(self) -> Mapping[str, int]:
+        """How many trials were not run, by way."""
+        return {arm.name: n for arm in self.arms if (n := self.trials - len(arm.trials))}
+
+    def __getitem__(self, name: str) -> Arm:
+        """A way by its name. Raises PlanError."""
+        found = next((arm for arm in self.arms if arm.name == name), None)
+        if found is None:
+            names = [arm.name for arm in self.arms]
+            raise PlanError(
+                Problem(f'"{name}" was not compared', there="ways: " + ", ".join(names), hint=did_you_mean(name, names))
+            )
+        return found
+
+    def __iter__(self) -> Iterator[Arm]:
+        return iter(self.arms)
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    def disagreements(self, one: str, other: str, trial: int = 0) -> pa.Table:
+        """The rows on which two ways differ, each with what both say and, where it is known, what is true.
+
+        Columns: those that name the row, `one`, `other` and `truth`, the latter three with the answers as lists.
+
+        Raises:
+            PlanError: There is no such way or trial, or whole plans were compared.
+        """
+        from semgraph.execution.comparison_rows import differing
+
+        return differing(self, self[one], self[other], trial)
+
+    def chart(self) -> Any:
+        """Cost across, quality up: a matplotlib figure where that is installed, else text."""
+        from semgraph.execution.comparison_chart import chart
+
+        return chart(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--format json` prints."""
+        from semgraph.execution.comparison_record import as_data
+
+        return as_data(self)
+
+    def _repr_html_(self) -> str:
+        """How notebooks show it."""
+        from semgraph.execution.comparison_html import html
+
+        return html(self)
+
+
+def trial_of(arm: Arm, number: int) -> Trial:
+    """A trial of a way. Raises PlanError if it was not run."""
+    found = next((t for t in arm.trials if t.number == number), None)
+    if found is None:
+        run: Sequence[str] = [str(t.number) for t in arm.trials]
+        raise PlanError(Problem(f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")))
+    return found

@@ -1,0 +1,150 @@
+"""Comparing ways of a step, or whole plans: what is checked first, what is asked, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import semgraph
+from semgraph.errors import BudgetReached, Fault, PlanError, Problem
+from semgraph.execution.comparison import Arm, Comparison, Spent
+from semgraph.execution.comparison_record import save
+from semgraph.execution.record import RunRecord, new_run, timestamp
+from semgraph.logical.plan import LogicalPlan
+from semgraph.meter import StepMetrics
+from semgraph.session.resources import Opened, Resources
+
+Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be compared; see `Session.acompare`."""
+
+    plan: LogicalPlan
+    inputs: Mapping[str, pa.Table]
+    ways: Mapping[str, Any]
+    step: str = ""
+    truth: Any = None
+    trials: int = 1
+    runs: Path | None = None
+    say: Say = lambda _line: None
+
+
+def requested(ways: Ways, step: str | None, trials: int, resources: Resources) -> Mapping[str, Any]:
+    """The ways by name, as far as they can be checked without a plan. Raises PlanError."""
+    if trials < 1:
+        raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
+    if trials > 1 and resources.given.llm is None and resources.settings.model().provider == "recorded":
+        raise PlanError(
+            Problem("a recording has one answer to each question, so its trials are all alike", hint="trials=1")
+        )
+    if isinstance(ways, str):
+        raise PlanError(Problem(f'ways is the text "{ways}"', hint=f'give a list: ways=["{ways}"]'))
+    found = dict(ways) if isinstance(ways, Mapping) else _named(list(ways))
+    if not found:
+        raise PlanError(Problem("there is nothing to compare", hint='name ways: ways=["per_row", "packed(rows=10)"]'))
+    nested = [name for name, way in found.items() if isinstance(way, Mapping)]
+    if step and nested:
+        hint = f'with step="{step}" a way is a text, such as "block(left=10)"; leave step out to compare whole plans'
+        raise PlanError(Problem(f"arm {nested[0]} sets ways of several steps", hint=hint))
+    if not step and len(nested) < len(found):
+        hint = 'step="..."; or whole plans: ways={"name": {"step": "way"}}'
+        raise PlanError(Problem("nothing says which step is done in these ways", hint=hint))
+    return found
+
+
+def _named(ways: list[str]) -> dict[str, str]:
+    twice = next((way for i, way in enumerate(ways) if way in ways[:i]), None)
+    if twice is not None:
+        hint = f'to compare a way with itself, name both: ways={{"a": "{twice}", "b": "{twice}"}}'
+        raise PlanError(Problem(f'the way "{twice}" is given twice', hint=hint))
+    return {way: way for way in ways}
+
+
+@dataclass
+class Kept:
+    """The record of a comparison, and what is in it whatever happens."""
+
+    request: Request
+    resources: Resources
+    opened: Opened
+    id: str = ""
+    record: RunRecord | None = None
+    paid: Spent = Spent()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Make the folder."""
+        runs, plan = self.request.runs, self.request.plan
+        self.id = new_run(runs or Path())
+        self.record = RunRecord(runs / self.id) if runs is not None else None
+        journal = self.opened.journal
+        settings = {k: {"value": v, "origin": origin} for k, v, origin in self.resources.settings.rows()}
+        self._describe(
+            semgraph=semgraph.__version__, run=self.id, kind="comparison", plan=plan.name, file=plan.file,
+            step=self.request.step, ways=list(self.request.ways), trials=self.request.trials, params=dict(plan.params),
+            started=timestamp(), status="running", settings=settings, journal=str(journal.path) if journal else None,
+        )  # fmt: skip
+
+    def _describe(self, **facts: Any) -> None:
+        if self.record is not None:
+            self.record.describe(**facts)
+
+    def end(self, status: str, why: str | None = None) -> None:
+        """Say how it ended, and what was paid."""
+        if self.record is None:
+            return
+        paid = self.paid
+        total = StepMetrics(
+            calls_issued=paid.calls, tokens_in=paid.tokens_in, tokens_out=paid.tokens_out, dollars=paid.dollars
+        )
+        self.record.text("metrics.json", json.dumps({"total": total.as_dict(), "steps": {}}, indent=1))
+        self._describe(status=status, why=why, ended=timestamp())
+
+    def comparison(self, arms: Sequence[Arm], **more: Any) -> Comparison:
+        """The result, written into the record."""
+        request, opened = self.request, self.opened
+        found = Comparison(
+            id=self.id, plan=request.plan.name, step=request.step, model=opened.llm.name, arms=tuple(arms),
+            trials=request.trials, truth=request.truth is not None, paid=self.paid, store=opened.store.name,
+            record=self.record.folder if self.record else None,
+            journal=opened.journal.path.absolute() if opened.journal else None, **more,
+        )  # fmt: skip
+        if self.record is not None:
+            save(found, self.record)
+        return found
+
+
+async def compare(request: Request, resources: Resources) -> Comparison:
+    """Compare, and keep the record true whatever happens.
+
+    Raises:
+        PlanError: Something is wrong with the request; nothing was spent.
+        BudgetReached: It would pass a limit before anything was compared.
+    """
+    from semgraph.session.comparing_arms import compare_plans, compare_step
+
+    plan = request.plan
+    async with resources.open(plan.name, Path(plan.file), fresh=False, record_to=None) as opened:
+        kept = Kept(request, resources, opened)
+        work = compare_step if request.step else compare_plans
+        try:
+            found = await work(request, resources, opened, kept)
+        except BaseException as error:
+            if kept.record is not None:
+                interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+                status = "interrupted" if interrupted else "budget" if isinstance(error, BudgetReached) else "failed"
+                kept.end(status, str(error))
+            if isinstance(error, Fault):
+                raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None
+            raise
+        kept.end("budget" if found.stopped else "done", found.stopped)
+        return found
