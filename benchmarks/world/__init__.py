@@ -5,5 +5,6 @@ from benchmarks.world.faults import Fault, Faults
 from benchmarks.world.noise import Noise
 from benchmarks.world.server import StandIn
 from benchmarks.world.waiting import Latency, Rates
+from benchmarks.world.world import World
 
-__all__ = ["Fault", "Faults", "Latency", "Noise", "PrefixCache", "Rates", "StandIn"]
+__all__ = ["Fault", "Faults", "Latency", "Noise", "PrefixCache", "Rates", "StandIn", "World"]

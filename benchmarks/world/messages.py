@@ -13,7 +13,8 @@ from benchmarks.world.dates import MONTHS
 _NO_NAMES = frozenset(
     re.findall(
         r"\w+",
-        """A After An And Are At Before But Did Do Does Dear Finally For From Good Great He Hello Hi His Her How I In Is It
+        """
+    A After An And Are At Before But Did Do Does Dear Finally For From Good Great Have He Hello Hi His Her How I In Is It
     Its Last My Next No Now Oh On Once Our Per Say She Since So Thanks That The Their Then They This Today Tomorrow
     We What When Where Which Who Why Yes Yesterday You Your Monday Tuesday Wednesday Thursday Friday Saturday Sunday""",
     )

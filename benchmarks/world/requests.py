@@ -17,6 +17,7 @@ _AGAIN = re.compile(r"(?:\n\n|\A)Your last answer was not valid: .*\Z", re.DOTAL
 _LINE = re.compile(
     r"^(?P<number>\d+)\. (?P<part>part )?(?P<record>\{.*?\})(?: compare with: (?P<with>all|[\d, ]+))?$", re.MULTILINE
 )
+_NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
 _ANSWER = "Answer with one JSON object and nothing else"
 _STANDS = re.compile(r"^[^\n]*, where <field> stands for [^\n]*:\n", re.MULTILINE)
 _LEFT, _RIGHT = "Left record:\n", "\n\nRight record:\n"
@@ -89,16 +90,18 @@ class Reader:
         except (KeyError, IndexError, TypeError):
             raise NotUnderstood("a chat needs messages and a response_format with a JSON Schema of an object") from None
         user = _AGAIN.sub("", user)
-        static, _, _ = system.rpartition(_ANSWER)
+        static, marked, _ = system.rpartition(_ANSWER)
+        static = static if marked else system
         rules, *asked = _STANDS.split(static)
         asked = [text.strip() for text in asked]
-        if "matches" in schema:
+        numbered = _NUMBERED in static  # the texts of rows may say anything, the rules are the plan's own
+        if numbered and "matches" in schema:
             return self._block(schema["matches"]["items"]["properties"], user, tuple(asked), rules)
-        if "answers" in schema and "Records:\n" in user:
+        if numbered and "answers" in schema:
             return self._records(schema["answers"]["items"]["properties"], user, tuple(asked), rules)
         if "match" in schema:
             return self._pair(schema, user, rules)
-        if user.startswith("Records:\n") or "\n\nRecords:\n" in user:
+        if numbered:
             form: Form = "window" if list(schema) == ["ranking"] else "group"
             return _group(form, schema, user, tuple(asked), rules)
         return self._row(schema, user, rules)

@@ -1,0 +1,177 @@
+"""The truth: things, and what holds of them from when until when."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from benchmarks.world import names
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = 400
+_SETTLED = 60  # days at the beginning in which nothing changes, so that all can be told
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Somebody or something.
+
+    Args:
+        key: Its own, in no text.
+        name: Its full name.
+        kind: person, organisation, place or project.
+        role: What tells it from another of its name ("" mostly): "Sam Weber the pilot".
+        short: What it is also called ("": nothing): a first name that nobody else has, or initials.
+    """
+
+    key: str
+    name: str
+    kind: str
+    role: str = ""
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What holds of two things, from midnight of a day up to another; None: it goes on.
+
+    Args:
+        key: Its own, in no text.
+        kind: job, home, lead, knows, or left (a job), handed (a lead): that it holds no longer.
+        source: Who.
+        target: Whom or what.
+        since: From when.
+        until: Until when.
+        old: It ended long ago, and is told of only afterwards.
+    """
+
+    key: str
+    kind: str
+    source: Thing
+    target: Thing
+    since: datetime
+    until: datetime | None = None
+    old: bool = False
+
+
+@dataclass(frozen=True)
+class Truth:
+    """All things, and all that holds of them."""
+
+    things: tuple[Thing, ...]
+    spans: tuple[Span, ...]
+
+    def of(self, kind: str) -> list[Thing]:
+        """The things of a kind."""
+        return [thing for thing in self.things if thing.kind == kind]
+
+
+def live(draw: random.Random, people: int, difficulty: int) -> Truth:
+    """A truth with so many people (and, from difficulty 2, a few more who share a name)."""
+    persons = [Thing(f"p{i}", name, "person") for i, name in enumerate(names.people(draw, people))]
+    if difficulty >= 2:
+        persons = _with_homonyms(draw, persons)
+    persons = _with_short_names(persons)
+    firms = _things("o", "organisation", names.organisations(draw, max(3, people // 2)))
+    firms = [replace(firm, short=names.initials(firm.name)) for firm in firms]
+    places = _things("c", "place", names.places(draw, min(100, max(3, people // 2))))
+    projects = _things("j", "project", names.projects(draw, min(100, max(2, people // 3))))
+    spans: list[Span] = []
+    for person in persons:
+        spans += _chain(draw, "home", person, places, 0)
+        spans += _chain(draw, "job", person, firms, difficulty)
+        if difficulty >= 1 and draw.random() < 0.5:
+            spans.append(_old_job(draw, person, firms, spans))
+    for project in projects:
+        spans += _leaders(draw, project, persons, difficulty)
+    spans += _acquaintances(draw, persons)
+    spans += [end for span in spans if (end := _ending(span, spans))]
+    numbered = tuple(replace(span, key=f"f{i}") for i, span in enumerate(spans))
+    return Truth((*persons, *firms, *places, *projects), numbered)
+
+
+def _things(letter: str, kind: str, called: list[str]) -> list[Thing]:
+    return [Thing(f"{letter}{i}", name, kind) for i, name in enumerate(called)]
+
+
+def _with_homonyms(draw: random.Random, persons: list[Thing]) -> list[Thing]:
+    """One pair of one name for eight people, told apart by what they do."""
+    chosen = draw.sample(range(len(persons)), max(1, len(persons) // 8))
+    found = list(persons)
+    for n, i in enumerate(chosen):
+        one, other = draw.sample(names.ROLES, 2)
+        found[i] = replace(persons[i], role=one)
+        found.append(Thing(f"p{len(persons) + n}", persons[i].name, "person", other))
+    return found
+
+
+def _with_short_names(persons: list[Thing]) -> list[Thing]:
+    firsts = Counter(person.name.split()[0] for person in persons)
+    return [replace(p, short=first) if firsts[first := p.name.split()[0]] == 1 else p for p in persons]
+
+
+def _chain(draw: random.Random, kind: str, person: Thing, targets: list[Thing], difficulty: int) -> Iterator[Span]:
+    """One after another: from before the beginning, with up to two changes. Jobs may have gaps, and be taken up again."""
+    changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), draw.choice((0, 1, 1, 2))))
+    where = draw.sample(targets, min(len(targets), len(changes) + 1))
+    if len(changes) == 2 and difficulty >= 2 and draw.random() < 0.5:
+        where[2] = where[0]
+    starts = [START - timedelta(days=draw.randrange(100, 2000)), *(START + timedelta(days=day) for day in changes)]
+    for i, since in enumerate(starts):
+        until = starts[i + 1] if i + 1 < len(starts) else None
+        if until and kind == "job" and difficulty >= 1 and draw.random() < 0.4:
+            until -= timedelta(days=20)
+        yield Span("", kind, person, where[i], since, until)
+
+
+def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list[Span]) -> Span:
+    """A job from before the first: told of once it is long past."""
+    mine = [span for span in spans if span.source == person and span.kind == "job"]
+    first = min(span.since for span in mine)
+    until = first - timedelta(days=draw.randrange(30, 400))
+    others = [firm for firm in firms if firm not in {span.target for span in mine}] or firms
+    return Span(
+        "", "job", person, draw.choice(others), until - timedelta(days=draw.randrange(200, 900)), until, old=True
+    )
+
+
+def _leaders(draw: random.Random, project: Thing, persons: list[Thing], difficulty: int) -> Iterator[Span]:
+    """Who leads a project: one, or two after each other."""
+    starts = [START - timedelta(days=draw.randrange(50, 700))]
+    if draw.random() < 0.6:
+        starts.append(START + timedelta(days=draw.randrange(_SETTLED, DAYS - 60)))
+    leaders = draw.sample(persons, len(starts))
+    for i, since in enumerate(starts):
+        until = starts[i + 1] if i + 1 < len(starts) else None
+        if until and difficulty >= 1 and draw.random() < 0.4:
+            until -= timedelta(days=20)
+        yield Span("", "lead", leaders[i], project, since, until)
+
+
+def _acquaintances(draw: random.Random, persons: list[Thing]) -> Iterator[Span]:
+    """Each knows the next in a ring drawn anew, all with names of their own."""
+    ring = [person for person in draw.sample(persons, len(persons)) if not person.role]
+    for one, other in pairwise(ring):
+        yield Span("", "knows", one, other, START - timedelta(days=draw.randrange(10, 900)))
+
+
+def _ending(span: Span, spans: list[Span]) -> Span | None:
+    """That somebody left, or handed over, where nothing followed at once: until it is taken up again."""
+    kind = {"job": "left", "lead": "handed"}.get(span.kind)
+    if kind is None or span.until is None or span.old:
+        return None
+    same = span.kind == "job"
+    rivals = [
+        s for s in spans if s.kind == span.kind and (s.source == span.source if same else s.target == span.target)
+    ]
+    if any(s.since == span.until for s in rivals):
+        return None
+    again = [
+        s.since for s in spans
+        if s.kind == span.kind and (s.source, s.target) == (span.source, span.target) and s.since > span.until
+    ]  # fmt: skip
+    return Span("", kind, span.source, span.target, span.until, min(again, default=None))

@@ -1,0 +1,145 @@
+"""A world: its truth, the messages that tell of it, and the graph that those who read them should have."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Self
+
+from benchmarks.world.dates import iso
+from benchmarks.world.gold import Episode, Gold, told
+from benchmarks.world.life import Thing, Truth, live
+from benchmarks.world.telling import Calling, Statement, tell, worded
+
+_NAMESPACE = uuid.UUID("6f1d6d0e-3f5a-5b0e-9a53-0d8f6f6a2c11")
+_SMALL_TALK = (
+    "How are you?", "The weather is fine today.", "It was a long week.", "Thanks for the cake.", "What a day.",
+    "So much to do.", "Have a good evening.",
+)  # fmt: skip
+_NEAR = 4  # days within which statements may share a message
+
+
+@dataclass(frozen=True)
+class World:
+    """A world, the same for the same arguments; made by `make`.
+
+    Args:
+        seed: What it is drawn from.
+        difficulty: 0: plain statements, moves and new jobs, the same words again. 1: also other words, first names and
+            initials, "she", several statements in a message, small talk, gaps, what was long ago, denials. 2: also people of
+            one name, slips in names, two names of one thing in a message, jobs taken up again, days that are told later,
+            "yesterday".
+        group: The group_id of all messages.
+        truth: What holds in it.
+        episodes: The messages, in order of time.
+    """
+
+    seed: int
+    difficulty: int
+    group: str
+    truth: Truth
+    episodes: tuple[Episode, ...]
+
+    @classmethod
+    def make(cls, seed: int, people: int = 8, difficulty: int = 1, group: str = "world") -> Self:
+        """Draw a world with so many people; about nine messages for each."""
+        if not 2 <= people <= 2000 or difficulty not in {0, 1, 2}:
+            raise ValueError(f"a world has 2 to 2,000 people and difficulty 0, 1 or 2, not {people} and {difficulty}")
+        draw = random.Random(f"world/{seed}/{people}/{difficulty}")
+        truth = live(draw, people, difficulty)
+        statements = tell(draw, truth, difficulty)
+        messages = _Messages(draw, truth, difficulty, group)
+        return cls(seed, difficulty, group, truth, tuple(messages.of(statements)))
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The messages as rows for add_episode: uuid, group_id, name, source, content, valid_at."""
+        return [
+            {
+                "uuid": e.uuid, "group_id": self.group, "name": f"message {e.number}", "source": "message",
+                "content": e.content, "valid_at": iso(e.at),
+            }
+            for e in self.episodes
+        ]  # fmt: skip
+
+    def gold(self, after: int | None = None, at: datetime | None = None) -> Gold:
+        """The graph that the first `after` messages tell, and of its facts those that hold at a time; None: all."""
+        return told(self.episodes[:after], at)
+
+
+class _Messages:
+    """Puts statements into messages."""
+
+    def __init__(self, draw: random.Random, truth: Truth, difficulty: int, group: str) -> None:
+        self._draw, self._difficulty, self._group = draw, difficulty, group
+        self._speakers = [person for person in truth.of("person") if not person.role]
+
+    def of(self, statements: Sequence[Statement]) -> Iterator[Episode]:
+        """The messages, in order."""
+        number, rest = 0, list(statements)
+        while rest:
+            said = [rest.pop(0)]
+            while rest and len(said) < 3 and self._may_join(said, rest[0]) and self._draw.random() < 0.4:
+                said.append(rest.pop(0))
+            number += 1
+            yield self._message(number, said)
+            if self._difficulty and self._draw.random() < 0.05 and rest:
+                number += 1
+                between = said[-1].at + (rest[0].at - said[-1].at) / 2
+                yield self._made(
+                    number, between, self._draw.choice(self._speakers), self._draw.choice(_SMALL_TALK), (), []
+                )
+
+    def _may_join(self, said: Sequence[Statement], more: Statement) -> bool:
+        """Whether what was said can be said with what comes next: it still holds then, and is not the same."""
+        if not self._difficulty or (more.at - said[0].at).days >= _NEAR:
+            return False
+        spans = [s.span for s in said if s.span]
+        holds = all(span.old or span.until is None or span.until > more.at for span in spans)
+        return holds and more.span not in spans and all(s.when != "yesterday" for s in said)
+
+    def _message(self, number: int, said: Sequence[Statement]) -> Episode:
+        speaker = self._speaker(said)
+        sentences: list[str] = []
+        named: list[tuple[Thing, str]] = []
+        call = Calling(self._draw, self._difficulty)
+        for before, one in zip([None, *said], said, strict=False):
+            again = before is not None and before.source == one.source and one.source != speaker and not one.source.role
+            pronoun = again and one.kind != "denied" and self._draw.random() < 0.5
+            sentence, found = worded(one, call, speaker=speaker, pronoun=pronoun)
+            sentences.append(sentence)
+            named += found
+        if self._difficulty and self._draw.random() < 0.2:
+            sentences.insert(self._draw.choice((0, len(sentences))), self._draw.choice(_SMALL_TALK))
+        return self._made(number, said[-1].at, speaker, " ".join(sentences), tuple(said), named)
+
+    def _speaker(self, said: Sequence[Statement]) -> Thing:
+        """Somebody who speaks of himself, or of others."""
+        subjects = {s.source for s in said}
+        alone = next(iter(subjects))
+        if len(subjects) > 1 or alone not in self._speakers or any(s.kind == "denied" for s in said):
+            return self._another(said)
+        return alone if self._draw.random() < 0.5 else self._another(said)
+
+    def _another(self, said: Sequence[Statement]) -> Thing:
+        subjects = {s.source for s in said}
+        others = [person for person in self._speakers if person not in subjects | {s.target for s in said}]
+        return self._draw.choice(others or self._speakers)
+
+    def _made(
+        self,
+        number: int,
+        at: datetime,
+        speaker: Thing,
+        text: str,
+        said: tuple[Statement, ...],
+        named: list[tuple[Thing, str]],
+    ) -> Episode:
+        content = f"{speaker.name}(user): {text}"
+        key = str(uuid.uuid5(_NAMESPACE, f"{self._group}/{number}/{content}/{iso(at)}"))
+        mentions = tuple(dict.fromkeys([(speaker, speaker.name), *named]))
+        return Episode(number, key, at, content, said, mentions)
