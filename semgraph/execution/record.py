@@ -56,9 +56,13 @@ class RunRecord:
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append to `failed.jsonl`."""
+        self.lines("failed.jsonl", rows)
+
+    def lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append a line of JSON for each row to a file of the record."""
         lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
         if lines:
-            with (self.folder / "failed.jsonl").open("a", encoding="utf-8") as file:
+            with (self.folder / name).open("a", encoding="utf-8", errors="surrogatepass") as file:
                 file.write("\n".join(lines) + "\n")
 
     def flush(self) -> None:

@@ -74,10 +74,12 @@ def page(run: Run, width: int) -> Iterator[str]:
     """A run on a page: what `run.json` says, the steps, the cost."""
     yield f"run {run.name}   {run.folder}"
     for name, value in run.facts.items():
-        if isinstance(value, dict) and value and name != "flow":
+        if name in {"flow", "graph", "returns"}:
+            continue
+        if isinstance(value, dict) and value:
             yield f"{name}"
             yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
-        elif value not in (None, {}, [], "") and name != "flow":
+        elif value not in (None, {}, [], ""):
             yield f"{name:<24} {_value(value)}"
     steps = {name: _metrics(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
     if steps:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semgraph.execution.calls import as_exchange, read_calls
 from semgraph.execution.likeness import UUID, Row
 from semgraph.execution.runs import Run
 from semgraph.execution.why import Asked, Chain, Lookup
@@ -24,16 +25,17 @@ _TEXT = 60
 
 @contextmanager
 def journal(run: Run) -> Iterator[Lookup]:
-    """The calls that the run's journal still has, by id. Without a journal no call is known."""
+    """The calls that the run's journal still has, or that its record keeps itself, by id."""
+    kept = {line["call"]: found for line in read_calls(run.folder) if (found := as_exchange(line)) is not None}
     path = run.facts.get("journal")
     if not path or not Path(path).exists():
-        yield lambda _call: None
+        yield kept.get
         return
     from semgraph.llm.journal import Journal
 
     opened = Journal(path, keep_days=None)
     try:
-        yield opened.exchange
+        yield lambda call: kept.get(call) or opened.exchange(call)
     finally:
         opened.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import semgraph
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.execution.calls import CallLog
 from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.outcome import Options, Outcome
@@ -124,6 +125,7 @@ class _Run:
         runs = request.runs
         self.name = new_run(runs or Path())
         self.record = RunRecord(runs / self.name) if runs is not None else None
+        self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
         self.settings = {key: {"value": value, "origin": origin} for key, value, origin in resources.settings.rows()}
@@ -132,8 +134,9 @@ class _Run:
         """Run, and keep the record true whatever happens."""
         logical = self.physical.logical
         fingerprint = self.request.plan.fingerprint
+        llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
         runtime = Runtime(
-            self.physical, self.opened.llm, self.opened.embedder, self.opened.store, self.meter,
+            self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
         )  # fmt: skip
         write = self.request.write and self.request.until is None
@@ -143,6 +146,8 @@ class _Run:
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
             flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,
             journal=str(self.opened.journal.path) if self.opened.journal else None,
+            returns={name: node.step for name, node in logical.returns.items()},
+            graph={"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
         )  # fmt: skip
         try:
             outcome = await executor.run(self.request.inputs)
@@ -193,6 +198,8 @@ class _Run:
         if self.record is None:
             return
         self.record.flush()
+        if self.calls is not None:
+            self.calls.flush()
         self.record.failed(self._failed_rows(outcome))
         steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
         self.record.text("metrics.json", json.dumps({"total": self.meter.total().as_dict(), "steps": steps}, indent=1))

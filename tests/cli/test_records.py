@@ -98,3 +98,10 @@ def test_without_a_journal_the_chain_is_there_and_the_messages_are_not(project: 
     out = project("why", "last", "Cleo").out
     assert "answer  pairs [{a Bob, b Cleo}]" in out
     assert "the journal does not have it" in out
+
+
+def test_why_has_the_messages_of_a_replayed_run(project: Project) -> None:
+    project("run", "add_episode", "--llm", "recorded", "--embedder", "recorded", "--store", "memory")
+    out = project("why", "last", "WORKS_AT", "--messages").out
+    assert "── system" in out
+    assert "TechCorp" in out.split("── answer")[1]
