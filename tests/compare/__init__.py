@@ -1,0 +1,1 @@
+"""Ways and whole plans beside each other."""

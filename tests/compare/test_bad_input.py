@@ -1,0 +1,111 @@
+"""What is wrong with a comparison is told before anything is asked: what it is, what there is, what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+import semgraph as sg
+from semgraph.errors import InputError, PlanError
+from tests.compare.conftest import WAYS, compared, filtered, opened
+
+
+def kinds() -> sg.Frame:
+    """A plan with a step that asks and one that does not."""
+    rows = sg.table([{"id": 1, "text": "It leaks."}], key="id")
+    return rows.filter("id > 0").step("some").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+
+
+async def refused(session, server, match: str, plan=None, **options) -> None:
+    with pytest.raises(PlanError, match=match):
+        await compared(session, plan or filtered(), **options)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"step": "complains"},
+            'has no step "complains". Steps that ask a model: complaints. Did you mean "complaints"',
+        ),
+        ({"step": "some", "plan": kinds()}, "step some asks no model. Steps that ask a model: kinds"),
+        ({"ways": ["per_rwo"]}, 'step complaints: "per_rwo" is no way of doing a sem_filter.*Did you mean "per_row"'),
+        ({"ways": ["packed(row=3)"]}, 'packed has no parameter "row"'),
+        ({"ways": ["packed(rows=x)"]}, "rows must be"),
+        ({"ways": ["packed(rows"]}, "names no way of doing a step"),
+        ({"ways": []}, "there is nothing to compare"),
+        ({"ways": "per_row"}, 'ways is the text "per_row". Give a list'),
+        ({"ways": ["per_row", "per_row"]}, 'the way "per_row" is given twice. To compare a way with itself, name both'),
+        ({"ways": {"a": {"complaints": "per_row"}}}, "arm a sets ways of several steps"),
+        ({"step": None}, "nothing says which step is done in these ways"),
+        ({"step": None, "ways": {"a": {"complain": "per_row"}}}, 'arm a: plan .* asks no model in a step "complain"'),
+        ({"trials": 0}, "trials is 0"),
+    ],
+)
+async def test_a_wrong_request(session, server, options, match):
+    await refused(session, server, match, **options)
+
+
+@pytest.mark.parametrize(
+    ("truth", "match"),
+    [
+        (
+            [{"ticket": 1, "keep": True}],
+            "has no column that names a row of step complaints. It has: ticket, keep; rows have",
+        ),
+        ([{"id": 99}], "is about none of the 6 rows. The truth has id 99; the rows have id"),
+        ([{"id": "one"}], "row 1, column id"),
+        (3, "the truth cannot be read from int"),
+        ("nowhere.csv", "nowhere.csv: No such file"),
+    ],
+)
+async def test_a_wrong_truth(session, server, truth, match):
+    await refused(session, server, match, truth=truth)
+
+
+async def test_a_truth_without_answers(session, server):
+    match = "has no column to compare with the answers of step kinds. It has: id, sort; answers: kind"
+    await refused(session, server, match, plan=kinds(), step="kinds", ways=["per_row"], truth=[{"id": 1, "sort": "x"}])
+
+
+async def test_a_step_without_rows(session, server):
+    rows = sg.table([{"id": 1, "text": "It leaks."}], key="id").filter("id > 1")
+    plan = rows.sem_filter("Does “{text}” complain?").step("complaints")
+    await refused(session, server, "step complaints has no rows to ask about", plan=plan)
+
+
+async def test_a_whole_plan_that_writes_nothing_has_no_true_graph(session, server):
+    ways = {"a": {"complaints": "per_row"}}
+    await refused(session, server, "writes no graph", step=None, ways=ways, truth={"nodes": []})
+
+
+async def test_a_recording_has_no_trials(server, tmp_path):
+    async with opened(server, tmp_path, llm="recorded") as session:
+        await refused(session, server, "one answer to each question", trials=3)
+
+
+async def test_one_way_alone_is_allowed(session):
+    found = await compared(session, filtered(), ways=["per_row"])
+    assert [arm.name for arm in found] == ["per_row"]
+
+
+async def test_what_was_not_compared_cannot_be_asked_for(session):
+    found = await compared(session, filtered())
+    with pytest.raises(PlanError, match='"pre_row" was not compared. Ways: per_row.*Did you mean "per_row"'):
+        found["pre_row"]
+    with pytest.raises(PlanError, match="per_row has no trial 1. Trials: 0"):
+        found["per_row"].why(trial=1, id=1)
+    with pytest.raises(PlanError, match='the frozen rows have no column "ID"'):
+        found["per_row"].why(ID=1)
+    with pytest.raises(PlanError, match="no frozen row has id=7"):
+        found["per_row"].why(id=7)
+
+
+async def test_rows_are_checked_as_in_a_run(session, server, tmp_path):
+    plan = tmp_path / "p.yaml"
+    plan.write_text(
+        "plan: p\ninputs: {t: {id: int64}}\nsteps:\n  s:\n    - from: t\n    - sem_filter: {prompt: 'Is {id} odd?'}\nreturns: [s]\n"
+    )
+    with pytest.raises(InputError, match="row 1, column id"):
+        await compared(session, plan, step="s", ways=WAYS, t=[{"id": "x"}])
+    assert server.requests == []

@@ -1,0 +1,157 @@
+"""Whole plans, each in a copy of its own; and a step of a plan that reads what it wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph as sg
+from semgraph.errors import PlanError
+from semgraph.session.comparing_copy import held
+from semgraph.session.comparing_graph import graph_of
+from tests.compare.standin import StandIn
+
+PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
+SAID = ["Ann(user): I work at Acme Labs.", "Ann(user): I moved to Luma. I work at Luma.", "Ben(user): I work at Luma."]
+ARMS = {"blocks": {"verdicts": "block()"}, "pairs": {"verdicts": "nested_loop", "told": "nested_loop"}}
+
+
+def episodes(texts: list[str] = SAID) -> list[dict[str, Any]]:
+    first = datetime(2025, 1, 15, 9, tzinfo=UTC)
+    return [
+        {"uuid": f"e{n}", "content": text, "valid_at": first + timedelta(days=n), "group_id": "g"}
+        for n, text in enumerate(texts)
+    ]
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[StandIn]:
+    async with StandIn() as server:
+        yield server
+
+
+def opened(model: StandIn, folder: Path, store: str = "sqlite:graph.db", **options: Any) -> sg.Session:
+    name = f"openai:gpt-4.1-mini@{model.base_url}"
+    embedder = f"openai:stand-in@{model.base_url}?dimensions=64"
+    return sg.Session(llm=name, embedder=embedder, store=store, folder=folder, **options)
+
+
+async def whole(session: sg.Session, **options: Any) -> Any:
+    return await session.acompare(PLAN, **{"ways": ARMS, "say": None, "episodes": episodes(), **options})
+
+
+async def test_plans_that_answer_alike_leave_the_same_graph(model, tmp_path):
+    async with opened(model, tmp_path) as session:
+        found = await whole(session)
+    quality = found["pairs"].quality
+    assert (found.kind, found.truth) == ("plan", False)
+    assert (quality.f1, quality.pairs, quality.b_cubed, quality.ended) == (1.0, 1.0, 1.0, 1.0)
+    assert found["pairs"].cold.calls >= found["blocks"].cold.calls > 0
+    assert not (tmp_path / "graph.db").exists()
+
+
+async def test_graphs_are_scored_against_the_true_one(model, tmp_path):
+    """The graph that the plan writes is the truth here; then the same with two of its nodes taken for one."""
+    async with opened(model, tmp_path) as session:
+        await session.arun(PLAN, episodes=episodes())
+        truth = await written(session)
+    async with opened(model, tmp_path, store="memory") as session:
+        found = await whole(session, truth=truth)
+        assert [(a.quality.f1, a.quality.b_cubed, a.quality.pairs) for a in found] == [(1.0, 1.0, 1.0)] * 2
+        one, other, *rest = truth["nodes"]
+        merged = {**one, "members": sorted({*one["members"], *other["members"]})}
+        ends = {other["key"]: one["key"]}
+        edges = [{**e, "source": ends.get(e["source"], e["source"]), "target": ends.get(e["target"], e["target"])}
+                 for e in truth["edges"]]  # fmt: skip
+        wrong = await whole(session, truth={"nodes": [merged, *rest], "edges": edges})
+    assert wrong.paid.calls == 0
+    assert all(arm.quality.b_cubed < 1 for arm in wrong)
+
+
+async def written(session: sg.Session) -> dict[str, Any]:
+    """The graph of the session's store, as a truth in plain data."""
+    plan = session.prepare(PLAN)
+    source = await held(plan, await session._resources.store(), None)
+    async with source.copy(64) as store:
+        graph = await graph_of(store, plan)
+    return {
+        "nodes": [{"key": n.key, "name": n.name, "members": sorted(n.members)} for n in graph.nodes],
+        "edges": [
+            {"source": e.source, "target": e.target, "label": e.label, "start": e.start and e.start.isoformat(),
+             "end": e.end and e.end.isoformat()}
+            for e in graph.edges
+        ],
+    }  # fmt: skip
+
+
+async def test_nothing_of_the_store_is_touched_and_its_groups_are_read(model, tmp_path):
+    async with opened(model, tmp_path) as session:
+        await session.arun(PLAN, episodes=episodes()[:1])
+        before = digest(tmp_path)
+        found = await whole(session, episodes=episodes()[1:])
+        assert digest(tmp_path) == before
+        assert found.frozen["copied"] > 0
+        step = await session.acompare(
+            PLAN, step="verdicts", ways=["block()", "nested_loop"], say=None, episodes=episodes()[1:]
+        )
+        assert digest(tmp_path) == before
+        assert step["block()"].quality.same == 1.0
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """The graph's files, by content; what only says that somebody reads it has none."""
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("graph.db") if p.stat().st_size}
+
+
+async def test_a_step_that_reads_what_was_written_gets_the_rows_that_the_reference_made(model, tmp_path):
+    async with opened(model, tmp_path, store="memory") as session:
+        await session.arun(PLAN, episodes=episodes(), again=True)
+        model.reset()
+        other = sg.Session(llm=f"openai:gpt-4.1-mini@{model.base_url}", store="memory", folder=tmp_path,
+                           embedder=f"openai:stand-in@{model.base_url}?dimensions=64")  # fmt: skip
+        async with other:
+            found = await other.acompare(
+                PLAN, step="verdicts", ways=["nested_loop", "block()"], say=None, episodes=episodes()
+            )
+    assert sum(found.frozen["rows"].values()) > 0
+    assert found["block()"].quality.same == 1.0
+    assert found["nested_loop"].cold.calls >= found["block()"].cold.calls > 0
+
+
+async def test_a_limit_stops_a_comparison_of_plans_and_it_goes_on_later(model, tmp_path):
+    async with opened(model, tmp_path, store="memory") as session:
+        free = await whole(session, ways={"blocks": ARMS["blocks"]})
+    first = free["blocks"].cold.calls
+    async with opened(model, tmp_path, store="memory", max_calls=2) as session:
+        stopped = await whole(session)
+        assert stopped.missing == {"pairs": 1}
+        assert stopped.exit_code == 4
+        assert stopped["blocks"].cold.calls == first
+    async with opened(model, tmp_path, store="memory") as session:
+        rest = await whole(session)
+    assert rest["blocks"].trials[0].paid.calls == 0
+    assert rest["pairs"].trials[0].paid.calls == rest["pairs"].cold.calls - 2
+
+
+@pytest.mark.parametrize(
+    ("truth", "match"),
+    [
+        ([{"id": 1}], "is no graph: a whole plan is compared with nodes and edges"),
+        ({"nodes": []}, "has no nodes"),
+        ({"nodes": [{"name": "x"}]}, "node 1 lacks key"),
+        ({"nodes": [{"key": "x", "colour": 1}]}, 'what "colour" means is not known'),
+        ({"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "y"}]}, 'target "y" is the key of no node'),
+        ({"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "x", "start": "soon"}]}, "not ISO 8601"),
+        ("nowhere.json", "nowhere.json: No such file"),
+    ],
+)
+async def test_a_true_graph_that_is_none(model, tmp_path, truth, match):
+    async with opened(model, tmp_path, store="memory") as session:
+        with pytest.raises(PlanError, match=match):
+            await whole(session, truth=truth)
+    assert model.requests == []

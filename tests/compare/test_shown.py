@@ -1,0 +1,132 @@
+"""What people see: a table that fits, the best of each column bold, what stands below it, a chart."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from rich.text import Text
+
+from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
+from semgraph.execution.comparison_chart import text
+from semgraph.report.comparison import lines
+
+
+def arm(name: str, calls: int, dollars: float | None, seconds: float | None, quality: Quality, trials: int = 1) -> Arm:
+    spent = Spent(calls, calls * 100, calls * 3, dollars)
+    made = tuple(Trial(n, spent, spent, seconds and seconds + n / 10) for n in range(trials))
+    return Arm(name, {"link": name}, made, quality)
+
+
+def made(**changes: object) -> Comparison:
+    """Three ways with numbers that can be told apart."""
+    arms = (
+        arm("nested_loop", 10_000, 0.744, 161.0, Quality(0.93, 0.95, 0.94, (0.918, 0.958)), 3),
+        arm("block(rows=10)", 50, 0.123, 4.6, Quality(0.92, 0.93, 0.925, (0.901, 0.944), (0.92, 0.93), (-0.015, -0.032, 0.001), 0.976), 3),
+        arm("cascade", 28, 0.053, None, Quality(0.94, 0.9, 0.919, (0.894, 0.94), (0.91, 0.92), (-0.021, -0.039, -0.004), 0.964), 3),
+    )  # fmt: skip
+    given = {
+        "id": "4b21", "plan": "link", "step": "link", "model": "openai:gpt-4.1-mini", "arms": arms, "trials": 3,
+        "truth": True, "reference": "nested_loop", "store": "memory", "paid": Spent(10_078, 1, 1, 3.08),
+        "frozen": {"rows": {"mentions": 500, "near": 10_000}, "sha": "9c1e77"},
+    }  # fmt: skip
+    return Comparison(**(given | changes))  # type: ignore[arg-type]
+
+
+def shown(comparison: Comparison, width: int = 200) -> list[Text]:
+    return list(lines(comparison, width))
+
+
+def bold(line: Text) -> set[str]:
+    return {line.plain[span.start : span.end].strip() for span in line.spans if span.style == "bold"}
+
+
+def test_the_table() -> None:
+    head, *rows = [line.plain for line in shown(made())[:4]]
+    assert head.split("  ")[0] == "way"
+    assert [row.split("  ")[0] for row in rows] == ["nested_loop", "block(rows=10)", "cascade"]
+    assert ".940 [.918 .958]" in rows[0]
+    assert "−.015 [−.032 +.001]" in rows[1]
+    assert "97.6 %" in rows[1]
+    assert "4.7 s [4.6 s–4.8 s]" in rows[1]
+    assert "1 M / 30 k" in rows[0]
+
+
+def test_the_best_of_each_column_is_bold() -> None:
+    found = [bold(line) for line in shown(made())[1:4]]
+    assert found == [
+        {".95", ".940 [.918 .958]"},
+        {"4.7 s [4.6 s–4.8 s]", "97.6 %"},
+        {"28", "2.8 k / 84", "0.053", ".94"},
+    ]
+
+
+def test_columns_fall_away_from_the_right_and_a_line_says_so() -> None:
+    found = [line.plain for line in shown(made(), 80)]
+    assert all(len(line) <= 80 for line in found[:4])
+    assert found[4].startswith("… ")
+    assert "same rows" in found[4]
+
+
+def test_what_stands_below() -> None:
+    text = "\n".join(line.plain for line in shown(made()))
+    assert "the same frozen input for all (mentions × near: 500 × 10,000 rows, sha 9c1e) · openai:gpt-4.1-mini" in text
+    assert "3 independent trials of each · paid now 10,078 calls, $3.080 · nothing written to memory" in text
+    assert "no truth" not in text
+
+
+def test_agreement_is_called_so() -> None:
+    arms = (
+        arm("per_row", 6, None, 1.0, Quality()),
+        arm("packed", 2, None, 1.0, Quality(same=0.5, interval=(0.2, 0.8))),
+    )
+    found = made(arms=arms, truth=False, trials=1, reference="per_row")
+    plain = [line.plain for line in shown(found)]
+    assert "agreement [95 %]" in plain[0]
+    assert "F1" not in "\n".join(plain)
+    assert ".500 [.200 .800]" in plain[2]
+    assert "no truth was given: this is agreement with per_row, the reference, not correctness" in plain
+
+
+def test_what_is_missing_is_said() -> None:
+    arms = (arm("per_row", 6, 0.1, 1.0, Quality()), Arm("packed", {}))
+    plain = "\n".join(line.plain for line in shown(made(arms=arms, truth=False, stopped="max_calls 6", trials=2)))
+    assert "! stopped: max_calls 6" in plain
+    assert "! trials that are missing: 1 of per_row, 2 of packed" in plain
+    assert "0 of 2" in plain
+
+
+def test_answers_that_were_replayed_are_counted_and_have_no_time() -> None:
+    spent = Spent(6, 600, 60, 0.1)
+    arms = (Arm("per_row", {}, (Trial(0, spent, Spent()),)),)
+    plain = [line.plain for line in shown(made(arms=arms, truth=False, trials=1))]
+    assert "6 answers of earlier comparisons replayed, without a time" in "\n".join(plain)
+    assert "–" in plain[1]
+
+
+def test_in_a_notebook_it_is_a_table_with_nothing_unescaped() -> None:
+    arms = (arm("<per_row>", 6, 0.2, 1.0, Quality(f1=0.5)), arm("packed", 2, 0.1, 1.0, Quality(f1=0.4)))
+    found = made(arms=arms)._repr_html_()
+    assert "<b>.500</b>" in found
+    assert "<per_row>" not in found.replace("&lt;", "")
+    assert found.count("<tr>") == 3
+
+
+def test_the_chart_in_characters() -> None:
+    drawn = text(made(), 60).splitlines()
+    assert drawn[0] == "F1"
+    assert drawn[1].startswith("  .940 │")
+    assert drawn[1].endswith("a")
+    assert drawn[8].startswith("  .919 │")
+    assert drawn[8].index("c") < drawn[1].index("a")
+    assert drawn[-2].endswith("$0.744")
+    assert "a nested_loop   b block(rows=10)   c cascade" in drawn[-1]
+
+
+def test_without_matplotlib_a_chart_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert made().chart().startswith("F1\n")
+
+
+def test_one_point_is_no_chart() -> None:
+    assert text(made(arms=made().arms[:1]), 60) == ""
