@@ -1,9 +1,9 @@
-"""A knock-out of pairs finds the best row; each next one is among those that lost to the rows before it directly.
+"""A knock-out of pairs finds the best row; each next one is among those that lost to the best before it.
 
-The first knock-out takes log2 n rounds and n - 1 calls. The second best row can only have lost to the best, so it is found by
-a knock-out among the few that did, and so on: 5 of 50 rows take at most 80 calls in 18 rounds. The matches of a round, of all
-groups, go out together. Scores say places, not how well a row fits; rows that are not among the k best stand behind them in
-the order in which they went out, the last first.
+Of an odd number one match is of three, so a knock-out of n rows takes log2 n rounds, rounded down, and less than n calls. The
+second best row can only have lost to the best, so it is found by a knock-out among the few that did, and so on: 5 of 50 rows
+take at most 80 calls in 18 rounds. The matches of a round, of all groups, go out together. Scores say places, not how well a
+row fits; rows that are not among the k best stand behind them in the order in which they went out, the last first.
 
 Source: Kislitsyn (1964), in Knuth, The Art of Computer Programming 3, 5.3.3: minimum-comparison selection by tournament.
 """
@@ -39,10 +39,10 @@ class Tournament(Implementation[SemTopk]):
         size = math.ceil(rows.items / rows.groups) if rows.groups else 0
         if size < 2:
             return Cost(0, 0)
-        depth = math.ceil(math.log2(size))
+        depth = math.floor(math.log2(size))
         more = min(node.k, size) - 1
         rounds = depth + more * math.ceil(math.log2(depth + 2))
-        calls = min(size - 1 + more * (depth + 1), size * (size - 1) // 2) * rows.groups
+        calls = min(size - 1 + more * depth, size * (size - 1) // 2) * rows.groups
         return Cost.of_items(calls, 2 * calls, seen)._replace(rounds=rounds)
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
@@ -68,18 +68,17 @@ class _Cup:
         self._gone: list[int] = []
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
         self._errors: dict[int, Outcome] = {}
-        self._bye: list[int] = []
 
     def draw(self) -> list[list[int]]:
-        """The matches of the next round: neighbours, in row order; of an odd number the last goes on as it is."""
+        """The matches of the next round: neighbours, in row order; of an odd number the last match is of three."""
         while len(self._in) < 2 and len(self._placed) < self.k and (self._in or self._waiting):
             self._crown()
         if len(self._placed) >= self.k or len(self._in) < 2:
             return []
-        pairs = [self._in[i : i + 2] for i in range(0, len(self._in) - 1, 2)]
-        self._bye = self._in[-1:] if len(self._in) % 2 else []
+        last = len(self._in) // 2 * 2 - 2
+        matches = [*(self._in[i : i + 2] for i in range(0, last, 2)), self._in[last:]]
         self._in = []
-        return pairs
+        return matches
 
     def _crown(self) -> None:
         """Place the winner; the next knock-out is among those that lost to a placed row only."""
@@ -87,9 +86,7 @@ class _Cup:
             best = self._in.pop()
             self._placed.append(best)
             self._waiting += self._lost_to[best]
-        # Those that have beaten most come last, so that they get the bye: this keeps the rounds few.
-        self._in = sorted(self._waiting, key=lambda item: (len(self._lost_to[item]), item))
-        self._waiting = []
+        self._in, self._waiting = sorted(self._waiting), []
 
     def take(self, match: list[int], ranking: Ranking) -> None:
         """The winner goes on."""
@@ -98,15 +95,13 @@ class _Cup:
         if ranking.order is None:
             self._without(match, ranking)
         else:
-            winner, loser = ranking.order
+            winner, *losers = ranking.order
             self._in.append(winner)
-            self._lost_to[winner].append(loser)
-            self._gone.append(loser)
-        if self._bye:
-            self._in, self._bye = [*self._in, *self._bye], []
+            self._lost_to[winner] += losers
+            self._gone += reversed(losers)
 
     def _without(self, match: list[int], ranking: Ranking) -> None:
-        """Rows that fail alone are errors; where neither does the pair has no answer, and both are: nothing is guessed."""
+        """Rows that fail alone are errors; where none does the match has no answer, and all are: nothing is guessed."""
         failed = {item: found.error for item, found in ranking.faulty.items()} or dict.fromkeys(match, ranking.error)
         for item in match:
             if item in failed:

@@ -5,9 +5,12 @@ real model, and nothing leaves the machine.
 """
 
 from semgraph.checking.agreement import Agreement, agreement
-from semgraph.checking.finding import Found, find
+from semgraph.checking.folder import Checked, check_folder, told
 from semgraph.checking.skeleton import skeleton
 from semgraph.checking.suite import CHECKS, Outcomes, run_checks
 from semgraph.checking.way import Broken, Way
 
-__all__ = ["CHECKS", "Agreement", "Broken", "Found", "Outcomes", "Way", "agreement", "find", "run_checks", "skeleton"]
+__all__ = [
+    "CHECKS", "Agreement", "Broken", "Checked", "Outcomes", "Way", "agreement", "check_folder", "run_checks", "skeleton",
+    "told",
+]  # fmt: skip

@@ -52,8 +52,11 @@ def _share(part: int, whole: int) -> float:
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
     if operator == "sem_filter":
-        texts: list[str | None] = [f"{'good' if i % 5 < 2 else 'poor'} tea, cup {i * 7919 % 1000}" for i in range(600)]
-        yield Case(operator, texts), Mind(answer=lambda text: {"answer": "yes" if "good" in text else "no"})
+        # One in nine says good of the cup: a similarity of texts takes some of these for rows about good tea.
+        cups = ["good cup" if i % 9 == 0 else "cup" for i in range(600)]
+        tea = ["good" if i % 5 < 2 else "poor" for i in range(600)]
+        texts: list[str | None] = [f"{tea[i]} tea, {cups[i]} {i * 7919 % 1000}" for i in range(600)]
+        yield Case(operator, texts), Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"})
     elif operator == "sem_join":
         spelled: list[str | None] = [way for name in _PEOPLE for way in (name, name.upper(), name.replace("e", "é", 1))]
         for answers in (False, True):

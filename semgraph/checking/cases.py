@@ -217,7 +217,7 @@ async def run(
     llm = llm if llm is not None else Oracle(mind(case.operator))
     asked, rows = asked or case.node(), case.rows()
     async with NodeContext(llm, Grams(), asked, metrics or StepMetrics()) as ctx:
-        table = await Watched(way.answer(asked, rows, ctx), way).ended()
+        table = await Watched(way.answer(asked, rows, ctx), way, asked.step).ended()
     check_answer(asked, rows, table, way)
     found: pa.Table = table.sort_by("item")
     return found

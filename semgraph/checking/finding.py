@@ -21,6 +21,13 @@ class Found(NamedTuple):
     problem: str | None = None
 
 
+def files_of(folder: Path) -> list[tuple[str, Path]]:
+    """The files of a folder that are implementations, named as `sem_join/sorted_block`."""
+    own = folder.resolve()
+    files = [(operator, file) for operator in OPERATORS for file in sorted((own / operator).glob("[!_]*.py"))]
+    return [(f"{operator}/{file.stem}", file) for operator, file in files]
+
+
 def find(folder: Path) -> list[Found]:
     """All implementations of a folder, with their default parameters.
 
@@ -28,17 +35,16 @@ def find(folder: Path) -> list[Found]:
         PlanError: The folder is not there, or holds no implementation.
     """
     library = Library([folder])
-    own = folder.resolve()
-    files = [(operator, file) for operator in OPERATORS for file in sorted((own / operator).glob("[!_]*.py"))]
+    files = files_of(folder)
     if not files:
-        there = f"in it: {', '.join(sorted(p.name for p in own.iterdir())) or 'nothing'}"
+        there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
         hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(OPERATORS)}"
         raise PlanError(Problem(f'"{folder}" holds no implementation', there=there, hint=hint))
-    return [_found(library, operator, file) for operator, file in files]
+    return [_found(library, name, file) for name, file in files]
 
 
-def _found(library: Library, operator: str, file: Path) -> Found:
-    name = f"{operator}/{file.stem}"
+def _found(library: Library, name: str, file: Path) -> Found:
+    operator = name.split("/", maxsplit=1)[0]
     try:
         way = library.get(operator, Choice(file.stem))
         refusal = usable(operator, way)

@@ -13,7 +13,7 @@ from semgraph.checking.agreement import LEAST, agreement
 from semgraph.checking.cases import LIBRARY, Case, answers, mind, reference, run, some
 from semgraph.checking.oracle import Faulty, Oracle
 from semgraph.checking.spoiling import POISON, WRONG_NUMBERS, Hanging, Remembering, packed
-from semgraph.checking.way import Broken, Way, expect
+from semgraph.checking.way import Broken, Stuck, Way, expect
 from semgraph.errors import BudgetReached
 from semgraph.llm.base import LLM, Limits, Reply, Request
 from semgraph.logical.plan import Choice
@@ -33,17 +33,17 @@ class Outcomes(NamedTuple):
     broken: str | None
 
 
-async def run_checks(way: Way) -> list[Outcomes]:
-    """Run all checks over a way."""
-    found = []
+async def run_checks(way: Way, found: list[Outcomes]) -> None:
+    """Run all checks over a way, adding what they find to `found`; one that is stuck ends them."""
     for name, check in CHECKS.items():
         try:
             await check(way)
         except Broken as broken:
             found.append(Outcomes(name, str(broken)))
+            if isinstance(broken, Stuck):
+                return
         else:
             found.append(Outcomes(name, None))
-    return found
 
 
 def _first_error(table: pa.Table) -> str | None:
@@ -177,6 +177,8 @@ async def wrong_ids(way: Way) -> None:
         try:
             await _all_answered(way, some(way.operator), llm)
         except Broken as broken:
+            if isinstance(broken, Stuck):
+                raise
             if not _ranks(llm):
                 raise Broken(f"{(change.__doc__ or '').rstrip('.').lower()}: {broken}") from None
 

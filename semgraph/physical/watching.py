@@ -26,6 +26,10 @@ _SAID_FROM = 5.0
 _LOG = logging.getLogger("semgraph")
 
 
+class Blocked(EngineError):
+    """An implementation kept the event loop to itself."""
+
+
 class Watched:
     """An `answer` under way. Await it: the result is that of the coroutine; `longest` then is known.
 
@@ -55,6 +59,8 @@ class Watched:
                 waits_for = self._call.send(send) if throw is None else self._call.throw(throw)
             except StopIteration as end:
                 return end.value
+            except EngineError as error:
+                raise self._named(error) from error
             except SemgraphError:
                 raise
             except Exception as error:
@@ -72,11 +78,11 @@ class Watched:
         """The result, where nothing but it ran.
 
         Raises:
-            EngineError: It kept the event loop for longer than LONGEST.
+            Blocked: It kept the event loop for longer than LONGEST.
         """
         found = await self
         if self.longest > LONGEST:
-            raise EngineError(self.blocked())
+            raise Blocked(self.blocked())
         return found
 
     def blocked(self) -> str:
@@ -86,12 +92,14 @@ class Watched:
             "Await something meanwhile, or compute in a thread: await asyncio.to_thread(...)"
         )
 
+    def _named(self, error: EngineError) -> EngineError:
+        """What the context says of a use that is wrong, with the place of that use."""
+        said = str(error).removeprefix(self._place())
+        return EngineError(f"{self._place()}{named(self._way, error)}: {said}")
+
     def _broken(self, error: Exception) -> EngineError:
-        file = file_of(self._way)
-        numbers = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-        line = f":{numbers[-1]}" if numbers else ""
         said = f": {error}" if str(error) else ""
-        return EngineError(f"{self._place()}{named(self._way)}{line} raised {type(error).__name__}{said}")
+        return EngineError(f"{self._place()}{named(self._way, error)} raised {type(error).__name__}{said}")
 
     def _place(self) -> str:
         return f"step {self._step}: " if self._step else ""
@@ -115,7 +123,11 @@ def file_of(way: object) -> str | None:
     return getattr(sys.modules.get(type(way).__module__), "__file__", None)
 
 
-def named(way: object) -> str:
-    """An implementation and its file."""
+def named(way: object, error: BaseException | None = None) -> str:
+    """An implementation and its file, and the line of it that an error went through."""
     file = file_of(way)
-    return f"{type(way).__name__} in {file}" if file else type(way).__name__
+    if not file:
+        return type(way).__name__
+    trace = traceback.extract_tb(error.__traceback__) if error is not None else []
+    numbers = [frame.lineno for frame in trace if frame.filename == file]
+    return f"{type(way).__name__} in {file}" + (f":{numbers[-1]}" if numbers else "")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from semgraph.llm.config import Settings
 from semgraph.physical.library import Library, Listed
-from semgraph.report.tables import Column, lines
 
 OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
 
@@ -26,15 +26,11 @@ def described(found: Mapping[str, list[Listed]]) -> dict[str, Any]:
 
 
 def list_lines(found: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
-    """A line for each way."""
-    rows = [(operator if i == 0 else "", way) for operator, listed in found.items() for i, way in enumerate(listed)]
-    yield from lines(
-        [
-            Column("operator", [operator for operator, _ in rows]),
-            Column("way", [way.signature for _, way in rows]),
-            Column("answers", ["reference" if w.reference else "same" if w.same else "may differ" for _, w in rows]),
-            Column("how", [way.doc for _, way in rows]),
-        ],
-        width,
-        indent=0,
-    )
+    """Each way with all its parameters and what its answers are to the reference's, and below it what it does."""
+    wide = max(map(len, found)) + 2
+    room = max(width - wide - 2, 20)
+    for operator, listed in found.items():
+        for i, way in enumerate(listed):
+            answers = "the reference" if way.reference else "same answers" if way.same else "may differ"
+            yield (operator if i == 0 else "").ljust(wide) + f"{way.signature}  [{answers}]"
+            yield from (" " * (wide + 2) + line for line in textwrap.wrap(way.doc, room))

@@ -26,13 +26,13 @@ async def test_the_contract_holds(operator: str, name: str, check: str) -> None:
 NEAR = {
     # recall, precision against the reference, calls for its calls
     "sem_map reflexion": (1.0, 1.0, 100, 50),
-    "sem_filter cascade": (1.0, 1.0, 10, 600),
+    "sem_filter cascade": (0.996, 0.972, 10, 600),
     "sem_join cascade": (1.0, 1.0, 2, 378),
     "sem_agg fold": (1.0, 1.0, 10, 10),
     "sem_agg tree": (1.0, 1.0, 10, 10),
     "sem_topk listwise": (1.0, 1.0, 16, 134),
     "sem_topk quickselect": (1.0, 1.0, 24, 134),
-    "sem_topk tournament": (1.0, 1.0, 143, 134),
+    "sem_topk tournament": (1.0, 1.0, 125, 134),
 }
 
 
@@ -41,7 +41,12 @@ def measured() -> dict[str, Any]:
     for operator, name in ways(same=False):
         if "(" not in name:
             near = asyncio.run(agreement(way(operator, name)))
-            found[f"{operator} {name}"] = (near.recall, near.precision, near.calls, near.reference_calls)
+            found[f"{operator} {name}"] = (
+                round(near.recall, 3),
+                round(near.precision, 3),
+                near.calls,
+                near.reference_calls,
+            )
     return found
 
 
