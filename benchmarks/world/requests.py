@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ _LINE = re.compile(
 _NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
 _ANSWER = "Answer with one JSON object and nothing else"
 _STANDS = re.compile(r"^[^\n]*, where <field> stands for [^\n]*:\n", re.MULTILINE)
+_GIVEN = re.compile(r"\n\nThe answer given:\n(?P<given>\{[^\n]*\})\Z")
 _LEFT, _RIGHT = "Left record:\n", "\n\nRight record:\n"
 Form = Literal["row", "records", "pair", "block", "group", "window"]
 Record = Mapping[str, Any]
@@ -45,6 +46,7 @@ class Question:
         asked: The question in words, with `<field>` in place of values ("" where the words are in `said`).
         said: What stands before the records, or, of a row or a pair, all that is asked.
         rules: What is said of the question to every row.
+        given: The answer that was given before, where what it missed is asked for.
     """
 
     skill: str
@@ -58,6 +60,7 @@ class Question:
     asked: tuple[str, ...] = ()
     said: str = ""
     rules: str = ""
+    given: Record | None = None
 
     @property
     def size(self) -> int:
@@ -104,7 +107,9 @@ class Reader:
         if numbered:
             form: Form = "window" if list(schema) == ["ranking"] else "group"
             return _group(form, schema, user, tuple(asked), rules)
-        return self._row(schema, user, rules)
+        again = _GIVEN.search(user) if "the answer given" in system[len(static) :] else None
+        found = self._row(schema, user[: again.start()] if again else user, rules)
+        return replace(found, given=json.loads(again["given"])) if again else found
 
     def _row(self, schema: Mapping[str, Any], text: str, rules: str) -> Question:
         for prompt in self._prompts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.world.answers import memory
@@ -25,10 +26,11 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
     """
     match question.form:
         case "row":
-            return noise.answer(_of_row(question, question.lefts[1], row), question.schema, 1)
+            told = noise.answer(_of_row(question, question.lefts[1], row), question.schema, 1)
+            return told if question.given is None else _missed(told, question.given)
         case "records":
-            told = {n: _of_row(question, record, row) for n, record in question.lefts.items()}
-            return {"answers": [{"id": n, **noise.answer(a, question.schema, n)} for n, a in told.items()]}
+            each = {n: _of_row(question, record, row) for n, record in question.lefts.items()}
+            return {"answers": [{"id": n, **noise.answer(a, question.schema, n)} for n, a in each.items()]}
         case "pair":
             ((pair, values),) = _of_pairs(question)
             values = noise.verdict(values, question.schema, *pair)
@@ -45,6 +47,14 @@ def _of_row(question: Question, record: Record, row: Row) -> Answer:
     if question.shipped:
         return row(question.skill, record)
     return _in_words(question, question.said if question.form == "row" else f"{question.said}{question.words(record)}")
+
+
+def _missed(told: Answer, given: Record) -> Answer:
+    """What an earlier answer lacks of the lists, and the other values as they should be."""
+    return {
+        name: [entry for entry in value if entry not in given.get(name, [])] if isinstance(value, list) else value
+        for name, value in told.items()
+    }
 
 
 def _in_words(question: Question, asked: str) -> Answer:
@@ -92,8 +102,6 @@ def _pair_in_words(question: Question, mine: Record, other: Record) -> Answer | 
 
 def _only(question: Question, side: int, record: Record) -> str:
     """The words about one side."""
-    from dataclasses import replace
-
     return replace(question, asked=(question.asked[side],)).words(record)
 
 

@@ -1,0 +1,158 @@
+"""The world: the same from the same seed, told in sentences that can be read back, with a graph that is known at any time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, date, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.world import World
+from benchmarks.world.answers.memory import entities, facts
+from benchmarks.world.claims import WAYS, read, write
+from benchmarks.world.dates import dated
+from benchmarks.world.gold import Gold
+
+LEVELS = (0, 1, 2)
+
+
+@pytest.mark.parametrize("difficulty", LEVELS)
+def test_one_seed_is_one_world(difficulty: int) -> None:
+    one, other = World.make(3, 6, difficulty), World.make(3, 6, difficulty)
+    assert (one.rows, one.gold()) == (other.rows, other.gold())
+    assert World.make(4, 6, difficulty).rows != one.rows
+
+
+def test_messages_have_times_of_their_own_in_order_and_ids_of_their_own() -> None:
+    world = World.make(1, 10, 2)
+    times = [episode.at for episode in world.episodes]
+    assert times == sorted(set(times))
+    assert len({row["uuid"] for row in world.rows}) == len(world.rows)
+    assert [row["valid_at"] for row in world.rows] == sorted(row["valid_at"] for row in world.rows)
+
+
+def test_no_key_of_the_truth_stands_in_a_message() -> None:
+    world = World.make(1, 8, 2)
+    words = {word.strip(".,") for row in world.rows for word in row["content"].split()}
+    assert not words & ({t.key for t in world.truth.things} | {s.key for s in world.truth.spans})
+
+
+@given(
+    kind=st.sampled_from(sorted(WAYS)),
+    which=st.integers(0, 9),
+    subject=st.from_regex(r"[A-Z][a-z]{2,8} [A-Z][a-z]{2,8}", fullmatch=True),
+    target=st.from_regex(r"[A-Z][a-z]{2,8}( [A-Z][a-z]{2,8}){0,2}", fullmatch=True),
+    role=st.sampled_from(["", "pilot", "baker"]),
+    day=st.dates(date(2000, 1, 1), date(2030, 1, 1)),
+    how=st.sampled_from(["", "since", "on"]),
+)
+def test_what_is_written_is_read_back(kind, which, subject, target, role, day, how) -> None:
+    phrases = WAYS[kind].now
+    phrase = phrases[which % len(phrases)]
+    text = write(kind, subject, phrase, target, role=role, when=f"{how} {day}" if how else "")
+    claim = read(text)
+    assert claim is not None
+    assert (claim.kind, claim.relation, claim.text) == (kind, WAYS[kind].relation, text)
+    assert (claim.subject, claim.target, claim.role, claim.event) == (subject, target, role, phrase.event)
+    said = "2031-01-01T09:00:00Z"
+    assert dated(claim, said).since == (f"{day}T00:00:00Z" if how else said)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, way in WAYS.items() if way.past])
+def test_what_is_long_past_is_read_with_both_days(kind: str) -> None:
+    claim = read(write(kind, "Ada Costa", None, "Luma", when="from 2019-02-01 to 2021-03-04"))
+    assert claim is not None
+    told = dated(claim, "2024-01-01T00:00:00Z")
+    assert (claim.kind, told.since, told.until) == (kind, "2019-02-01T00:00:00Z", "2021-03-04T00:00:00Z")
+
+
+@pytest.mark.parametrize("difficulty", LEVELS)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000), people=st.integers(2, 12))
+def test_every_message_says_what_it_states_of_the_truth_and_nothing_else(difficulty, seed, people) -> None:
+    world = World.make(seed, people, difficulty)
+    history: list[str] = []
+    for episode, row in zip(world.episodes, world.rows, strict=True):
+        record = {"content": row["content"], "history": history[-10:], "valid_at": row["valid_at"]}
+        said = [(f["relation"], f["valid_at"]) for f in facts(record)["facts"]]
+        stated = [
+            (WAYS[s.kind].relation, f"{s.since:%Y-%m-%d}T00:00:00Z" if s.since else row["valid_at"])
+            for s in episode.statements
+            if s.span
+        ]
+        assert said == stated, row["content"]
+        named = {e["name"] for e in entities(record)["entities"]}
+        assert named <= {name for _, name in episode.mentions} | {thing.name for thing, _ in episode.mentions}
+        assert {thing.name for thing, name in episode.mentions if name == thing.name} <= named
+        history.append(row["content"])
+
+
+def homes(gold: Gold, person: str) -> list[str]:
+    return [f.target for f in gold.facts if (f.source, f.relation) == (person, "LIVES_IN")]
+
+
+@pytest.mark.parametrize("difficulty", LEVELS)
+def test_nobody_has_two_homes_or_jobs_and_nothing_two_leads_at_a_time(difficulty: int) -> None:
+    world = World.make(5, 10, difficulty)
+    start, everything = world.episodes[0].at, world.gold()
+    for week in range(60):
+        at = start + timedelta(weeks=week)
+        gold = world.gold(at=at)
+        assert gold.facts == tuple(f for f in everything.facts if f.holds(at))
+        for relation, end in (("LIVES_IN", "source"), ("WORKS_AT", "source"), ("LEADS", "target")):
+            each = Counter(getattr(f, end) for f in gold.facts if f.relation == relation)
+            assert max(each.values(), default=1) == 1
+
+
+def test_a_move_ends_the_home_before_it_once_it_is_told() -> None:
+    world = World.make(2, 8, 0)
+    everything = world.gold()
+    person = next(p for p in {f.source for f in everything.facts} if len(homes(everything, p)) > 1)
+    first, second = sorted(
+        (f for f in everything.facts if (f.source, f.relation) == (person, "LIVES_IN")), key=lambda f: f.valid_at
+    )[:2]
+    assert first.invalid_at == second.valid_at
+    told = next(e.number for e in world.episodes if e.uuid == second.episodes[0])
+    before = next(f for f in world.gold(after=told - 1).facts if f.key == first.key)
+    assert before.invalid_at is None, "nobody has said it yet"
+    day = second.valid_at - timedelta(days=1)
+    assert first.target in homes(world.gold(at=day), person)
+    assert second.target not in homes(world.gold(at=day), person)
+
+
+def test_what_is_said_again_is_one_fact_with_all_the_messages_that_say_so() -> None:
+    world = World.make(2, 8, 0)
+    repeated = next(f for f in world.gold().facts if len(f.episodes) > 1)
+    texts = [e.content for e in world.episodes if e.uuid in repeated.episodes]
+    assert len(texts) == len(repeated.episodes) > 1
+    first = next(e.number for e in world.episodes if e.uuid == repeated.episodes[0])
+    assert [f.episodes for f in world.gold(after=first).facts if f.key == repeated.key] == [repeated.episodes[:1]]
+
+
+def test_names_are_those_that_messages_used() -> None:
+    world = World.make(1, 8, 1)
+    for entity in world.gold().entities:
+        texts = [e.content for e in world.episodes if e.uuid in entity.episodes]
+        assert all(any(name in text for text in texts) for name in entity.names)
+    assert any(len(entity.names) > 1 for entity in world.gold().entities)
+
+
+def test_the_hardest_world_has_two_people_of_one_name_and_a_job_taken_up_again() -> None:
+    world = World.make(1, 16, 2)
+    names = Counter(thing.name for thing in world.truth.things)
+    assert 2 in names.values()
+    assert len({e.key for e in world.gold().entities if names[e.name] == 2}) >= 2
+    jobs = Counter((f.source, f.target) for f in world.gold().facts if f.relation == "WORKS_AT")
+    assert 2 in jobs.values()
+
+
+@pytest.mark.parametrize(("people", "difficulty"), [(1, 0), (5000, 0), (8, 3)])
+def test_a_world_that_cannot_be_is_refused(people: int, difficulty: int) -> None:
+    with pytest.raises(ValueError, match="a world has"):
+        World.make(1, people, difficulty)
+
+
+def test_times_are_of_utc() -> None:
+    assert all(episode.at.tzinfo is UTC for episode in World.make(1, 4, 1).episodes)
