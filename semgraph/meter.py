@@ -35,7 +35,7 @@ class StepMetrics:
 
     def add(self, other: StepMetrics) -> None:
         """Add another step's counters to this one, in place."""
-        for f in fields(self):
+        for f in fields(StepMetrics):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if f.name == "dollars":
                 self.dollars = None if mine is None or theirs is None else mine + theirs
@@ -44,7 +44,26 @@ class StepMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         """The counters as plain data, for JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f.name: getattr(self, f.name) for f in fields(StepMetrics)}
+
+
+@dataclass
+class Part(StepMetrics):
+    """What one operator of a step did; all that is counted here is counted for the step too."""
+
+    step: StepMetrics = field(default_factory=StepMetrics)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a counter, and move that of the step by as much."""
+        step = self.__dict__.get("step")
+        if step is not None:
+            before = getattr(self, name)
+            if isinstance(before, (int, float)) and isinstance(value, (int, float)):
+                own = getattr(step, name)
+                setattr(step, name, None if own is None else own + value - before)
+            else:
+                setattr(step, name, value)
+        object.__setattr__(self, name, value)
 
 
 @dataclass

@@ -12,13 +12,14 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import EngineError
+from semgraph.execution.observed import Observations
 from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic
-from semgraph.meter import Meter, StepMetrics
+from semgraph.meter import Meter, Part, StepMetrics
 from semgraph.physical.cluster import clusters
 from semgraph.physical.context import NodeContext
 from semgraph.physical.framing import check_answer
@@ -49,6 +50,7 @@ class Runtime:
         observe: Told of each node's rows, for the run record.
         answered: Told of each semantic node's evidence, for the run record.
         asking: Told how many more rows a semantic node asks about; with a negative number when these are answered.
+        observations: Told rows in and out of each node and what it asked, for later estimates.
         trial: Which independent repetition this is: part of every request.
     """
 
@@ -62,6 +64,7 @@ class Runtime:
     observe: Observer = lambda _node, _table: None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
+    observations: Observations | None = None
     trial: int = 0
 
     async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
@@ -116,7 +119,15 @@ class Evaluation:
         compute = self._way(node)
         found = await compute
         self.runtime.observe(node, found)
+        if self.runtime.observations is not None:
+            self.runtime.observations.rows(node, await self._rows_in(node), found.num_rows)
         return found
+
+    async def _rows_in(self, node: Node) -> int:
+        """Rows of a node's first input, which are known when it is computed."""
+        segment = self.runtime.plan.segments.get(id(node))
+        inputs = node.inputs if segment is None else [source for _, source in segment.inputs]
+        return (await self.table(inputs[0])).num_rows if inputs else 0
 
     def _way(self, node: Node) -> Coroutine[Any, Any, pa.Table]:
         segment = self.runtime.plan.segments.get(id(node))
@@ -192,19 +203,20 @@ class Evaluation:
         column = graph.partition if graph else ""
         started = time.perf_counter()
         self.runtime.asking(node, tables[0].num_rows)
-        async with NodeContext(
-            self.runtime.llm, self.runtime.embedder, node, metrics, trial=self.runtime.trial
-        ) as ctx:
+        own = Part(step=metrics)
+        async with NodeContext(self.runtime.llm, self.runtime.embedder, node, own, trial=self.runtime.trial) as ctx:
             found = await answer(
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
             )
-        metrics.seconds += time.perf_counter() - started
+        own.seconds += time.perf_counter() - started
         metrics.rows_in += found.rows_in
         metrics.rows_failed += len(found.failures)
         if not found.kept:
             self.failures += found.failures
         self.runtime.asking(node, -tables[0].num_rows)
         self.runtime.answered(node, found)
+        if self.runtime.observations is not None:
+            self.runtime.observations.asked(node, found.rows_in, own)
         return found.table
 
 

@@ -1,12 +1,13 @@
-"""What a plan will do: its steps as a tree, a Mermaid chart or plain data, with the way of each semantic step, the store
-queries, and what may run ahead. Beside it, of a run that is over, what each step did.
+"""What a plan will do: its steps as a Mermaid chart or plain data, with the way of each semantic step, the store queries, what
+may run ahead, and what it is estimated to take. Beside it, of a run that is over, what each step did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from semgraph.execution.estimates import Forecast
 from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input
@@ -87,82 +88,9 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
     return found
 
 
-def tree(plan: PhysicalPlan, actual: Actual | None = None) -> str:
-    """The plan as a tree of steps, from what is written down to the inputs; a step that stands above already is only named."""
-    logical = plan.logical
-    steps = {step["step"]: step for step in steps_of(plan)}
-    lines = [_head(plan)]
-    seen: set[str] = set()
-    rows: list[tuple[str, str, str]] = []
-
-    def visit(name: str, prefix: str, branch: str) -> None:
-        step = steps.get(name)
-        if step is None or name in seen:
-            rows.append(("", f"{prefix}{branch} {name}" + (" (above)" if step else ""), ""))
-            return
-        seen.add(name)
-        rows.append((name, f"{prefix}{branch} {name}", _says(step, plan)))
-        inner = prefix + ("   " if branch.startswith("└") else "│  ")
-        for i, child in enumerate(step["reads"]):
-            visit(child, inner, "└" if i == len(step["reads"]) - 1 else "├")
-
-    written: dict[str, list[str]] = {}
-    for sink in logical.writes:
-        written.setdefault(_of(sink), []).append(f"{sink.keyword} {sink.label.name}")
-    tops = list(dict.fromkeys([*written, *(node.step for node in logical.returns.values())]))
-    for i, name in enumerate(tops):
-        visit(name, "", "└" if i == len(tops) - 1 else "├")
-    width = max((len(label) for _, label, _ in rows), default=0)
-    for name, label, says in rows:
-        sinks = f"→ {', '.join(written[name])}" if name in written else ""
-        lines.append(
-            f"{label:<{width}}  {'  '.join(part for part in (says, sinks, _did(name, actual)) if part)}".rstrip()
-        )
-    return "\n".join(lines)
-
-
-def _of(sink: Sink) -> str:
+def of_sink(sink: Sink) -> str:
+    """The step, or the input, whose rows a sink writes."""
     return sink.input.step or (sink.input.name if isinstance(sink.input, Input) else sink.input.keyword)
-
-
-def _head(plan: PhysicalPlan) -> str:
-    logical = plan.logical
-    order = logical.order
-    window = (
-        ""
-        if order is None
-        else f" · windows of {order.window or 'all'} by {order.partition}, up to {order.ahead} ahead"
-    )
-    rounds = sum(1 for group in {id(g[0].node): g for g in plan.trips.values()}.values() if group)
-    return f"{logical.name} · {len(plan.named())} steps · {len(plan.ways)} semantic · {rounds} searches{window}"
-
-
-def _says(step: Mapping[str, Any], plan: PhysicalPlan) -> str:
-    parts = [f"{s['operator']} {s['prompt']}  {s['how']} ({s['why']}, model {s['role']})" for s in step["semantic"]]
-    for read in step["store"]:
-        over = " ∪ ".join(read["over"]) if isinstance(read["over"], list) else read["over"]
-        by = f" by {' + '.join(read['by'])}, k {read['k']}" if "by" in read else ""
-        shares = f", one query with {', '.join(read['shares'])}" if "shares" in read else ""
-        everyone = ", of all partitions" if read["partition"] == "all" else ""
-        parts.append(f"{read['kind']} {over}{by}{shares}{everyone}")
-    if plan.logical.order is not None and step["part"] == "ordered":
-        parts.append("in order")
-    return " · ".join(parts)
-
-
-def _did(name: str, actual: Actual | None) -> str:
-    if actual is None or not name or name not in actual:
-        return ""
-    did = actual[name]
-    calls = did["calls_issued"] + did["calls_journal"] + did["calls_coalesced"]
-    parts = [f"{did['rows_out']} rows"]
-    if calls:
-        parts.append(
-            f"{calls} calls ({did['calls_issued']} issued), {did['tokens_in']:,} + {did['tokens_out']:,} tokens"
-        )
-    if did["round_trips"]:
-        parts.append(f"{did['round_trips']} store queries")
-    return f"[{', '.join(parts)}, {did['seconds']:.2f} s]"
 
 
 def mermaid(plan: PhysicalPlan) -> str:
@@ -176,22 +104,28 @@ def mermaid(plan: PhysicalPlan) -> str:
         lines.append(f'  {number[name]}{left}"{name}"{right}')
         lines += [f"  {number[source]} --> {number[name]}" for source in step["reads"] if source in number]
     for i, sink in enumerate(plan.logical.writes):
-        lines += [f'  w{i}[("{sink.label.name}")]', f"  {number.get(_of(sink), 's0')} ==> w{i}"]
+        lines += [f'  w{i}[("{sink.label.name}")]', f"  {number.get(of_sink(sink), 's0')} ==> w{i}"]
     return "\n".join(lines)
 
 
-def as_data(plan: PhysicalPlan, actual: Actual | None = None) -> dict[str, Any]:
+def as_data(
+    plan: PhysicalPlan, actual: Actual | None = None, forecast: Forecast | None = None, rules: Sequence[str] = ()
+) -> dict[str, Any]:
     """The plan as plain data, for `--format json`."""
     steps = steps_of(plan)
     for step in steps:
+        if forecast is not None:
+            step["estimate"] = {name: amount.as_data() for name, amount in forecast.of(step["step"]).items()}
         if actual is not None and step["step"] in actual:
             step["actual"] = dict(actual[step["step"]])
-    writes = [{"from": _of(s), "kind": s.keyword, "label": s.label.name} for s in plan.logical.writes]
+    writes = [{"from": of_sink(s), "kind": s.keyword, "label": s.label.name} for s in plan.logical.writes]
     return {
         "schema": 1,
         "plan": plan.logical.name,
         "steps": steps,
         "writes": writes,
+        "rewrites": list(rules),
+        **({"estimate": {n: a.as_data() for n, a in forecast.total().items()}} if forecast is not None else {}),
         "returns": list(plan.logical.returns),
     }
 

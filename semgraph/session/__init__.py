@@ -18,11 +18,12 @@ from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.session.compares import Compares
-from semgraph.session.explaining import ExplainFormat, explained
+from semgraph.session.explaining import Explained, ExplainFormat, explained
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed
 from semgraph.session.running import RunRequest, run_plan
+from semgraph.session.sampling import sampled
 from semgraph.session.waiting import wait
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Attaches, Statistics, Store
@@ -190,22 +191,33 @@ class Session(Compares):
         *,
         format: ExplainFormat = "tree",  # noqa: A002 - the option's name
         run: str | None = None,
+        sample: int | None = None,
+        width: int = 100,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> str:
-        """What a plan will do with this session's store and ways. Nothing is asked, nothing is written.
+        """What a plan will do with this session's store and ways, and what it will take. Nothing is asked, nothing written.
 
         Args:
             plan: As in `arun`.
-            format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `json`, or `queries` (the SQL).
-            run: A run (its id, or `last`), whose counts are put beside the steps.
-            inputs: Checked as in `arun`, where given.
+            format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `json`, `queries` (SQL, and what the
+                store is asked), `rules` (what each rule changes), or `prompts` (the first messages of each step).
+            run: A run (its id, or `last`), whose counts are put beside the estimates.
+            sample: Run so many rows, with real calls and in a copy of the store, and say what all would take.
+            width: Columns that the tree may have.
+            inputs: The rows that estimates are for; none given: the plan's example, where it has one.
             more: The same as arguments.
         """
         logical = self.prepare(plan)
-        if inputs or more:
-            typed_inputs(logical, {**(inputs or {}), **more}, None)
-        return wait(explained(logical, self._resources, format, self._actual(run)))
+        given = {**(dict(plan.tables) if isinstance(plan, Frame) else {}), **(inputs or {}), **more}
+        known = given or not logical.inputs or logical.document.get("example")
+        tables = typed_inputs(logical, given, None) if known else None
+
+        async def work() -> str:
+            some = None if sample is None else await sampled(logical, tables or {}, sample, self._resources)
+            return await explained(Explained(logical, tables, self._actual(run), some, width), self._resources, format)
+
+        return wait(work())
 
     def _actual(self, run: str | None) -> Mapping[str, Any] | None:
         """The counters of a recorded run, by step."""

@@ -1,32 +1,142 @@
-"""EXPLAIN: a plan as this session would run it."""
+"""EXPLAIN: a plan as this session would run it, and what it would take."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
+from semgraph.errors import PlanError
+from semgraph.execution import first_prompts, rewrites
 from semgraph.execution.algebra import algebra
-from semgraph.execution.explain import as_data, mermaid, queries, tree
+from semgraph.execution.estimates import Estimator, Forecast
+from semgraph.execution.explain import as_data, mermaid, queries
+from semgraph.execution.observed import Memory
+from semgraph.execution.tree import WIDTH, tree
+from semgraph.llm.endpoints import build_models
+from semgraph.logical.graph import Scan
+from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.optimizer import optimize
+from semgraph.logical.semantic import Semantic
 from semgraph.physical.library import Library
-from semgraph.physical.planner import compile_plan
+from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.session.resources import Resources
 
-ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries"]
+if TYPE_CHECKING:
+    from semgraph.session.sampling import Sample
+
+ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "rules", "prompts"]
 
 
-async def explained(
-    plan: LogicalPlan, resources: Resources, form: ExplainFormat, actual: Mapping[str, Any] | None
-) -> str:
-    """The plan in one of the forms; the store is asked nothing, models are not loaded."""
+@dataclass(frozen=True)
+class Explained:
+    """What is to be explained.
+
+    Args:
+        plan: The plan.
+        inputs: Its rows; None: no estimates.
+        actual: What a recorded run did, by step.
+        sample: What some of the rows took.
+        width: Columns of the terminal.
+    """
+
+    plan: LogicalPlan
+    inputs: Mapping[str, pa.Table] | None = None
+    actual: Mapping[str, Any] | None = None
+    sample: Sample | None = None
+    width: int = WIDTH
+
+
+async def explained(of: Explained, resources: Resources, form: ExplainFormat) -> str:
+    """The plan in one of the forms; models are not asked. The store is read for `prompts` and to count what a plan scans."""
     if form == "algebra":
-        return algebra(plan)
+        return algebra(of.plan)
+    optimized, changes = rewrites.optimized(of.plan)
+    if form == "rules":
+        return rewrites.shown(of.plan, changes)
     async with resources.opened_store() as store:
-        physical = compile_plan(optimize(plan), store, Library(resources.settings.operators), {})
+        physical = compile_plan(optimized, store, Library(resources.settings.operators), {})
+    if form == "prompts":
+        return await _prompts(of, physical, resources)
+    if form in {"mermaid", "queries"}:
+        return mermaid(physical) if form == "mermaid" else queries(physical)
+    return await _drawn(of, physical, rewrites.names(changes), resources, form)
+
+
+async def _drawn(
+    of: Explained, physical: PhysicalPlan, names: list[str], resources: Resources, form: ExplainFormat
+) -> str:
+    forecast = None if of.inputs is None else Forecast(await _estimator(of, physical, resources))
     if form == "json":
-        return json.dumps(as_data(physical, actual), indent=1, ensure_ascii=False, default=str)
-    if form == "mermaid":
-        return mermaid(physical)
-    return queries(physical) if form == "queries" else tree(physical, actual)
+        data = as_data(physical, of.actual, forecast, names)
+        if of.sample is not None:
+            data["sample"] = of.sample.as_data()
+        return json.dumps(data, indent=1, ensure_ascii=False, default=str)
+    lines = [tree(physical, of.actual, forecast, names, of.width)]
+    return "\n".join([*lines, *(of.sample.lines() if of.sample is not None else [])])
+
+
+async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources) -> Estimator:
+    inputs = of.inputs or {}
+    memory = Memory.beside(resources.settings.journal_path)
+    counts = None
+    if any(isinstance(node, Scan) for node in walk(*physical.roots)):
+        from semgraph.session.comparing_copy import held, partitions_read
+
+        async with resources.opened_store() as store:
+            kept = await held(of.plan, store, partitions_read(of.plan, inputs))
+        counts = {label: table.num_rows for label, table in kept.rows.items()}
+    rows = {name: table.num_rows for name, table in inputs.items()}
+    seen = memory.read() if memory is not None else {}
+    found = Estimator(physical, rows, seen, counts, _waves(of.plan, inputs))
+    if any(not found.asked(node).tokens_in.known for node in walk(*physical.roots) if isinstance(node, Semantic)):
+        return replace(found, tokens=await _tokens(of, physical, inputs, resources))
+    return found
+
+
+async def _tokens(
+    of: Explained, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], resources: Resources
+) -> Mapping[int, float]:
+    """Tokens of real first prompts, by the model's tokenizer; none where no model is to be had."""
+    settings = resources.settings
+    recording = Path(of.plan.file).parent / "recordings" / f"{of.plan.name}.jsonl"
+    try:
+        llm = resources.given.llm or build_models(settings, budget=None, journal=None, recording=recording)
+    except PlanError:
+        return {}
+    async with resources.opened_store() as store:
+        return await first_prompts.tokens_of_inputs(physical, llm, store, inputs, datetime.now(UTC))
+
+
+def _waves(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
+    """How many windows the longest partition has."""
+    order = plan.order
+    if order is None or order.window is None or order.input not in inputs:
+        return 1
+    column = inputs[order.input].column(order.partition).to_pylist()
+    counts: dict[str, int] = {}
+    for value in column:
+        counts[value or ""] = counts.get(value or "", 0) + 1
+    return ceil(max(counts.values(), default=1) / order.window)
+
+
+async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:
+    from semgraph.session.comparing_copy import held, partitions_read
+
+    async with AsyncExitStack() as closing:
+        opened = await closing.enter_async_context(
+            resources.open(of.plan.name, Path(of.plan.file), fresh=False, record_to=None)
+        )
+        inputs = of.inputs or {}
+        kept = await held(of.plan, opened.store, partitions_read(of.plan, inputs))
+        store = await closing.enter_async_context(kept.copy(None))
+        plan = compile_plan(physical.logical, store, Library(resources.settings.operators), {})
+        found = await first_prompts.first_prompts(plan, opened.llm, store, inputs, datetime.now(UTC))
+        return first_prompts.shown(found, exact=opened.llm.exact_tokens)

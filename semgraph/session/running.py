@@ -16,6 +16,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.calls import CallLog
 from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.observed import Memory, Observations
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
@@ -126,6 +127,7 @@ class _Run:
         self.name = new_run(runs or Path())
         self.record = RunRecord(runs / self.name) if runs is not None else None
         self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
+        self.observations = Observations(physical)
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
         self.settings = {key: {"value": value, "origin": origin} for key, value, origin in resources.settings.rows()}
@@ -138,6 +140,7 @@ class _Run:
         runtime = Runtime(
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
+            observations=self.observations,
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
@@ -195,6 +198,9 @@ class _Run:
             self.request.progress(Progress("", done, total, self.meter))
 
     def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
+        memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
+        if memory is not None:
+            memory.add(self.observations.seen)
         if self.record is None:
             return
         self.record.flush()

@@ -38,7 +38,7 @@ def session(tmp_path: Path) -> semgraph.Session:
 def test_a_plan_is_what_its_snapshot_says(session: semgraph.Session, plan: str, preset: str | None) -> None:
     loaded = load_plan(ROOT / "plans" / f"{plan}.yaml", preset=preset)
     for ending, form in FORMS.items():
-        text = session.explain(loaded, format=form).replace(str(ROOT), "").rstrip() + "\n"
+        text = session.explain(loaded, format=form, width=240).replace(str(ROOT), "").rstrip() + "\n"
         path = SNAPSHOTS / f"{name_of(plan, preset)}.{ending}.txt"
         if os.environ.get("SEMGRAPH_RENEW"):
             path.write_text(text, encoding="utf-8")

@@ -1,0 +1,251 @@
+"""What a plan will take: rows, model calls, tokens, dollars and time of each operator, as far as they can be known beforehand.
+
+Exact rows of the inputs, bounds (`≤`), what the store counts, what earlier runs saw (`≈`). Unknown is `?`, never a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from semgraph.execution.observed import Seen, key_of
+from semgraph.logical.graph import Scan, Search
+from semgraph.logical.joins import Union
+from semgraph.logical.node import Node, walk
+from semgraph.logical.relational import Input
+from semgraph.logical.semantic import Semantic
+from semgraph.physical.contract import Cost, RowEstimate
+from semgraph.physical.planner import PhysicalPlan
+
+Kind = Literal["exact", "seen", "most", "least", "unknown"]
+_RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
+_SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "least": "≥ "}
+
+
+class Amount(NamedTuple):
+    """A number and how it is known: exactly, as before, at most, at least (a sum with unknown parts), or not at all."""
+
+    value: float = 0.0
+    kind: Kind = "unknown"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number."""
+        return self.kind != "unknown"
+
+    def times(self, factor: float, kind: Kind = "exact") -> Amount:
+        """So many times this."""
+        return Amount(self.value * factor, worse(self.kind, kind))
+
+    def at_most(self) -> Amount:
+        """This as a bound."""
+        return Amount(self.value, worse(self.kind, "most"))
+
+    def shown(self, decimals: int = 0, unit: str = "") -> str:
+        """As tables print it: `≈ 12`, `≤ 40`, `?`."""
+        if not self.known or (self.kind == "least" and not self.value):
+            return "?"
+        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals}f}"
+
+    def as_data(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {"value": self.value if self.known else None, "known": self.kind}
+
+
+def worse(one: Kind, other: Kind) -> Kind:
+    """The less certain of two."""
+    return max(one, other, key=_RANK.index)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """The sum; at least that much, where a part is not known."""
+    parts = list(amounts)
+    known = [part for part in parts if part.known]
+    if parts and not known:
+        return Amount()
+    found = Amount(0.0, "exact")
+    for part in known:
+        found = Amount(found.value + part.value, worse(found.kind, part.kind))
+    return found if len(known) == len(parts) else Amount(found.value, "least")
+
+
+class Asked(NamedTuple):
+    """What asking will take."""
+
+    items: Amount
+    calls: Amount
+    tokens_in: Amount
+    tokens_out: Amount
+    dollars: Amount
+    seconds: Amount
+
+
+@dataclass
+class Estimator:
+    """Estimates for the operators of one plan.
+
+    Args:
+        plan: The plan.
+        inputs: Rows of the inputs, by name.
+        seen: What earlier runs saw, by `key_of`.
+        counts: What the store holds, by label; None: not asked.
+        waves: How many times the operators are run whose rows are cut into windows.
+        tokens: Tokens of a real first prompt, by `id` of the node, where it could be made.
+    """
+
+    plan: PhysicalPlan
+    inputs: Mapping[str, int]
+    seen: Mapping[str, Seen]
+    counts: Mapping[str, int] | None = None
+    waves: int = 1
+    tokens: Mapping[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        self._rows: dict[int, Amount] = {}
+
+    def rows(self, node: Node) -> Amount:
+        """The rows that an operator gives."""
+        if id(node) not in self._rows:
+            self._rows[id(node)] = self._before(node) or self._bound(node)
+        return self._rows[id(node)]
+
+    def _known(self, node: Node) -> Seen | None:
+        return self.seen.get(key_of(self.plan, node))
+
+    def _before(self, node: Node) -> Amount | None:
+        """As the same operator did before."""
+        segment = self.plan.segments.get(id(node))
+        if isinstance(node, Input) or (node.relational and segment is None):
+            return None
+        known = self._known(node)
+        if known is None or not known.runs:
+            return None
+        first = segment.inputs[0][1] if segment is not None else node.inputs[0] if node.inputs else None
+        if first is None:
+            return None
+        rows = self.rows(first)
+        if not rows.known:
+            return None
+        if known.rows_in:
+            ratio = known.rows_out / known.rows_in
+            return rows if ratio == 1 and node.rows == "1:1" else rows.times(ratio, "seen")
+        return Amount(0.0, "seen") if not rows.value and not known.rows_out else None
+
+    def _given(self, node: Node) -> Amount:
+        """Of an operator that reads no relation: what was given, or what the store holds."""
+        if isinstance(node, Scan):
+            held = None if self.counts is None else self.counts.get(node.label)
+            everything = node.partition == "all" and not node.where
+            return Amount() if held is None else Amount(float(held), "exact" if everything else "most")
+        count = self.inputs.get(getattr(node, "name", ""))
+        return Amount() if count is None else Amount(float(count), "exact")
+
+    def _bound(self, node: Node) -> Amount:
+        if not node.inputs:
+            return self._given(node)
+        if isinstance(node, Union):
+            parts = [self.rows(branch) for branch in node.relations]
+            return total(parts) if all(part.known for part in parts) else Amount()
+        left = self.rows(node.inputs[0])
+        if node.rows == "1:1" or not left.known:
+            return left
+        if isinstance(node, Search):
+            return left.times(node.k * (max(1, len(node.by)) if node.fuse == "none" else 1)).at_most()
+        if node.rows in {"subset", "collapse"}:
+            return self._limited(node, left)
+        return self._paired(node, left)
+
+    def _limited(self, node: Node, left: Amount) -> Amount:
+        most = getattr(node, "n", None) or getattr(node, "k", None)
+        groups = getattr(node, "per", ()) or node.partitioned
+        if isinstance(most, int) and not groups:
+            return Amount(min(left.value, most), left.kind if node.relational and left.kind == "exact" else "most")
+        return left.at_most()
+
+    def _paired(self, node: Node, left: Amount) -> Amount:
+        """Of a join: the left rows that stay, or at most all pairs."""
+        how, one = getattr(node, "how", ""), getattr(node, "keep", "") == "one"
+        if how in {"semi", "anti"} or one:
+            return left if how == "left" else left.at_most()
+        right = self.rows(node.inputs[1]) if len(node.inputs) > 1 else Amount()
+        if not right.known:
+            return Amount()
+        pairs = left.value * max(right.value, 1.0 if how == "left" else 0.0)
+        return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
+
+    def asked(self, node: Semantic) -> Asked:
+        """What an operator that asks a model will take."""
+        left = self.rows(node.inputs[0])
+        known = self._known(node)
+        items = self._items(node, left, known)
+        if not items.known:
+            return Asked(items, *[Amount()] * 5)
+        seen = known if known is not None and known.items and known.calls else None
+        cost = self._cost(node, left, items, seen)
+        calls = items.times(seen.calls / seen.items, "seen") if seen else Amount(cost.calls, worse(items.kind, "most"))
+        if not items.value:
+            return Asked(items, *[Amount(0.0, items.kind)] * 5)
+        if seen is None or not seen.issued:
+            own = (self.tokens or {}).get(id(node))
+            sent = Amount() if own is None else calls.times(own, "seen")
+            return Asked(items, calls, sent, Amount(), Amount(), Amount())
+        each = calls.value / seen.issued
+        dollars = Amount() if math.isnan(seen.dollars) else Amount(seen.dollars * each, calls.kind)
+        sent, answered = (Amount(value or 0.0, calls.kind) for value in (cost.tokens_in, cost.tokens_out))
+        return Asked(items, calls, sent, answered, dollars, Amount(seen.seconds * each, calls.kind))
+
+    def _items(self, node: Semantic, left: Amount, known: Seen | None) -> Amount:
+        if not left.known:
+            return left
+        if known is not None and known.runs:
+            if known.rows_in:
+                return left.times(known.items / known.rows_in, "seen")
+            if not left.value:
+                return Amount(0.0, "seen")
+        if len(node.inputs) > 1:
+            right = self.rows(node.inputs[1])
+            pairs = Amount(left.value * right.value, worse(left.kind, right.kind)) if right.known else Amount()
+            return pairs.at_most() if getattr(node, "using", ()) or getattr(node, "where", None) is not None else pairs
+        gated = getattr(node, "when", None) is not None or getattr(node, "stop", None) is not None
+        return left.at_most() if gated else left
+
+    def _cost(self, node: Semantic, left: Amount, items: Amount, seen: Seen | None) -> Cost:
+        """By the implementation, for each time that it is run."""
+        way, _ = self.plan.ways[id(node)]
+        times = max(1, min(self.waves, math.ceil(items.value))) if id(node) in self.plan.ordered else 1
+        right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
+        groups = left.value if node.keyword in {"sem_agg", "sem_topk"} else 0.0
+        rows = RowEstimate(left.value / times, right / times, items.value / times, groups / times)
+        cost = way.estimate(node, rows, seen.per_item if seen else None)
+        sent, answered = (None if n is None else n * times for n in (cost.tokens_in, cost.tokens_out))
+        return Cost(cost.calls * times, cost.rounds * times, sent, answered)
+
+
+@dataclass
+class Forecast:
+    """The estimates of a plan by step: `rows` that it gives, and what its questions take, summed over its operators."""
+
+    estimator: Estimator
+
+    def __post_init__(self) -> None:
+        plan = self.estimator.plan
+        self._last = plan.named()
+        self._asked: dict[str, list[Asked]] = {}
+        for node in walk(*plan.roots):
+            if isinstance(node, Semantic):
+                self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
+
+    def of(self, step: str) -> dict[str, Amount]:
+        """Of one step: `rows`, and where it asks a model `items`, `calls`, `tokens_in`, `tokens_out`, `dollars`, `seconds`."""
+        found = {"rows": self.estimator.rows(self._last[step])}
+        return found | (_summed(self._asked[step]) if step in self._asked else {})
+
+    def total(self) -> dict[str, Amount]:
+        """Of all questions."""
+        return _summed([asked for each in self._asked.values() for asked in each])
+
+
+def _summed(asked: list[Asked]) -> dict[str, Amount]:
+    return {name: total(getattr(each, name) for each in asked) for name in Asked._fields}

@@ -1,0 +1,171 @@
+"""The first request of each semantic step, as it would be sent, without sending it.
+
+Rows that derive from the inputs, and from what a store holds, are there already. Where a step's rows depend on answers, its
+prompt is shown with the names of columns in place of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import SemgraphError
+from semgraph.execution.evaluation import Evaluation, Runtime
+from semgraph.execution.windows import cut, prepare, rows_of
+from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
+from semgraph.llm.roles import bound
+from semgraph.logical.node import walk
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.relational import Input
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import Meter, StepMetrics
+from semgraph.physical.context import NodeContext
+from semgraph.physical.framing import check_answer
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.semantic import Asking, answer
+from semgraph.stores.base import Store
+
+
+@dataclass(frozen=True)
+class FirstPrompt:
+    """The messages of a step's first request. `real`: with the values of a row; else with the names of its columns."""
+
+    node: Semantic
+    messages: Sequence[Message]
+    tokens: int
+    real: bool
+
+
+class _NotAskedError(SemgraphError):
+    """A model would be asked now."""
+
+
+class _Listening:
+    """A model that keeps the first request and answers none; its limits and tokenizer are those of the real one."""
+
+    def __init__(self, model: LLM) -> None:
+        self._model = model
+        self.name, self.limits, self.exact_tokens = model.name, model.limits, model.exact_tokens
+        self.first: Request | None = None
+
+    def count_tokens(self, text: str) -> int:
+        return self._model.count_tokens(text)
+
+    def dollars(self, usage: Usage) -> float | None:
+        return self._model.dollars(usage)
+
+    async def complete(self, request: Request) -> Reply:
+        self.first = self.first or request
+        raise _NotAskedError("a model would be asked here")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class _Mute:
+    """An embedder that embeds nothing."""
+
+    name = "none"
+
+    async def dimensions(self) -> int:
+        raise _NotAskedError("an embedder would be asked here")
+
+    def count_tokens(self, text: str) -> int:
+        return len(text) // 4
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        return None
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+        raise _NotAskedError("an embedder would be asked here")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class _NoStore:
+    """A store that is not read."""
+
+    name = "none"
+    round_trips = 0
+
+    def __init__(self, store: Store) -> None:
+        self.takes = store.takes
+
+    def __getattr__(self, name: str) -> Any:
+        raise _NotAskedError(f"the store would be asked here: {name}")
+
+
+async def tokens_of_inputs(
+    plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
+) -> dict[int, float]:
+    """Tokens of the first prompts that rest on the inputs alone, by `id` of the node; the store is not read."""
+    closed: Any = _NoStore(store)
+    prompts = await first_prompts(plan, llm, closed, inputs, now)
+    return {id(each.node): float(each.tokens) for each in prompts if each.real}
+
+
+async def first_prompts(
+    plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
+) -> list[FirstPrompt]:
+    """The first prompt of each semantic step, over the first rows of each partition; the store is read, no model is asked."""
+    runtime = Runtime(plan, _Listening(llm), _Mute(), store, Meter())
+    given = await _first_rows(plan, runtime, inputs)
+    found = []
+    async with Evaluation(runtime, given, now) as evaluation:
+        for node in walk(*plan.roots):
+            if isinstance(node, Semantic):
+                model = bound(llm, node.prompt.first.role)
+                request = await _first_request(node, evaluation, _Listening(model), now)
+                messages = _in_names(node.prompt.first) if request is None else request.messages
+                tokens = sum(model.count_tokens(message.content) for message in messages)
+                found.append(FirstPrompt(node, messages, tokens, request is not None))
+    return found
+
+
+async def _first_rows(plan: PhysicalPlan, runtime: Runtime, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
+    tables = dict(inputs)
+    order = plan.logical.order
+    if order is not None and order.input in tables:
+        members = await prepare(order, tables[order.input])
+        runtime.partitions[:] = members.partitions
+        waves = cut(order, dict(enumerate(members.of)))
+        first = [m for window in waves[0] for m in window.members] if waves else []
+        tables[order.input] = rows_of(members.table, first)
+    return {id(n): tables[n.name] for n in walk(*plan.roots) if isinstance(n, Input) and n.name in tables}
+
+
+async def _first_request(node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime) -> Request | None:
+    runtime = evaluation.runtime
+    try:
+        tables = await evaluation.tables(node.inputs)
+        way, _ = runtime.plan.ways[id(node)]
+        column = runtime.plan.logical.graph.partition
+        async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
+            await answer(node, tables, Asking(way, ctx, runtime.partitions, column, now, check_answer))
+    except _NotAskedError:
+        pass
+    return model.first
+
+
+def _in_names(prompt: Prompt) -> tuple[Message, ...]:
+    """A prompt with names in place of values."""
+    static = "\n\n".join(part.strip() for part in (prompt.rules, prompt.examples) if part.strip())
+    asked = "\n\n".join(part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part)
+    return (*((Message("system", static),) if static else ()), Message("user", asked))
+
+
+def shown(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
+    """The prompts as text, each headed by its step and its tokens (`~`: not by the model's own tokenizer)."""
+    parts = []
+    for each in prompts:
+        sign = "" if exact else "~"
+        said = "" if each.real else " · its rows depend on answers: <column> stands for a value"
+        lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{said}"]
+        lines += [line for message in each.messages for line in (f"[{message.role}]", message.content.strip())]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)

@@ -1,0 +1,162 @@
+"""What runs saw: rows in and out of each operator, questions, calls, tokens and time. The next EXPLAIN estimates from it.
+
+It is kept in a file beside the journal, by the content of an operator (its prompt among it), its way and the plan's window:
+numbers only, no text. Newer runs weigh more: what was known counts half when something is added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
+from pathlib import Path
+
+from semgraph.expr.canonical import canonical
+from semgraph.logical.node import Node
+from semgraph.meter import StepMetrics
+from semgraph.physical.contract import Observed
+from semgraph.physical.planner import PhysicalPlan
+
+_NO_CONTENT = {"step", "origin", "schema"}
+
+
+@dataclass
+class Seen:
+    """Sums over runs, of which older ones count less.
+
+    Args:
+        runs: How many.
+        rows_in: Rows of the first input.
+        rows_out: Rows that it gave.
+        items: Rows, pairs or groups that a model was asked about.
+        calls: Answers received, wherever they came from.
+        issued: Those that were issued, which the rest is about.
+        tokens_in: Tokens sent.
+        tokens_out: Tokens answered.
+        dollars: What they cost; NaN once a price was not known.
+        seconds: How long it took.
+    """
+
+    runs: float = 0
+    rows_in: float = 0
+    rows_out: float = 0
+    items: float = 0
+    calls: float = 0
+    issued: float = 0
+    tokens_in: float = 0
+    tokens_out: float = 0
+    dollars: float = 0
+    seconds: float = 0
+
+    def add(self, other: Seen, weight: float = 1.0) -> Seen:
+        """The sum of this, weighted, and another."""
+        names = [f.name for f in fields_of(self)]
+        return Seen(*(getattr(self, name) * weight + getattr(other, name) for name in names))
+
+    @property
+    def per_item(self) -> Observed | None:
+        """As implementations estimate from it; None where nothing was asked."""
+        if not self.items or not self.issued:
+            return None
+        calls = self.calls / self.items
+        per = calls / self.issued
+        return Observed(
+            per * self.tokens_in, per * self.tokens_out, self.rows_out / self.rows_in if self.rows_in else 0
+        )
+
+
+def key_of(plan: PhysicalPlan, node: Node) -> str:
+    """What a materialised node is known by: what it does, not over which rows; its way; and the window that cuts its rows."""
+    segment = plan.segments.get(id(node))
+    if segment is not None:
+        parts = [segment.sql]
+        for i, (name, _) in enumerate(segment.inputs):
+            parts[0] = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", parts[0])
+    else:
+        named = [f for f in fields_of(node) if f.name not in _NO_CONTENT]
+        parts = [node.keyword, *(f"{f.name}={canonical(getattr(node, f.name), _nothing)}" for f in named)]
+    if id(node) in plan.ways:
+        parts.append(str(plan.ways[id(node)][1]))
+    order = plan.logical.order
+    if order is not None and node.partitioned:
+        parts.append(f"window {order.window}, ahead {order.ahead}")
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _nothing(value: object) -> str | None:
+    return "#" if isinstance(value, Node) else None
+
+
+@dataclass
+class Observations:
+    """What one run sees."""
+
+    plan: PhysicalPlan
+    seen: dict[str, Seen] = field(default_factory=dict)
+
+    def rows(self, node: Node, rows_in: int, rows_out: int) -> None:
+        """An operator was computed."""
+        self._add(node, Seen(1, rows_in, rows_out))
+
+    def asked(self, node: Node, items: int, did: StepMetrics) -> None:
+        """An operator asked about some items."""
+        calls = did.calls_issued + did.calls_journal + did.calls_coalesced
+        dollars = float("nan") if did.dollars is None else did.dollars
+        issued = did.calls_issued
+        self._add(node, Seen(0, 0, 0, items, calls, issued, did.tokens_in, did.tokens_out, dollars, did.seconds))
+
+    def _add(self, node: Node, seen: Seen) -> None:
+        key = key_of(self.plan, node)
+        self.seen[key] = self.seen.get(key, Seen()).add(seen)
+
+
+class Memory:
+    """The file that keeps what runs saw. Opened for each reading and writing; several processes may use it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def beside(cls, journal: Path | None) -> Memory | None:
+        """The one that belongs to a journal; None where none is kept."""
+        return None if journal is None else cls(journal.with_name(f"{journal.stem}.observed.db"))
+
+    def read(self) -> Mapping[str, Seen]:
+        """All that is known, by `key_of`."""
+        if not self.path.is_file():
+            return {}
+        with closing(self._open()) as database:
+            names = ", ".join(_COLUMNS)
+            return {key: Seen(*map(_number, rest)) for key, *rest in database.execute(f"SELECT key, {names} FROM seen")}
+
+    def add(self, seen: Mapping[str, Seen]) -> None:
+        """Take in what a run saw."""
+        if not seen:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        known = self.read()
+        rows = [(key, *_values(known.get(key, Seen()).add(new, 0.5))) for key, new in seen.items()]
+        with closing(self._open()) as database, database:
+            marks = ", ".join("?" * (len(_COLUMNS) + 1))
+            database.executemany(f"INSERT OR REPLACE INTO seen (key, {', '.join(_COLUMNS)}) VALUES ({marks})", rows)
+
+    def _open(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.path, timeout=30)
+        columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
+        database.execute(f"CREATE TABLE IF NOT EXISTS seen (key TEXT PRIMARY KEY, {columns})")
+        return database
+
+
+_COLUMNS = tuple(f.name for f in fields_of(Seen))
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _values(seen: Seen) -> tuple[float, ...]:
+    return tuple(getattr(seen, name) for name in _COLUMNS)

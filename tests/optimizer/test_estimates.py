@@ -1,0 +1,148 @@
+"""What EXPLAIN says that a plan will take: exact where it can be known, a bound, as before, or unknown; never made up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from benchmarks.world import StandIn
+from semgraph.execution.observed import Memory, Seen
+from tests.operators.oracle import Mind, Oracle
+from tests.optimizer.conftest import answered, matched
+
+PLANS = Path(__file__).parents[2] / "plans"
+PLAN = """
+plan: kinds
+inputs: {notes: {id: int64, text: string}, names: {name: string}}
+steps:
+  kept: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]
+  coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  paired: [{from: notes}, {sem_join: {prompt: "Is {n.name} in {text}?", other: names, alias: n}}]
+  looked_up: [{from: coded}, {join: {other: names, alias: o, where: "o.name = code"}}]
+  counted: [{from: looked_up}, {sem_map: {prompt: "Mark: {text}", add: {mark: string}}}]
+returns: [counted, paired]
+use: {coded: packed(rows=4)}
+"""
+NOTES = [{"id": i, "text": f"text {i}"} for i in range(8)]
+NAMES = [{"name": "c1"}, {"name": "c2"}]
+
+
+def plan(folder: Path) -> Path:
+    path = folder / "kinds.yaml"
+    path.write_text(PLAN, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+async def session(tmp_path: Path) -> AsyncIterator[semgraph.Session]:
+    async with semgraph.Session(
+        llm=Oracle(Mind(answer=answered, match=matched)), store="memory", runs="", folder=tmp_path
+    ) as made:
+        yield made
+
+
+async def estimates(session: semgraph.Session, path: Path, **inputs: Any) -> dict[str, Any]:
+    said = await asyncio.to_thread(lambda: session.explain(path, format="json", inputs=inputs))
+    return json.loads(said)
+
+
+def of(data: dict[str, Any], step: str, what: str) -> tuple[float | None, str]:
+    (found,) = (s["estimate"][what] for s in data["steps"] if s["step"] == step)
+    return found["value"], found["known"]
+
+
+async def test_before_the_first_run_there_are_bounds_and_what_is_not_known_is_said(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
+    data = await estimates(session, plan(tmp_path), notes=NOTES, names=NAMES)
+    assert of(data, "kept", "items") == (8, "exact")
+    assert of(data, "kept", "calls") == (8, "most")
+    assert of(data, "kept", "rows") == (8, "most")
+    assert of(data, "coded", "calls") == (2, "most")
+    assert of(data, "paired", "items") == (16, "exact")
+    assert of(data, "looked_up", "rows") == (16, "most")
+    assert of(data, "counted", "tokens_out") == (None, "unknown")
+    assert (data["estimate"]["tokens_out"]["known"], data["estimate"]["calls"]["known"]) == ("unknown", "most")
+
+
+async def test_tokens_of_prompts_that_rest_on_the_inputs_are_counted(session: semgraph.Session, tmp_path: Path) -> None:
+    data = await estimates(session, plan(tmp_path), notes=NOTES, names=NAMES)
+    result = await session.arun(plan(tmp_path), notes=NOTES, names=NAMES)
+    value, known = of(data, "kept", "tokens_in")
+    assert known == "most"
+    assert value == pytest.approx(result.meter.steps["kept"].tokens_in, rel=0.02)
+    assert of(data, "counted", "tokens_in") == (None, "unknown")
+
+
+async def test_after_a_run_the_same_rows_are_estimated_as_they_were(session: semgraph.Session, tmp_path: Path) -> None:
+    path = plan(tmp_path)
+    result = await session.arun(path, notes=NOTES, names=NAMES)
+    data = await estimates(session, path, notes=NOTES, names=NAMES)
+    for step in ("kept", "coded", "paired", "counted"):
+        did = result.meter.steps[step]
+        calls = did.calls_issued + did.calls_coalesced + did.calls_journal
+        assert of(data, step, "calls") == (pytest.approx(calls), "seen")
+        assert of(data, step, "rows") == (pytest.approx(did.rows_out), "seen")
+        assert of(data, step, "tokens_in") == (pytest.approx(did.tokens_in), "seen")
+    double = await estimates(session, path, notes=NOTES * 2, names=NAMES)
+    assert of(double, "kept", "calls")[0] == pytest.approx(2 * of(data, "kept", "calls")[0])
+
+
+async def test_answers_from_the_journal_do_not_make_a_plan_look_free(session: semgraph.Session, tmp_path: Path) -> None:
+    path = plan(tmp_path)
+    first = await session.arun(path, notes=NOTES, names=NAMES)
+    again = await session.arun(path, notes=NOTES, names=NAMES)
+    assert again.meter.total().calls_issued == 0
+    data = await estimates(session, path, notes=NOTES, names=NAMES)
+    assert data["estimate"]["tokens_in"]["value"] == pytest.approx(first.meter.total().tokens_in)
+
+
+async def test_another_prompt_or_way_is_another_thing(session: semgraph.Session, tmp_path: Path) -> None:
+    path = plan(tmp_path)
+    await session.arun(path, notes=NOTES, names=NAMES)
+    path.write_text(PLAN.replace("nice", "kind").replace("packed(rows=4)", "packed(rows=3)"), encoding="utf-8")
+    data = await estimates(session, path, notes=NOTES, names=NAMES)
+    assert of(data, "kept", "calls") == (8, "most")
+    assert of(data, "coded", "calls") == (3, "most")
+    assert of(data, "paired", "calls")[1] == "seen"
+
+
+@pytest.mark.parametrize("undated", [False, True])
+async def test_the_second_explain_of_a_plan_is_within_a_fifth_of_what_it_takes(tmp_path: Path, undated: bool) -> None:
+    async with StandIn(undated=undated) as model:
+        made = {
+            "llm": f"openai:gpt-4.1-mini@{model.base_url}",
+            "embedder": f"openai:stand-in@{model.base_url}?dimensions=256",
+            "store": "memory",
+            "folder": tmp_path,
+            "runs": "",
+        }
+        async with semgraph.Session(**made) as first:
+            await first.arun(PLANS / "add_episode.yaml")
+        async with semgraph.Session(**made) as second:
+            total = (await estimates(second, PLANS / "add_episode.yaml"))["estimate"]
+            did = (await second.arun(PLANS / "add_episode.yaml", fresh=True)).meter.total()
+    assert did.calls_issued >= 8
+    assert total["calls"]["value"] == pytest.approx(did.calls_issued, rel=0.2)
+    assert total["tokens_in"]["value"] == pytest.approx(did.tokens_in, rel=0.2)
+    assert total["tokens_out"]["value"] == pytest.approx(did.tokens_out, rel=0.2)
+
+
+def test_what_runs_saw_is_kept_and_newer_runs_weigh_more(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "seen.db")
+    assert memory.read() == {}
+    memory.add({"a": Seen(1, 10, 4)})
+    memory.add({"a": Seen(1, 10, 8), "b": Seen(1, 1, 1)})
+    found = memory.read()
+    assert found["a"] == Seen(1.5, 15, 10)
+    assert set(found) == {"a", "b"}
+
+
+def test_without_a_journal_nothing_is_kept() -> None:
+    assert Memory.beside(None) is None

@@ -1,0 +1,154 @@
+"""EXPLAIN: what the rules change, the first prompts, a sample, and a tree that fits its terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.errors import PlanError
+from tests.operators.oracle import Mind, Oracle
+from tests.optimizer.conftest import answered, matched
+
+PLAN = """
+plan: shown
+inputs: {notes: {id: int64, text: string}, names: {name: string}}
+steps:
+  kept: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}, {filter: id < 6}]
+  coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  marked: [{from: coded}, {sem_map: {prompt: "Mark: {code}", add: {mark: string}}}]
+returns: [marked]
+allow: ALLOW
+"""
+NOTES = [{"id": i, "text": f"text {i}"} for i in range(8)]
+
+
+@pytest.fixture
+def oracle() -> Oracle:
+    return Oracle(Mind(answer=answered, match=matched))
+
+
+@pytest.fixture
+async def session(tmp_path: Path, oracle: Oracle) -> AsyncIterator[semgraph.Session]:
+    async with semgraph.Session(llm=oracle, store="memory", journal=False, runs="", folder=tmp_path) as made:
+        yield made
+
+
+def plan(folder: Path, allow: str = "[]") -> Path:
+    path = folder / "shown.yaml"
+    path.write_text(PLAN.replace("ALLOW", allow), encoding="utf-8")
+    return path
+
+
+async def said(session: semgraph.Session, path: Path, **options: Any) -> str:
+    return await asyncio.to_thread(lambda: session.explain(path, **{"inputs": {"notes": NOTES}, **options}))
+
+
+async def test_every_rewrite_is_shown_as_a_change_of_the_algebra(session: semgraph.Session, tmp_path: Path) -> None:
+    text = await said(session, plan(tmp_path), format="rules")
+    head, *lines = text.split("\n\n")[0].splitlines()
+    assert head == "── filter_first (exact)"
+    assert "-kept = σ_{id < 6} sem_filter[Is {text} nice?] notes" in lines
+    assert "+kept = sem_filter[Is {text} nice?] σ_{id < 6} notes" in lines
+    assert "nothing to do for: prune_steps, ask_late" in text
+    assert "approximate, not allowed by the plan: fuse_maps, join_to_classify, fuse_predicates" in text
+
+
+async def test_the_tree_names_the_rules_that_acted(session: semgraph.Session, tmp_path: Path) -> None:
+    assert "rewrites: filter_first" in (await said(session, plan(tmp_path))).splitlines()
+
+
+async def test_prompts_are_real_where_rows_are_known_and_say_where_they_are_not(
+    session: semgraph.Session, oracle: Oracle, tmp_path: Path
+) -> None:
+    parts = (await said(session, plan(tmp_path), format="prompts")).split("\n\n── ")
+    assert oracle.requests == []
+    kept, coded, marked = parts
+    assert kept.startswith("── kept · sem_filter · ")
+    assert "\nIs text 0 nice?" in kept
+    assert "tokens · its rows depend on answers: <column> stands for a value" in coded.splitlines()[0]
+    assert coded.splitlines()[-1] == "Code: <text>"
+    assert marked.splitlines()[-1] == "Mark: <code>"
+
+
+async def test_the_tokens_of_a_prompt_are_those_that_are_sent(
+    session: semgraph.Session, oracle: Oracle, tmp_path: Path
+) -> None:
+    text = await said(session, plan(tmp_path), format="prompts")
+    tokens = int(text.splitlines()[0].split(" · ")[2].split()[0])
+    await session.arun(plan(tmp_path), notes=NOTES)
+    first = next(r for r in oracle.requests if r.step == "kept")
+    assert tokens == sum(oracle.count_tokens(message.content) for message in first.messages)
+
+
+async def test_a_sample_is_run_for_real_and_all_rows_are_reckoned_from_it(
+    session: semgraph.Session, oracle: Oracle, tmp_path: Path
+) -> None:
+    data = json.loads(await said(session, plan(tmp_path), format="json", sample=4))
+    calls = len(oracle.requests)
+    assert calls > 0
+    sample = data["sample"]
+    assert (sample["rows"], sample["of"], sample["calls"]) == (4, 8, calls)
+    assert sample["all"]["calls"]["likely"] == 2 * calls
+    assert sample["all"]["calls"]["least"] < 2 * calls < sample["all"]["calls"]["most"]
+    assert "sample: 4 of 8 rows of notes" in await said(session, plan(tmp_path), sample=4)
+
+
+async def test_a_sample_of_all_rows_has_no_range(session: semgraph.Session, tmp_path: Path) -> None:
+    data = json.loads(await said(session, plan(tmp_path), format="json", sample=99))
+    found = data["sample"]["all"]["calls"]
+    assert found["likely"] == found["least"] == found["most"] == data["sample"]["calls"]
+
+
+async def test_a_sample_writes_nothing(session: semgraph.Session, tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_text(
+        "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string}}}\n", encoding="utf-8"
+    )
+    path = tmp_path / "keeping.yaml"
+    path.write_text(
+        "plan: keeping\ngraph: graph.yaml\ninputs: {notes: {uuid: string, group_id: string, text: string}}\n"
+        'steps:\n  nice: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]\n'
+        "writes: [{merge: {from: nice, node: Note}}]\nreturns: [nice]\n",
+        encoding="utf-8",
+    )
+    rows = [{"uuid": f"n{i}", "group_id": "g", "text": f"text {i}"} for i in range(6)]
+    assert "nothing written" in await said(session, path, inputs={"notes": rows}, sample=3)
+    assert (await session.astatistics(tmp_path / "graph.yaml")).counts == {"Note": 0}
+
+
+async def test_there_must_be_something_to_sample(session: semgraph.Session, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="nothing to sample"):
+        await said(session, plan(tmp_path), inputs={}, sample=4)
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 240])
+async def test_a_tree_fits_its_terminal_and_says_what_it_leaves_out(
+    session: semgraph.Session, tmp_path: Path, width: int
+) -> None:
+    *lines, last = (await said(session, plan(tmp_path), width=width)).splitlines()
+    table = [line for line in lines if line.startswith(("step", "├", "└", " ", "│"))]
+    assert table
+    assert max(map(len, table)) <= width
+    assert last.startswith("not shown, for want of room: ") == (width < 100)
+
+
+async def test_a_run_stands_beside_the_estimates(tmp_path: Path, oracle: Oracle) -> None:
+    async with semgraph.Session(llm=oracle, store="memory", folder=tmp_path) as session:
+        result = await session.arun(plan(tmp_path), notes=NOTES)
+        text = await said(session, plan(tmp_path), run="last")
+    calls = result.meter.steps["kept"].calls_issued
+    (line,) = (line for line in text.splitlines() if line.lstrip("│├└ ").startswith("kept"))
+    assert f"≈ {calls} / {calls}" in line
+    assert f"was: {result.meter.total().calls_issued} calls" in text
+
+
+async def test_what_a_plan_allows_is_told_from_what_is_exact(session: semgraph.Session, tmp_path: Path) -> None:
+    path = plan(tmp_path, "[fuse_maps]")
+    path.write_text(path.read_text(encoding="utf-8").replace("Mark: {code}", "Mark: {text}"), encoding="utf-8")
+    assert "── fuse_maps (approximate: allowed by the plan)" in await said(session, path, format="rules")
+    assert "fuse_maps (approximate)" in (await said(session, path)).splitlines()[-1]
