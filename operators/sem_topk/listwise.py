@@ -103,8 +103,8 @@ class _Group:
             self._stay = [item for item in self._stay if item not in gone]
 
     def _without(self, window: list[int], ranking: Ranking) -> None:
-        if not ranking.faulty and min(len(window), self.window) > self.k + 1:
-            self.window = max(self.k + 1, min(len(window), self.window) // 2)
+        if not ranking.faulty and len(window) > self.k + 1:
+            self.window = min(self.window, max(self.k + 1, len(window) // 2))
             return
         wrong = ranking.faulty or dict.fromkeys(window, Outcome(None, ranking.error))
         for item, outcome in wrong.items():

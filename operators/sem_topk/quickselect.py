@@ -4,8 +4,9 @@ A round ranks the pivot of each open stretch together with `batch` other rows a 
 before the pivot and who is behind; the calls of a round go out together. Stretches that begin behind the k-th place are left
 as they are. A stretch that fits one call is ranked by it. `batch=1` compares pairs only.
 
-The pivot is the row that stands at the k-th place by the similarity of its text to the question (`pivot=embedding`), so that
-the first cut falls near k; or a random one (`pivot=random`), which embeds nothing. Scores say places, not how well a row fits.
+The first pivot is the row that stands at the k-th place by the similarity of its text to the question (`pivot=embedding`), so
+that the first cut falls near k; later ones, and with `pivot=random` that one too, are drawn, so that no order of the rows is a
+bad one. Scores say places, not how well a row fits.
 
 Source: Hoare (1961); LOTUS's sem_topk for pivots by embedding, which compares pairs only.
 """
@@ -61,7 +62,10 @@ class Quickselect(Implementation[SemTopk]):
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
-        races = [_Race([_Stretch(items)], node.k, self.batch, likely) for items in rows.groups()]
+        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        draws = {whose: ctx.random("pivot", whose) for whose in rows.partition}
+        drawn = [draws[rows.partition[left]].random() for left in lefts]
+        races = [_Race(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
         while asked := [(race, stretch) for race in races for stretch in race.open()]:
             windows = [(race, stretch, window) for race, stretch in asked for window in race.windows(stretch)]
             rankings = await ctx.ask_rankings(node, rows, [window for _, _, window in windows])
@@ -73,12 +77,11 @@ class Quickselect(Implementation[SemTopk]):
         return answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
     async def _likely(self, node: SemTopk, rows: Rows, ctx: Context) -> list[float]:
-        """For each item a number that is higher for rows which are likely to be better."""
+        """For each item a number that is higher for rows which are likely to be better; 0 where nothing is known."""
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        if self.pivot == "random":
-            draws = {whose: ctx.random("pivot", whose) for whose in rows.partition}
-            return [draws[rows.partition[left]].random() for left in lefts]
         found = [0.0] * len(lefts)
+        if self.pivot == "random":
+            return found
         texts, asked = row_texts(node, rows), queries(node, rows)
         groups: dict[tuple[str, str], list[int]] = {}
         for item, left in enumerate(lefts):
@@ -107,10 +110,10 @@ class _Stretch:
 class _Race:
     """The rows of a group: stretches from the best to the worst, rows without a place."""
 
-    def __init__(self, stretches: list[_Stretch], k: int, batch: int, likely: list[float]) -> None:
-        self.stretches, self.k, self.batch, self.likely = stretches, k, batch, likely
-        items = [item for stretch in stretches for item in stretch.items]
+    def __init__(self, items: list[int], k: int, batch: int, likely: list[float], drawn: list[float]) -> None:
+        self.k, self.batch, self.likely, self.drawn = k, batch, likely, drawn
         self.size = len(items)
+        self.stretches = [_Stretch(items)]
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
         self._errors: dict[int, Outcome] = {}
 
@@ -125,8 +128,10 @@ class _Race:
         return found
 
     def _pivot(self, stretch: _Stretch, wanted: int) -> int:
-        """The row that is likely at the last wanted place; in a stretch that is wanted whole, in the middle."""
-        falling = sorted(stretch.items, key=lambda item: -self.likely[item])
+        """The row that is likely at the last wanted place, before anything is compared; later the first drawn."""
+        if len(stretch.items) < self.size:
+            return min(stretch.items, key=lambda item: self.drawn[item])
+        falling = sorted(stretch.items, key=lambda item: (-self.likely[item], self.drawn[item]))
         return falling[wanted - 1 if wanted < len(falling) else (len(falling) - 1) // 2]
 
     def windows(self, stretch: _Stretch) -> list[list[int]]:
