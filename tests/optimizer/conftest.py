@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -14,10 +15,12 @@ import semgraph
 from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.session import running
+from semgraph.stores.base import Store
 from tests.operators.oracle import Mind, Oracle, filled
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "optimizer"
 Rewrite = Callable[[LogicalPlan], LogicalPlan]
+NUMBERS = re.compile(r"(?:\d+\. )+")
 
 
 def drawn(text: str) -> int:
@@ -41,7 +44,7 @@ def answered(text: str) -> dict[str, Any]:
         parts = [part.split(":\n", 1)[1] for part in text.split("\n\n")]
         return {name: value for part in parts for name, value in answered(part).items()}
     if text.startswith("1. "):
-        return {"answer": "yes" if all(yes(part.split(". ", 1)[1]) for part in text.split("\n\n")) else "no"}
+        return {"answer": "yes" if all(yes(NUMBERS.sub("", part)) for part in text.split("\n\n")) else "no"}
     head = text.split(":", maxsplit=1)[0].lower()
     if head in {"code", "mark"}:
         return {head: f"c{drawn(text) % 5}"}
@@ -58,9 +61,9 @@ def matched(left: str, right: str) -> dict[str, Any] | None:
 class Bench:
     """Runs plans as some rewrite leaves them."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, store: str | Store = "memory") -> None:
         self.oracle = Oracle(Mind(answer=answered, match=matched, score=drawn))
-        self.session = semgraph.Session(llm=self.oracle, store="memory", journal=False, runs="", folder=folder)
+        self.session = semgraph.Session(llm=self.oracle, store=store, journal=False, runs="", folder=folder)
         self._patch = patch
 
     async def run(self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any]) -> Result:
