@@ -13,7 +13,7 @@ either side decides nothing. No quality is guaranteed: texts that are alike but 
 match unasked; `compare` shows what that costs.
 
 MinHash with locality-sensitive hashing finds the pairs that may be alike, so that not all are compared; each found one is then
-measured exactly. Hashing may miss a pair near the threshold: it is decided further down, never lost.
+measured exactly. Should hashing miss a pair, that is decided further down, never lost.
 
 Sources: Broder (1997) for MinHash; LOTUS's and Graphiti's cascades for the order of the stages.
 """
@@ -149,7 +149,8 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
     """Pairs of texts whose 3-grams have a Jaccard similarity of at least `least`, found by MinHash, measured exactly."""
     from datasketch import MinHashLSH
 
-    index = MinHashLSH(threshold=least, num_perm=_PERMUTATIONS)
+    # Looked for a little lower than wanted, as hashing finds what is near the threshold by chance only.
+    index = MinHashLSH(threshold=0.9 * least, num_perm=_PERMUTATIONS)
     for text in sorted(rights):
         index.insert(text, _hashes(text))
     return {(text, other) for text in lefts for other in index.query(_hashes(text)) if alike(text, other) >= least}

@@ -1,0 +1,291 @@
+"""Cascades: what is decided without the model, what is promised, and what is asked."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semgraph.checking.cases import LIBRARY, Case, answers, ask, node, run
+from semgraph.checking.oracle import Faulty, Mind, Oracle
+from semgraph.errors import PlanError, RowError
+from semgraph.llm.base import Limits, Reply, Request
+from semgraph.logical.plan import Choice
+
+
+def filter_way(**more: Any) -> Any:
+    return LIBRARY.get("sem_filter", Choice("cascade", tuple(more.items())))
+
+
+FILTER = sys.modules[type(filter_way()).__module__]
+GOOD = Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"})
+
+
+# ------------------------------------------------------------------------------------------- sem_filter: what is promised
+
+
+@given(st.integers(1, 40), st.data())
+@settings(max_examples=60, deadline=None)
+def test_tails_are_those_of_counting(n: int, data: st.DataObject) -> None:
+    size = data.draw(st.integers(n, 60))
+    marked = data.draw(st.integers(0, size))
+    most = data.draw(st.integers(0, n))
+    exact = sum(math.comb(marked, x) * math.comb(size - marked, n - x) for x in range(most + 1) if x <= marked)
+    assert FILTER.hypergeometric_tail(most, size, marked, n) == pytest.approx(exact / math.comb(size, n), abs=1e-9)
+    p = data.draw(st.floats(0.01, 0.99))
+    exact = sum(math.comb(n, x) * p**x * (1 - p) ** (n - x) for x in range(most + 1))
+    assert FILTER.binomial_tail(most, n, p) == pytest.approx(exact, abs=1e-9)
+
+
+def worlds(seed: int) -> list[tuple[float, bool]]:
+    """Scores and what the model would say: of scores that tell all, something, nothing, and the wrong way round."""
+    rng = random.Random(seed)
+    share, power = rng.choice([0.05, 0.3, 0.7]), rng.choice([-1.0, 0.0, 0.5, 3.0])
+    rows = [rng.random() < share for _ in range(rng.choice([260, 500]))]
+    return [(rng.gauss(power * keep, 1.0), keep) for keep in rows]
+
+
+@pytest.mark.parametrize(("recall", "precision"), [(0.9, 0.9), (0.7, 0.6), (0.8, 0.95)])
+def test_recall_and_precision_hold_but_for_delta(recall: float, precision: float) -> None:
+    delta, sample = 0.2, 150
+    way = filter_way(recall=recall, precision=precision, delta=delta, sample=sample)
+    trials = missed = 0
+    for seed in range(240):
+        rows = worlds(seed)
+        drawn = set(random.Random(f"draw {seed}").sample(range(len(rows)), sample))
+        low, high = way.thresholds({i: s for i, (s, _) in enumerate(rows)}, {i: rows[i][1] for i in drawn})
+        kept = [i for i, (s, keep) in enumerate(rows) if (keep if i in drawn or low <= s < high else s >= high)]
+        right = sum(rows[i][1] for i in kept)
+        wanted = sum(keep for _, keep in rows)
+        trials += 1
+        missed += right < recall * wanted or right < precision * len(kept)
+    assert missed <= delta * trials
+
+
+def test_scores_that_tell_nothing_cost_calls_and_not_answers() -> None:
+    rng = random.Random(7)
+    rows = {i: rng.random() for i in range(1000)}
+    low, high = filter_way().thresholds(rows, {i: rng.random() < 0.3 for i in range(200)})
+    assert high == math.inf
+    assert sum(low <= score < high for score in rows.values()) > 850
+
+
+def test_scores_that_tell_all_leave_nothing_to_ask() -> None:
+    rows = {i: float(i) for i in range(1000)}
+    low, high = filter_way().thresholds(rows, {i: i >= 600 for i in range(0, 1000, 5)})
+    assert 550 <= high <= 650
+    assert sum(low <= score < high for score in rows.values()) < 50
+
+
+def test_nothing_is_dropped_if_no_row_of_the_sample_was_kept() -> None:
+    low, high = filter_way().thresholds({i: float(i) for i in range(1000)}, dict.fromkeys(range(0, 1000, 5), False))
+    assert (low, high) == (-math.inf, math.inf)
+
+
+# ------------------------------------------------------------------------------------------- sem_filter: what is asked
+
+
+def teas(n: int) -> Case:
+    return Case("sem_filter", [f"{'good' if i % 5 < 2 else 'poor'} tea {i * 7919 % 997}" for i in range(n)])
+
+
+async def test_rows_that_the_sample_decides_are_not_asked_about() -> None:
+    llm = Oracle(GOOD)
+    rows = answers(await run(teas(900), filter_way(rows=1), llm))
+    assert 200 <= len(llm.requests) <= 300
+    wanted = [i % 5 < 2 for i in range(900)]
+    right = sum(row["keep"] and want for row, want in zip(rows, wanted, strict=True))
+    assert right >= 0.9 * sum(wanted)
+    assert right >= 0.9 * sum(row["keep"] for row in rows)
+
+
+async def test_the_sample_is_drawn_from_all_rows_and_the_same_each_time() -> None:
+    asked = []
+    for _ in range(2):
+        llm = Oracle(GOOD)
+        await run(teas(900), filter_way(rows=1), llm)
+        asked.append({request.messages[1].content for request in llm.requests[:200]})
+    assert asked[0] == asked[1]
+    places = sorted(i for i, text in enumerate(teas(900).texts) if f"Is “{text}” good?" in asked[0])
+    assert len(places) == 200
+    assert all(sum(a <= p < a + 300 for p in places) > 40 for a in (0, 300, 600))
+
+
+async def test_a_small_table_is_asked_about_whole() -> None:
+    llm = Oracle(GOOD)
+    await run(teas(200), filter_way(rows=1), llm)
+    assert len(llm.requests) == 200
+
+
+async def test_each_partition_is_sampled_for_itself() -> None:
+    case = teas(700)
+    case.partition = ["small" if i < 150 else "large" for i in range(700)]
+    llm = Oracle(GOOD)
+    await run(case, filter_way(rows=1), llm)
+    asked = [request.partition for request in llm.requests]
+    assert asked.count("small") == 150
+    assert 200 <= asked.count("large") < 400
+
+
+async def test_rows_without_text_are_always_asked_about() -> None:
+    case = teas(600)
+    case.texts[5] = case.texts[77] = None
+    llm = Oracle(GOOD)
+    rows = answers(await run(case, filter_way(rows=1), llm))
+    assert sum("“”" in request.messages[1].content for request in llm.requests) == 2
+    assert not rows[5]["keep"]
+
+
+async def test_a_row_of_the_sample_that_fails_is_an_error_and_counts_as_no() -> None:
+    def spoil(request: Request, reply: Reply) -> Reply:
+        if "tea 3" in request.messages[1].content:
+            raise RowError("rejected", "no 3", attempts=1)
+        return reply
+
+    rows = answers(await run(teas(900), filter_way(rows=1), Faulty(Oracle(GOOD), spoil)))
+    failed = [row for row in rows if row["error"]]
+    assert failed
+    assert all(row["keep"] is None and row["error"] == "rejected: no 3" for row in failed)
+    assert all(row["keep"] is not None for row in rows if not row["error"])
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (
+            "cascade(sample=20)",
+            "a sample of 20 cannot show recall 0.9 and precision 0.9 with delta 0.1: it must have at least 51 rows",
+        ),
+        (
+            "cascade(recall=0.99, sample=200)",
+            "a sample of 200 cannot show recall 0.99 and precision 0.9 with delta 0.1: it must have at least 299 rows",
+        ),
+        ("cascade(recall=1.0)", "recall must be above 0 and below 1; packed asks about every row"),
+        ("cascade(precision=0)", "precision must be above 0 and below 1; packed asks about every row"),
+        ("cascade(delta=1)", "delta must be above 0 and below 1"),
+        ("cascade(delta=-0.1)", "delta must be above 0 and below 1"),
+        ("cascade(rows=0)", "rows must be at least 1"),
+        (
+            "cascade(proxy=small)",
+            'cascade has no parameter "proxy". Its parameters: recall, precision, delta, sample, rows',
+        ),
+    ],
+)
+def test_what_cannot_be_promised_is_refused(way: str, said: str) -> None:
+    with pytest.raises(PlanError) as error:
+        LIBRARY.get("sem_filter", Choice.parse(way), "good")
+    assert str(error.value).startswith("step good: ")
+    assert said in str(error.value)
+
+
+def test_the_least_sample_is_enough_and_one_less_is_not() -> None:
+    for recall, precision, delta in [(0.9, 0.9, 0.1), (0.95, 0.8, 0.05), (0.5, 0.5, 0.4)]:
+        least = filter_way(recall=recall, precision=precision, delta=delta, sample=100_000).least
+        filter_way(recall=recall, precision=precision, delta=delta, sample=least)
+        with pytest.raises(PlanError, match=f"at least {least} rows"):
+            filter_way(recall=recall, precision=precision, delta=delta, sample=least - 1)
+        kept = [float(i) for i in range(least)]
+        assert FILTER.low_threshold(kept, recall, delta / 2) > -math.inf
+
+
+# ------------------------------------------------------------------------------------------- sem_join
+
+NEVER = Mind(match=lambda left, right: None)
+
+
+async def decided(way: str, lefts: list[Any], rights: list[Any], *, returns: bool = False) -> tuple[list[Any], int]:
+    """For each pair whether it matches without being asked about, by a model that says no to all; the calls."""
+    llm = Oracle(NEVER)
+    case = Case("sem_join", lefts, others=rights, answers=returns)
+    rows = answers(await run(case, LIBRARY.get("sem_join", Choice.parse(way)), llm))
+    return [row["match"] for row in rows], len(llm.requests)
+
+
+async def test_equal_names_match_unasked_whatever_their_case_and_blanks() -> None:
+    matched, calls = await decided("cascade", ["Alice  Chen", "ALICE CHEN"], ["alice chen"])
+    assert (matched, calls) == ([True, True], 0)
+
+
+async def test_names_that_are_nearly_the_same_match_unasked() -> None:
+    lefts = ["the international harbour commission of Rotterdam", "the international harbor commission of Rotterdam"]
+    assert await decided("cascade(jaccard=0.8)", lefts[:1], lefts[1:]) == ([True], 0)
+    assert await decided("cascade(jaccard=1.0)", lefts[:1], lefts[1:]) == ([False], 1)
+    assert await decided("cascade(jaccard=null)", lefts[:1], lefts[1:]) == ([False], 1)
+
+
+async def test_what_is_unlike_is_no_match_unasked_and_what_lies_between_is_asked_about() -> None:
+    lefts, rights = ["Alice Chen"], ["Zorro", "Alice Cooper"]
+    assert await decided("cascade", lefts, rights) == ([False, False], 1)
+    assert await decided("cascade(reject=-1)", lefts, rights) == ([False, False], 1)
+    assert await decided("cascade(reject=-1, pairs=1)", [*lefts, "Alice B"], rights) == ([False] * 4, 2)
+    assert await decided("cascade(reject=0.9)", lefts, rights) == ([False, False], 0)
+
+
+async def test_what_is_near_enough_matches_unasked_only_where_that_is_wanted() -> None:
+    assert await decided("cascade(accept=0.3)", ["Alice Chen"], ["Alice Cooper"]) == ([True], 0)
+    assert await decided("cascade", ["Alice Chen"], ["Alice Cooper"]) == ([False], 1)
+
+
+async def test_a_match_that_has_answers_is_asked_about_for_them() -> None:
+    case = Case("sem_join", ["Ada"], others=["ada", "zebra"])
+    llm = Oracle(Mind(match=lambda left, right: {"verdict": "same", "note": "asked"}))
+    rows = answers(await run(case, LIBRARY.get("sem_join", Choice.parse("cascade")), llm))
+    assert [(row["match"], row["verdict"], row["note"]) for row in rows] == [
+        (True, "same", "asked"),
+        (False, None, None),
+    ]
+
+
+async def test_empty_names_decide_nothing() -> None:
+    matched, calls = await decided("cascade(pairs=1)", ["", None, " "], ["", None])
+    assert (matched, calls) == ([False] * 6, 3)
+
+
+async def test_any_column_that_the_prompt_names_may_be_compared() -> None:
+    case = Case("sem_join", ["Ada", "Bob"], others=["Cy"], answers=False)
+    way = LIBRARY.get("sem_join", Choice.parse("cascade(right=weight)"))
+    llm = Oracle(NEVER)
+    await run(case, way, llm)
+    assert way.refuses(case.node(), Limits()) is None
+    said = LIBRARY.get("sem_join", Choice.parse("cascade(left=age)")).refuses(node("sem_join"), Limits())
+    assert said == 'left "age" is no column that the prompt names of that side; it names name'
+    said = LIBRARY.get("sem_join", Choice.parse("cascade(right=age)")).refuses(node("sem_join"), Limits())
+    assert said == 'right "age" is no column that the prompt names of that side; it names name, weight'
+
+
+async def test_what_is_embedded_is_of_one_partition_at_a_time() -> None:
+    case = Case("sem_join", ["Ada", "Bob"], others=["Cy", "Di"], partition=["p", "q"], pairs=[(0, 0), (1, 1)])
+    case.answers = False
+    table = await ask(case, "cascade(reject=-1)", Oracle(NEVER))
+    assert table.num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("cascade(jaccard=0)", "jaccard must be above 0 and at most 1, or null"),
+        ("cascade(jaccard=1.1)", "jaccard must be above 0 and at most 1, or null"),
+        ("cascade(reject=2)", "reject must be from -1 to 1: it is a cosine"),
+        ("cascade(reject=0.5, accept=0.4)", "accept must be from reject to 1, or null"),
+        ("cascade(accept=1.5)", "accept must be from reject to 1, or null"),
+        ("cascade(pairs=0)", "pairs must be at least 1"),
+    ],
+)
+def test_thresholds_out_of_range_are_refused(way: str, said: str) -> None:
+    with pytest.raises(PlanError) as error:
+        LIBRARY.get("sem_join", Choice.parse(way), "link")
+    assert str(error.value).startswith("step link: cascade(")
+    assert str(error.value).endswith(said)
+
+
+def test_without_its_package_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    way = LIBRARY.get("sem_join", Choice.parse("cascade"))
+    monkeypatch.setitem(type(way).refuses.__globals__, "find_spec", lambda name: None)
+    said = 'it needs datasketch: pip install "semgraph[minhash]", or use jaccard=null'
+    assert way.refuses(node("sem_join"), Limits()) == said
+    assert LIBRARY.get("sem_join", Choice.parse("cascade(jaccard=null)")).refuses(node("sem_join"), Limits()) is None
