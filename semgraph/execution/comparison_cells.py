@@ -50,7 +50,7 @@ def columns(comparison: Comparison) -> list[Cells]:
     if any(arm.failed for arm in arms):
         found.append(_column("failed", arms, lambda a: f"{a.failed:,}", lambda a: -a.failed))
     if comparison.missing:
-        found.append(_column("trials", arms, lambda a: f"{len(a.trials)} of {comparison.trials}", lambda _: None))
+        found.append(Cells("trials", tuple(f"{len(arm.trials)} of {comparison.trials}" for arm in arms)))
     return found
 
 
@@ -115,7 +115,7 @@ def _short(number: float) -> str:
     """A number in three digits.
 
     >>> [_short(n) for n in (987, 6134, 1_740_000)]
-    ['987', '6.1 k', '1.74 M']
+    ['987', '6.13 k', '1.74 M']
     """
     if number < 1000:
         return f"{number:.0f}"
@@ -123,7 +123,7 @@ def _short(number: float) -> str:
 
 
 def dollars(amount: float | None) -> str:
-    """Dollars, in three digits; a dash where no price is known.
+    """Dollars, in about three digits; a dash where no price is known.
 
     >>> dollars(0.1234), dollars(0.0), dollars(None), dollars(0.00004321)
     ('0.123', '0', '—', '0.000043')
@@ -132,7 +132,9 @@ def dollars(amount: float | None) -> str:
         return "—"
     if amount == 0:
         return "0"
-    return f"{amount:,.3f}" if amount >= 0.01 else f"{amount:.6f}".rstrip("0")
+    if amount >= 1:
+        return f"{amount:,.2f}"
+    return f"{amount:.3f}" if amount >= 0.01 else f"{amount:.6f}".rstrip("0")
 
 
 def _time(arm: Arm) -> str:
@@ -199,7 +201,7 @@ def footer(comparison: Comparison) -> list[str]:
     found = [_input(comparison)]
     if not comparison.truth:
         found.append(
-            f"no truth was given: quality is agreement with {comparison.reference}, the reference, and not correctness"
+            f"no truth was given: this is agreement with {comparison.reference}, the reference, not correctness"
         )
     said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)

@@ -127,7 +127,7 @@ async def freeze(
     """
     wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
     limits = {role: bound(opened.llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}}
-    grown = _is_ordered(replace(plan, returns=wanted), scratch, library, limits)
+    grown = _is_ordered(plan, node, scratch, library, limits)
     small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
     physical = compile_plan(optimize(small), scratch, library, limits)
     ledger, meter = Ledger(), Meter()
@@ -155,12 +155,13 @@ def _asking(plan: LogicalPlan) -> list[Semantic]:
     return [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
 
 
-def _is_ordered(plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]) -> bool:
-    """Whether the returned relations depend on the run's own writes."""
-    if plan.order is None:
-        return False
-    physical = compile_plan(plan, store, library, limits)
-    return any(id(node) in physical.ordered for node in plan.returns.values())
+def _is_ordered(
+    plan: LogicalPlan, node: Semantic, store: Store, library: Library, limits: Mapping[str, Limits]
+) -> bool:
+    """Whether what the step reads depends on the run's own writes; as optimized it reads no more than it needs."""
+    physical = compile_plan(optimize(plan), store, library, limits)
+    steps = [n for n in walk(*physical.roots) if isinstance(n, Semantic) and n.step == node.step]
+    return any(id(source) in physical.ordered for n in steps for source in n.inputs)
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:

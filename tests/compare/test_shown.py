@@ -71,7 +71,7 @@ def test_columns_fall_away_from_the_right_and_a_line_says_so() -> None:
 def test_what_stands_below() -> None:
     text = "\n".join(line.plain for line in shown(made()))
     assert "the same frozen input for all (mentions × near: 500 × 10,000 rows, sha 9c1e) · openai:gpt-4.1-mini" in text
-    assert "3 independent trials of each · paid now 10,078 calls, $3.080 · nothing written to memory" in text
+    assert "3 independent trials of each · paid now 10,078 calls, $3.08 · nothing written to memory" in text
     assert "no truth" not in text
 
 
@@ -126,6 +126,14 @@ def test_the_chart_in_characters() -> None:
 def test_without_matplotlib_a_chart_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert made().chart().startswith("F1\n")
+
+
+def test_with_matplotlib_a_chart_is_a_figure_and_stands_in_the_notebook() -> None:
+    found = made()
+    (axes,) = found.chart().axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("$ cold, one trial", "F1")
+    assert [note.get_text() for note in axes.texts] == ["nested_loop", "block(rows=10)", "cascade"]
+    assert "<svg" in found._repr_html_()
 
 
 def test_one_point_is_no_chart() -> None:

@@ -1,0 +1,114 @@
+"""`semgraph compare`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Project
+from tests.compare.standin import StandIn
+from tests.served import served
+
+STEP = ("compare", "plans/add_episode.yaml", "--step", "mentions")
+WAYS = ("--ways", "per_row, packed(rows=3)")
+
+
+@pytest.fixture
+def model() -> Iterator[StandIn]:
+    server = StandIn()
+    with served(server):
+        yield server
+
+
+@pytest.fixture
+def project(tmp_path: Path, model: StandIn) -> Project:
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "SEMGRAPH_HOME": str(tmp_path / "home"),
+        "SEMGRAPH_LLM": f"openai:standin@{model.base_url}",
+        "SEMGRAPH_EMBEDDER": f"openai:vectors@{model.base_url}",
+        "OPENAI_API_KEY": "key",
+        "COLUMNS": "160",
+    }
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return Project(folder, env)
+
+
+def test_the_table_is_the_result_and_the_cost_is_said_before(project: Project) -> None:
+    done = project(*STEP, *WAYS, "--trials", "2")
+    assert (done.code, done.out.splitlines()[0][:3]) == (0, "way")
+    assert "packed(rows=3)" in done.out
+    assert "kept as comparison" in done.out
+    assert "2 trials of each: ≤ 8 calls" in done.err
+    assert not (project.folder / ".semgraph" / "graph.db").exists()
+
+
+def test_as_json_and_from_the_record(project: Project) -> None:
+    found = json.loads(project(*STEP, *WAYS, "--format", "json").out)
+    assert [arm["name"] for arm in found["arms"]] == ["per_row", "packed(rows=3)"]
+    assert found["arms"][0]["trials"][0]["cold"]["calls"] == 3
+    assert found["arms"][1]["trials"][0]["cold"]["calls"] == 1
+    kept = json.loads(project("compare", "--show", found["id"][:3], "--format", "json").out)
+    assert kept == found
+    assert found["id"] in project("runs", "list").out
+    assert "packed(rows=3)" in project("compare", "--show", "last").out
+
+
+def test_a_truth_from_a_file(project: Project) -> None:
+    project.write(
+        "kinds.yaml",
+        "plan: kinds\ninputs: {t: {id: int64, content: string}}\nsteps:\n  asked:\n    - from: t\n"
+        "    - sem_filter: {prompt: 'Does “{content}” name a place?'}\nreturns: [asked]\n"
+        "example: {inputs: {t: [{id: 1, content: a}]}}\n",
+    )
+    project.write("truth.csv", "ident,keep\n1,true\n")
+    done = project("compare", "kinds.yaml", "--step", "asked", "--ways", "per_row", "--truth", "truth.csv")
+    assert done.code == 2
+    assert (
+        "truth.csv has no column that names a row of step asked. It has: ident, keep; rows have: id, content"
+        in done.err
+    )
+
+
+def test_whole_plans(project: Project) -> None:
+    arms = ("--way", "one:verdicts=block()", "--way", "two:verdicts=block(left=1, right=5),dated=per_row")
+    done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert found["arms"][1]["use"] == {"verdicts": "block(left=1, right=5)", "dated": "per_row"}
+    assert found["arms"][1]["quality"]["f1"] == 1.0
+
+
+def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: StandIn) -> None:
+    done = project(*STEP, *WAYS, "--max-calls", "3")
+    assert done.code == 4
+    assert "≤ 4 for 1 trial of 2 ways passes max_calls 3: no way was asked" in done.err
+    assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("compare",), "there is no plan to compare"),
+        (("compare", "add_episode"), "nothing says what to compare"),
+        (("compare", "add_episode", "--ways", "a,b"), "nothing says which step"),
+        (("compare", "add_episode", "--way", "verdicts=block()"), "has no name. Write --way NAME:STEP=WAY"),
+        (("compare", "add_episode", "--way", "a:x=y", "--way", "a:x=y"), "--way a: is given twice"),
+        (("compare", "add_episode", "--step", "s", "--way", "a:x=y"), "--way names the steps itself"),
+        ((*STEP, *WAYS, "--way", "a:x=y"), "--ways compares a step and --way whole plans"),
+        ((*STEP, "--ways", "per_rwo"), 'Did you mean "per_row"'),
+        ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
+        (("compare", "--show", "ffff"), 'there is no run "ffff"'),
+    ],
+)
+def test_mistakes_are_exit_2(project: Project, model: StandIn, words: tuple[str, ...], said: str) -> None:
+    done = project(*words)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert model.requests == []
