@@ -120,7 +120,7 @@ class Calling:
     _called: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, thing: Thing) -> str:
-        """A name: mostly the full one; from difficulty 1 a first name or initials, from 2 one with a slip."""
+        """A name: mostly the full one; from difficulty 1 a first name, from 2 initials, or one with a slip."""
         if thing.key not in self._called or self.difficulty >= 2:
             self._called[thing.key] = self._name(thing)
         return self._called[thing.key]
@@ -129,7 +129,7 @@ class Calling:
         chance = self.draw.random()
         if self.difficulty == 0 or thing.role:
             return thing.name
-        if chance < 0.2 and thing.short:
+        if chance < 0.2 and thing.short and (thing.kind == "person" or self.difficulty >= 2):
             return thing.short
         if self.difficulty >= 2 and thing.kind == "person" and 0.2 <= chance < 0.25:
             return names.misspelt(self.draw, thing.name)

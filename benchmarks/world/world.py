@@ -29,9 +29,9 @@ class World:
 
     Args:
         seed: What it is drawn from.
-        difficulty: 0: plain statements, moves and new jobs, the same words again. 1: also other words, first names and
-            initials, "she", several statements in a message, small talk, gaps, what was long ago, denials. 2: also people of
-            one name, slips in names, two names of one thing in a message, jobs taken up again, days that are told later,
+        difficulty: 0: plain statements, moves and new jobs, the same words again. 1: also other words, first names, "she",
+            several statements in a message, small talk, gaps, what was long ago, denials. 2: also people of one name,
+            initials, slips in names, two names of one thing in a message, jobs taken up again, days that are told later,
             "yesterday".
         group: The group_id of all messages.
         truth: What holds in it.

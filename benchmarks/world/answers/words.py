@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.world.answers.judging import alike, same, verdict, words
-from benchmarks.world.claims import ENDS, Claim, read
+from benchmarks.world.claims import ENDS, NAME, Claim, read
 from benchmarks.world.messages import claims_in, names_in
 from benchmarks.world.requests import NotUnderstood
 from benchmarks.world.vectors import vector_of
@@ -25,6 +25,10 @@ _BEFORE = re.compile(
 _AFTER = re.compile(r"\s*\b(?:say|says|state|states|tell|tells|mention|mentions|imply|support|supports)\s*$")
 _ANYBODY = re.compile(r"\b(?:somebody|someone|anybody|anyone|a person|people)\b", re.IGNORECASE)
 _ANYTHING = re.compile(r"\b(?:somewhere|something|an? [a-z]+)\s*$", re.IGNORECASE)
+_SPOKEN = re.compile(rf"(?<![^\s\"'“:(])(?:{NAME}|\w+)\(\w+\): ")
+_HEADING = re.compile(
+    r"^(?:(?:Message|Text|Record|Statement|Fact|Said|Document|Left|Right)(?: \w+)?|[A-Z][a-z]+(?: [a-z]+)+): "
+)
 _KINDS = (
     (re.compile(r"\b(?:moved?|relocated?|settled)\b"), "home", True),
     (re.compile(r"\b(?:liv(?:es?|ing)|home|resid\w+)\b"), "home", False),
@@ -104,8 +108,9 @@ def apart(question: str) -> Asked:
 def bare(line: str) -> str:
     """A line without what surrounds the text in it: a question's first words, a heading, quotation marks."""
     line = _AFTER.sub("", _BEFORE.sub("", line.strip()))
-    line = re.sub(r"^(?:Message|Text|Record|Statement|Fact|Said|Document|Left|Right)\s?\w?: ", "", line.strip())
-    return line.strip().strip("\"'“”")
+    if spoken := _SPOKEN.search(line):
+        return line[spoken.start() :].strip("\"'“”")
+    return _HEADING.sub("", line.strip()).strip().strip("\"'“”")
 
 
 def holds(question: str, rules: str = "") -> bool:
