@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli import compare, doctor, explain, models, neo4j, operators, plans, records, run
+from semgraph.cli import compare, doctor, explain, models, neo4j, operators, plans, records, report, run
 from semgraph.cli.common import INTERRUPTED, Options, everywhere
 
 _ABOUT = "Knowledge-graph pipelines as query plans."
@@ -43,7 +43,7 @@ def everything(
     ctx.obj = options
 
 
-for command in (run.run, explain.explain, compare.compare, records.why, doctor.doctor):
+for command in (run.run, explain.explain, compare.compare, report.report, records.why, doctor.doctor):
     app.command()(command)
 for name, group in {
     "plans": plans.app,

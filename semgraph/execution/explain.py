@@ -135,5 +135,5 @@ def queries(plan: PhysicalPlan) -> str:
     parts = []
     for segment in plan.segments.values():
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
-        parts.append(f"-- {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
+        parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
     return "\n\n".join(parts)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from semgraph.errors import PlanError
-from semgraph.execution import first_prompts, rewrites
+from semgraph.execution import first_prompts, rewrites, store_queries
 from semgraph.execution.algebra import algebra
 from semgraph.execution.estimates import Estimator, Forecast
 from semgraph.execution.explain import as_data, mermaid, queries
@@ -28,10 +28,13 @@ from semgraph.logical.semantic import Semantic
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.session.resources import Resources
+from semgraph.stores.base import Attaches, Store
+from semgraph.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from semgraph.session.sampling import Sample
 
+_LENGTH = 4  # of made-up vectors, where nothing is stored
 ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "rules", "prompts"]
 
 
@@ -66,7 +69,7 @@ async def explained(of: Explained, resources: Resources, form: ExplainFormat) ->
     if form == "prompts":
         return await _prompts(of, physical, resources)
     if form in {"mermaid", "queries"}:
-        return mermaid(physical) if form == "mermaid" else queries(physical)
+        return mermaid(physical) if form == "mermaid" else await _queries(of, physical, resources)
     return await _drawn(of, physical, rewrites.names(changes), resources, form)
 
 
@@ -125,6 +128,27 @@ def _waves(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
     for value in column:
         counts[value or ""] = counts.get(value or "", 0) + 1
     return ceil(max(counts.values(), default=1) / order.window)
+
+
+async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:
+    """The segments, and the store's statements: of SQLite over an empty graph, of Neo4j with the indexes that it has."""
+    parts = [queries(physical)]
+    if any(node.calls_store for node in walk(*physical.roots)):
+        async with AsyncExitStack() as closing:
+            store: Store = await closing.enter_async_context(resources.opened_store())
+            if isinstance(store, Attaches):
+                await store.attach(of.plan.graph)
+                lengths = list((await store.statistics()).dimensions.values())
+            else:
+                lengths = []
+                store = SqliteStore(":memory:")
+                closing.push_async_callback(store.aclose)
+                await store.ensure(of.plan.graph, _LENGTH)
+            plan = compile_plan(physical.logical, store, Library(resources.settings.operators), {})
+            parts.append(
+                store_queries.shown(await store_queries.store_queries(plan, store, next(iter(lengths), _LENGTH)))
+            )
+    return "\n\n".join(part for part in parts if part)
 
 
 async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:

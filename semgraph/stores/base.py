@@ -6,7 +6,7 @@ rows there are it is one round trip. Values are always bound parameters; labels 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
@@ -274,6 +274,15 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Listened(Protocol):
+    """A store that tells which statements it runs."""
+
+    def listen(self, heard: Callable[[str], None] | None) -> None:
+        """Call `heard` with the text of each statement from now on; None: with none."""
         ...
 
 

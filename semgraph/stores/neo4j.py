@@ -8,7 +8,7 @@ A cosine is computed by the server in float32: two stores agree on it to about 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,10 @@ class Neo4jStore:
         term = read(expr, alias)
         parts = term.walk() if isinstance(term, Test) else (term,)
         return term is not None and not any(isinstance(part, Prop) and part.name == "attributes" for part in parts)
+
+    def listen(self, heard: Callable[[str], None] | None) -> None:
+        """Call `heard` with the text of each statement from now on."""
+        self._bolt.heard = heard
 
     async def attach(self, graph: Graph) -> schema.Change:
         """Open the store for a graph without changing anything; gives what `ensure` would change, without vectors.

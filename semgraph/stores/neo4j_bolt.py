@@ -37,6 +37,7 @@ class Bolt:
         self.round_trips = 0
         self._password = password
         self._driver: AsyncDriver | None = None
+        self.heard: Callable[[str], None] | None = None
 
     async def open(self) -> None:
         """Connect, and refuse a server that is too old. Raises StoreUnavailable."""
@@ -63,6 +64,8 @@ class Bolt:
     async def run(self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
         """One statement within a transaction."""
         self.round_trips += 1
+        if self.heard is not None:
+            self.heard(text)
         result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
         return [record.values() async for record in result]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TypeVar
 
@@ -109,6 +109,10 @@ class SqliteStore:
         if not await self._file.run(is_ready):
             await self._file.run(make_ready, writes=True, large=True)
         self._tables = tables
+
+    def listen(self, heard: Callable[[str], None] | None) -> None:
+        """Call `heard` with the text of each statement from now on."""
+        self._file.heard = heard
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search, all queries over the same rows in one transaction."""

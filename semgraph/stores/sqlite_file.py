@@ -57,6 +57,7 @@ class File:
         self.path, self.name = path, name
         self.round_trips = 0
         self._con: sqlite3.Connection | None = None
+        self.heard: Callable[[str], None] | None = None
         self._lock = asyncio.Lock()
 
     async def open(self, check: Callable[[sqlite3.Connection], None]) -> None:
@@ -125,6 +126,7 @@ class File:
 
     def _transaction(self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
         try:
+            con.set_trace_callback(self.heard)
             con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             found = work(con)
             con.execute("COMMIT")
