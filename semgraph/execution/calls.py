@@ -6,7 +6,6 @@ failed, is kept here with its text, unless the journal is off: then no text is k
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import RowError
-from semgraph.execution.record import RunRecord
+from semgraph.execution.record import RunRecord, read_lines
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage
 from semgraph.llm.journal import Exchange
 from semgraph.llm.roles import Roles
@@ -85,11 +84,7 @@ class _Noted(Wrapper):
 
 def read_calls(folder: Path) -> list[dict[str, Any]]:
     """The calls of a run in the order in which they ended; none if none were entered."""
-    path = folder / FILE
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8", errors="surrogatepass").split("\n")
-    return [json.loads(line) for line in lines if line]
+    return read_lines(folder, FILE)
 
 
 def as_exchange(line: dict[str, Any]) -> Exchange | None:

@@ -89,6 +89,20 @@ def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
     return [row for part in sorted((folder / kind / step).glob("*.parquet")) for row in pq.read_table(part).to_pylist()]
 
 
+def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The lines of a file of the record; none if there is no such file. A line that was cut off as it was written is left."""
+    path = folder / name
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="surrogatepass").split("\n"):
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
 def new_run(runs: Path) -> str:
     """An id that no run in the folder has: at least four hexadecimal digits."""
     import secrets

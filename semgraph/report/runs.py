@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -31,10 +31,11 @@ def summary(run: Run) -> dict[str, Any]:
 
 def total(run: Run) -> StepMetrics:
     """The counters of the whole run; zeros if it did not end by itself."""
-    return _metrics(run.metrics.get("total") or {})
+    return metrics_of(run.metrics.get("total") or {})
 
 
-def _metrics(counters: dict[str, Any]) -> StepMetrics:
+def metrics_of(counters: Mapping[str, Any]) -> StepMetrics:
+    """Counters as `metrics.json` has them."""
     return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
 
 
@@ -81,7 +82,7 @@ def page(run: Run, width: int) -> Iterator[str]:
             yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
         elif value not in (None, {}, [], ""):
             yield f"{name:<24} {_value(value)}"
-    steps = {name: _metrics(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
+    steps = {name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
     if steps:
         yield ""
         yield from lines(step_columns(steps, every=True), width)

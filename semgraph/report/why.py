@@ -24,10 +24,10 @@ _TEXT = 60
 
 
 @contextmanager
-def journal(run: Run) -> Iterator[Lookup]:
-    """The calls that the run's journal still has, or that its record keeps itself, by id."""
+def journal(run: Run, path: Path | str | None = None) -> Iterator[Lookup]:
+    """The calls that the run's journal still has, or that its record keeps itself, by id. `path` names another journal."""
     kept = {line["call"]: found for line in read_calls(run.folder) if (found := as_exchange(line)) is not None}
-    path = run.facts.get("journal")
+    path = path or run.facts.get("journal")
     if not path or not Path(path).exists():
         yield kept.get
         return

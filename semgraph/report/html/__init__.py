@@ -1,0 +1,112 @@
+"""One HTML file of runs and comparisons: it needs no network, no server and no other file. Everything in it is escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from semgraph.execution.comparison_record import load_comparison
+from semgraph.execution.runs import RUNS, Run, find_run
+from semgraph.report.formats import UNKNOWN, count, dollars, duration
+from semgraph.report.html import comparison as of_comparison
+from semgraph.report.html import run as of_run
+from semgraph.report.html.calls import Opened
+from semgraph.report.html.markup import Html, data, el, join, table
+from semgraph.report.html.records import RunPage, is_comparison
+from semgraph.report.runs import seconds, total
+from semgraph.report.why import journal
+
+Section = tuple[str, str, Html]
+
+
+def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
+    """Write the page of some records into a file. Returns the file.
+
+    Args:
+        refs: Runs and comparisons: ids, the beginnings of ids, or `last`.
+        to: The file.
+        runs: Where records are kept.
+
+    Raises:
+        PlanError: There is no such record.
+        OSError: The file cannot be written.
+    """
+    text = page([find_run(ref, runs) for ref in dict.fromkeys(refs)])
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(text, encoding="utf-8")
+    return to
+
+
+def page(records: Sequence[Run]) -> str:
+    """The page of some records."""
+    opened = Opened()
+    told = [_record(record, f"r{i}", opened) for i, record in enumerate(records)]
+    heading = told[0][0] if len(told) == 1 else f"{len(told)} records of semgraph"
+    body = join(
+        [*_overview(records, told), *(_article(title, sections, alone=len(told) == 1) for title, sections in told)]
+    )
+    if gone := opened.texts.left_out:
+        said = f"{count(gone)} texts are not in this page, for want of room: semgraph why RUN WHAT --messages"
+        body = join([body, el("p", said, cls="notes")])
+    style, script = (_file(name) for name in ("page.css", "page.js"))
+    return Template(_file("page.html")).substitute(
+        title=el("title", heading), heading=el("h1", heading), contents=_contents(told), body=body, style=style, script=script,
+        data=data(opened.data), allowed=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )  # fmt: skip
+
+
+def _file(name: str) -> str:
+    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _record(record: Run, anchor: str, opened: Opened) -> tuple[str, list[Section]]:
+    with ExitStack() as closing:
+        if is_comparison(record.folder):
+            found = load_comparison(record.name, record.folder.parent)
+            lookup = closing.enter_context(journal(Run(record.folder), found.journal))
+            return of_comparison.title(found), list(of_comparison.sections(found, lookup, opened, anchor))
+        told = RunPage(record, closing.enter_context(journal(record)))
+        return of_run.title(told), list(of_run.sections(told, opened, anchor))
+
+
+def _contents(told: Iterable[tuple[str, list[Section]]]) -> Html:
+    links = [el("li", el("a", heading, href=f"#{anchor}")) for _, sections in told for anchor, heading, _ in sections]
+    return el("ul", *links)
+
+
+def _article(title: str, sections: list[Section], *, alone: bool) -> Html:
+    level = "h2" if alone else "h3"
+    parts = [
+        el("section", el(level, heading, id=anchor), content, aria_labelledby=anchor)
+        for anchor, heading, content in sections
+    ]
+    return join(parts) if alone else el("article", el("h2", title), *parts)
+
+
+def _overview(records: Sequence[Run], told: Sequence[tuple[str, list[Section]]]) -> Iterator[Html]:
+    """The runs beside each other, where there are several records."""
+    if len(records) < 2:
+        return
+    rows = []
+    for record, (title, sections) in zip(records, told, strict=True):
+        link = el("a", title, href=f"#{sections[0][0]}")
+        whole, lasted = total(record), seconds(record)
+        known = not is_comparison(record.folder)
+        rows.append([
+            link, str(record.facts.get("status", "unknown")) if known else "comparison",
+            count(whole.calls_issued) if known else UNKNOWN, count(whole.tokens_in) if known else UNKNOWN,
+            count(whole.tokens_out) if known else UNKNOWN, dollars(whole.dollars) if known else UNKNOWN,
+            UNKNOWN if lasted is None or not known else duration(lasted),
+        ])  # fmt: skip
+    heads = ["record", "ended", "calls issued", "tokens in", "tokens out", "$", "wall time"]
+    yield el(
+        "section",
+        el("h2", "Side by side", id="overview"),
+        table("The records of this page", heads, rows, range(2, 7)),
+        aria_labelledby="overview",
+    )
