@@ -114,3 +114,9 @@ async def test_equal_pairs_are_one_question(bench: Bench, tmp_path: Path) -> Non
     steps = '    - sem_join: {prompt: "Is {city} near {o.city}?", other: people, alias: o, how: semi}'
     _, _, after = await both(bench, plan(tmp_path, steps))
     assert after == 4
+
+
+async def test_a_limit_asks_an_equal_row_no_second_time(bench: Bench, tmp_path: Path) -> None:
+    steps = '    - sem_filter: {prompt: "Loud: {city}"}\n    - limit: {n: 30}'
+    _, before, after = await both(bench, plan(tmp_path, steps))
+    assert before == after == 2

@@ -46,12 +46,13 @@ async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, ask
     at_once = _rows_a_call(node, table.num_rows, asking)
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
+    known: dict[object, pa.Table] = {}
     while chunk := [row for queue in queues for row in queue.take(at_once, node.stop.n)]:
         reached[chunk] = True
         index = sorted(row for row in chunk if wanted[row])
-        found = await _distinct(node, table, index, asking)
-        answers |= {row: found.slice(i, 1) for i, row in enumerate(index)}
-        stays = dict(zip(index, _stays(node, found), strict=True))
+        found = await _unless_known(node, table, index, asking, known)
+        answers |= dict(zip(index, found, strict=True))
+        stays = {row: _stays(node, answer) for row, answer in zip(index, found, strict=True)}
         for queue in queues:
             queue.settle({row: stays.get(row, True) for row in queue.taken})
     asked = sorted(answers)
@@ -59,26 +60,47 @@ async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, ask
     return Told(asked, everything, reached)
 
 
-def _stays(node: SemMap | SemFilter, answers: pa.Table) -> list[bool]:
-    """Whether each answered row is in the result."""
-    failed = [error is not None for error in values(answers.column("error"))]
-    keep = values(answers.column("keep")) if "keep" in answers.column_names else [True] * len(failed)
-    return [node.on_error == "null" if bad else bool(kept) for bad, kept in zip(failed, keep, strict=True)]
+def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
+    """Whether a row with this answer is in the result."""
+    if answer.column("error")[0].as_py() is not None:
+        return node.on_error == "null"
+    return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
 
 
 async def _distinct(node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking) -> pa.Table:
     """The answers for some rows. Rows that a model cannot tell apart are one question."""
     left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
-    numbers, first = list(range(len(index))), list(range(len(index)))
-    if len(index) > 1:
-        whom, picks = whose(left, asking), _picks(node, left)
-        texts = shown(left, node.prompt.fields, first)
-        numbers, first = dense(list(zip(whom, picks, texts, strict=True)))
-    if len(first) < len(index):
-        left = left.take(pa.array(first, pa.int64()))
-    items = pa.table({"left": pa.array(range(len(first)), pa.int64())})
-    answers = await ask(node, left, None, items, asking)
-    return answers if len(first) == len(index) else answers.take(pa.array(numbers, pa.int64()))
+    if len(index) < 2:
+        return await _asked(node, left, asking)
+    numbers, first = dense(_keys(node, left, asking))
+    if len(first) == len(index):
+        return await _asked(node, left, asking)
+    return (await _asked(node, left.take(pa.array(first, pa.int64())), asking)).take(pa.array(numbers, pa.int64()))
+
+
+async def _asked(node: SemMap | SemFilter, left: pa.Table, asking: Asking) -> pa.Table:
+    items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
+    return await ask(node, left, None, items, asking)
+
+
+async def _unless_known(
+    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking, known: dict[object, pa.Table]
+) -> list[pa.Table]:
+    """The answer for each of some rows; what an equal row was answered before is not asked again."""
+    left = table.take(pa.array(index, pa.int64()))
+    keys = _keys(node, left, asking)
+    new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
+    places = sorted(new.values())
+    if places:
+        answers = await _asked(node, left.take(pa.array(places, pa.int64())), asking)
+        known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
+    return [known[key] for key in keys]
+
+
+def _keys(node: SemMap | SemFilter, left: pa.Table, asking: Asking) -> list[object]:
+    """What tells rows apart: whose they are, the prompt, and what it reads."""
+    texts = shown(left, node.prompt.fields, range(left.num_rows))
+    return list(zip(whose(left, asking), _picks(node, left), texts, strict=True))
 
 
 def _picks(node: SemMap | SemFilter, left: pa.Table) -> list[object]:
