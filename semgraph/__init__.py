@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnavailableError,
     )
+    from semgraph.execution.comparison import Comparison
     from semgraph.execution.result import Progress, Result
     from semgraph.frontend.fluent import plan
     from semgraph.frontend.frame import Frame
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "BudgetReached": "semgraph.errors",
+    "Comparison": "semgraph.execution.comparison",
     "ConcurrentWrite": "semgraph.errors",
     "EngineError": "semgraph.errors",
     "Frame": "semgraph.frontend.frame",
@@ -56,6 +58,7 @@ _PLACES = {
 
 __all__ = [
     "BudgetReached",
+    "Comparison",
     "ConcurrentWrite",
     "EngineError",
     "Frame",

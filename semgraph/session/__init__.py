@@ -166,7 +166,7 @@ class Session(Compares):
             resume: A run to go on with: its rows, parameters and ways, unless others are given.
             inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings. None given: a frame's own,
                 else the plan's example.
-            more: The same as arguments, `episodes=rows`, for names that are no argument here.
+            more: The same as arguments, `tickets=rows`, for names that are no argument here.
 
         Raises:
             PlanError: The plan or an option is wrong; nothing was spent.

@@ -146,5 +146,5 @@ async def compare(request: Request, resources: Resources) -> Comparison:
             if isinstance(error, Fault):
                 raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None
             raise
-        kept.end("budget" if found.stopped else "done", found.stopped)
+        kept.end("budget" if found.stopped else "compared", found.stopped)
         return found

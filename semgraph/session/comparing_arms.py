@@ -96,7 +96,8 @@ def said_before(estimates: Sequence[Estimate], trials: int, before: Spent, opene
 
 def _most(estimate: Estimate) -> str:
     tokens = f"{_number(estimate.tokens_in)} tokens in, {_number(estimate.tokens_out)} out"
-    return f"≤ {_number(estimate.calls)} calls   ≤ {tokens}   {_dollars(estimate.dollars)}"
+    calls = "call" if estimate.calls == 1 else "calls"
+    return f"≤ {_number(estimate.calls)} {calls}   ≤ {tokens}   {_dollars(estimate.dollars)}"
 
 
 def _number(value: float | None) -> str:
