@@ -23,6 +23,7 @@ from semgraph.optimizer.join_to_classify import join_to_classify
 from semgraph.optimizer.prune_columns import prune_columns
 from semgraph.optimizer.prune_steps import prune_steps
 from semgraph.optimizer.push_filters import push_filters
+from semgraph.optimizer.push_limits import push_limits
 from semgraph.optimizer.share_round_trips import share_round_trips
 from semgraph.optimizer.share_subplans import share_subplans
 from semgraph.optimizer.stop_early import stop_early
@@ -36,6 +37,7 @@ EXACT: tuple[Rule, ...] = (
     filter_first,
     ask_late,
     push_filters,
+    push_limits,
     share_subplans,
     prune_columns,
     stop_early,

@@ -20,6 +20,7 @@ from semgraph.logical.semantic import OnError
 from semgraph.session.compares import Compares
 from semgraph.session.explaining import Explained, ExplainFormat, explained
 from semgraph.session.inputs import example_rows, typed_inputs
+from semgraph.session.reports import Reports
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed
 from semgraph.session.running import RunRequest, run_plan
@@ -32,7 +33,7 @@ T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
 
-class Session(Compares):
+class Session(Compares, Reports):
     """Models, an embedder, a store and limits; runs plans with them.
 
     Making a session opens nothing. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local

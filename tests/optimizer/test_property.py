@@ -81,6 +81,8 @@ STORED = st.sampled_from(
          {"project": {"id": None, "name": "hit.name", "n": "hit.age", "group_id": None}}],
         [{"search": {"over": "Person", "alias": "hit", "k": 1, "by": [{"equal": "name_key", "to": "key(name)"}], "how": "left"}},
          {"filter": "hit IS NULL OR hit.age < 60"}, {"add": {"n": "coalesce(hit.age, n)"}}, BACK],
+        [{"search": {"over": "Person", "alias": "hit", "k": 4, "order": "hit.age desc"}}, {"filter": "hit.rank < 2 AND n > 1"},
+         {"project": {"id": None, "name": "hit.name", "n": "hit.age", "group_id": None}}],
         [{"match": {"pattern": "(a:Person {name: name})-[r:KNOWS]-(b:Person)"}}, {"filter": "r.since > 2005 AND b.age > 18"},
          {"add": {"name": "b.name"}}, BACK],
     ]
