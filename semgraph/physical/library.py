@@ -155,8 +155,14 @@ def _parameters(kind: type[Implementation[Any]]) -> tuple[Field[Any], ...]:
 
 
 def _module(operator: str, file: Path) -> ModuleType:
-    """Run a file as a module of its own name: two files of one name must not meet in sys.modules."""
-    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    """Run a file as a module of its own name: two files of one name, or a file before and after it was edited in a
+    notebook, must not meet in sys.modules.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
+    digest = hashlib.sha256(str(file).encode() + b"\0" + content).hexdigest()[:8]
     name = f"_semgraph_operators_{digest}.{operator}_{file.stem}"
     if name in sys.modules:
         return sys.modules[name]

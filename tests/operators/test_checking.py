@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from semgraph.checking import check_folder, skeleton, told
 from semgraph.checking.cases import OPERATORS
 from semgraph.cli import app
 from semgraph.errors import PlanError
+from semgraph.shipped import operators_folder
 
 HEAD = '''"""One that does wrong."""
 import asyncio
@@ -250,3 +252,19 @@ def test_the_checks_need_no_test_framework() -> None:
 
     code = "import sys, semgraph.checking; print(sorted({'pytest', 'hypothesis'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_implementation_in_the_documentation_is_whole_and_passes(tmp_path: Path) -> None:
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (operators_folder().parent / "docs" / "operators.md").read_text(), re.DOTALL
+    )
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    file = tmp_path / "sem_join" / "sorted_block.py"
+    file.parent.mkdir()
+    file.write_text(code)
+    assert semgraph("check", str(tmp_path)).stdout == "sem_join/sorted_block  15 passed\n"
+    file.write_text(code.replace('order="name")', 'order="name")[:3]'))
+    said = "sem_join/sorted_block  14 passed · 1 failed: kept apart: SortedBlock in "
+    assert semgraph("check", str(tmp_path)).stdout == (
+        f"{said}{file}:13: item 6 is in no block: put each item in one\n"
+    )

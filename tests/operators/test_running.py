@@ -24,7 +24,11 @@ steps:
     - sem_filter: {prompt: "Does it leak: {name}"}
 returns: [leaking]
 """
-TICKETS = [{"id": 1, "name": "The kettle leaks."}, {"id": 2, "name": "All is well."}, {"id": 3, "name": "The tap leaks."}]
+TICKETS = [
+    {"id": 1, "name": "The kettle leaks."},
+    {"id": 2, "name": "All is well."},
+    {"id": 3, "name": "The tap leaks."},
+]
 LEAKS = Mind(answer=lambda text: {"answer": "yes" if "leaks" in text else "no"})
 
 

@@ -239,3 +239,10 @@ def test_listwise_refuses_more_rows_than_half_a_window() -> None:
     assert said == "windows of 3 find at most 1 rows, not 2; use listwise(window=4)"
     assert get(Library(), "sem_topk", "listwise(window=4)").refuses(Case("sem_topk", []).node(), Limits()) is None
     assert reference("sem_topk") == "pointwise"
+
+
+def test_a_file_that_was_edited_is_loaded_anew(tmp_path: Path) -> None:
+    write(tmp_path, "sem_filter/keep.py", GOOD)
+    assert get(Library([tmp_path]), "sem_filter", "keep").how == "all"
+    write(tmp_path, "sem_filter/keep.py", GOOD.replace('"all"', '"some"'))
+    assert get(Library([tmp_path]), "sem_filter", "keep").how == "some"
