@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import semgraph as sg
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.frontend.frame import Frame
-from tests.operators.oracle import Mind, Oracle
 
 ROWS = [{"id": i, "text": t, "of": "xy"[i % 2]} for i, t in enumerate(["Ann", "Bo", "Cleo", "Dan", "Eve"], 1)]
 MIND = Mind(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import semgraph
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import PlanError
 from tests.execution.conftest import Place
-from tests.operators.oracle import Mind, Oracle
 
 GRAPH = Path(__file__).parents[1] / "fixtures" / "optimizer"
 ORDER = """

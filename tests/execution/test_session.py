@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import semgraph
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import InputError, PlanError
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
-from tests.operators.oracle import Mind, Oracle
 
 TICKETS = [
     {"id": 1, "body": "The kettle leaks."},

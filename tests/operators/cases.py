@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from semgraph.checking.cases import *  # noqa: F403
 from semgraph.checking.cases import LIBRARY, OPERATORS, usable
 from semgraph.llm.base import Embeddings
 from semgraph.logical.plan import Choice

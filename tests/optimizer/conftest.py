@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import semgraph
+from semgraph.checking.oracle import Mind, Oracle, filled
 from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.session import running
 from semgraph.stores.base import Store
-from tests.operators.oracle import Mind, Oracle, filled
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "optimizer"
 Rewrite = Callable[[LogicalPlan], LogicalPlan]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import semgraph
+from semgraph.checking.oracle import Faulty, Mind, Oracle
 from semgraph.errors import RowError
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import optimize
 from semgraph.session import running
-from tests.operators.oracle import Faulty, Mind, Oracle
 from tests.optimizer.conftest import Bench
 
 PEOPLE = [{"id": i, "city": "Rome" if i % 2 else "Oslo", "name": f"name {i}"} for i in range(40)]

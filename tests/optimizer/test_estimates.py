@@ -12,8 +12,8 @@ import pytest
 
 import semgraph
 from benchmarks.world import StandIn
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.execution.observed import Memory, Seen
-from tests.operators.oracle import Mind, Oracle
 from tests.optimizer.conftest import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import semgraph
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import PlanError
-from tests.operators.oracle import Mind, Oracle
 from tests.optimizer.conftest import answered, matched
 
 PLAN = """

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import semgraph
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.stores.base import Store
-from tests.operators.oracle import Mind, Oracle
 from tests.optimizer.conftest import FIXTURES
 
 PLAN = """

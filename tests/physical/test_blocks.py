@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.operators.cases import Case
+from semgraph.checking.cases import Case
 
 
 def join(pairs: Iterable[tuple[int, int]], **more: list[str]) -> Case:

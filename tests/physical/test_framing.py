@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import EngineError
 from semgraph.expr.types import parse_type
 from semgraph.llm.base import Limits, Request
@@ -22,7 +23,6 @@ from semgraph.physical.context import NodeContext
 from semgraph.physical.contract import Block, Outcome, Part, Rows
 from semgraph.physical.records import json_line
 from tests.operators.cases import NoEmbedder
-from tests.operators.oracle import Mind, Oracle
 
 PEOPLE = pa.schema([("name", pa.string()), ("born", pa.date32())])
 
