@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import EngineError
 from semgraph.llm.base import Vectors
@@ -16,6 +15,11 @@ from semgraph.physical.planner import SinkSpec
 from semgraph.physical.search import vectors_of
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
+
+
+class RowsDisagree(EngineError):
+    """Rows that cannot be written: two of one key that differ, or one without a key."""
+
 
 Embed = Callable[[Sequence[str], str], Awaitable[Vectors]]
 
@@ -55,7 +59,7 @@ def _one_row_a_key(rows: pa.Table, key: str, unite: frozenset[str], step: str) -
     """Rows with one key become one: they must agree in every column outside `unite`; NULL agrees with all."""
     keys = rows.column(key).to_pylist()
     if None in keys:
-        raise EngineError(f'step {step}: a row to write has no "{key}"')
+        raise RowsDisagree(f'step {step}: a row to write has no "{key}"')
     if len(set(keys)) == len(keys):
         return rows
     merged: dict[Any, dict[str, Any]] = {}
@@ -74,12 +78,6 @@ def _one_row_a_key(rows: pa.Table, key: str, unite: frozenset[str], step: str) -
                     f'step {step}: two rows with {key} "{row[key]}" differ in "{name}": {before[name]!r} and {value!r}. '
                     f"Aggregate them in a step before, or name the list in unite"
                 )
-                raise EngineError(msg)
+                raise RowsDisagree(msg)
     return pa.Table.from_pylist(list(merged.values()), schema=rows.schema)
 
-
-def of_partition(table: pa.Table, partition: int) -> pa.Table:
-    """The rows of one partition."""
-    if PARTITION not in table.column_names:
-        return table
-    return table.filter(pc.equal(table.column(PARTITION), pa.scalar(partition, pa.int64())))

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite
-from semgraph.execution.commit import batch_of, of_partition
+from semgraph.execution.commit import RowsDisagree, batch_of
 from semgraph.execution.evaluation import Runtime
 from semgraph.execution.outcome import Options, Outcome
-from semgraph.execution.windows import Members, Window
+from semgraph.execution.windows import Members, Window, rows_of
 from semgraph.llm.base import Vectors
 from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Merge
@@ -45,9 +45,13 @@ class Commits:
 
     async def window(self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime) -> bool:
         """Write a window with its marks, in one transaction. False if another run wrote the partition first."""
-        if not self.options.write:
+        if not self.options.write or not self.plan.sinks:
             return True
-        batch = await batch_of([(s, of_partition(t, window.partition)) for s, t in sinks], self._embed)
+        try:
+            batch = await batch_of([(s, rows_of(t, window.members)) for s, t in sinks], self._embed)
+        except RowsDisagree as error:
+            self.outcome.halt(window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}')
+            return False
         head = uuid4().hex
         mark = Mark(
             plan=self.plan.logical.name,

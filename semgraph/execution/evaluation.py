@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from semgraph.errors import EngineError
 from semgraph.execution.observed import Observations
+from semgraph.execution.windows import Confinement, Window
 from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
@@ -45,7 +46,8 @@ class Runtime:
         embedder: The embedder stack.
         store: The store.
         meter: Counters by step.
-        partitions: Partition values by `_p`.
+        partitions: Partition values by `_p`, which is the number of a member.
+        confinement: What `_p` stands for; None without windows.
         whole: Tables of the searched steps that derive from inputs alone, by `id`.
         observe: Told of each node's rows, for the run record.
         answered: Told of each semantic node's evidence, for the run record.
@@ -60,6 +62,7 @@ class Runtime:
     store: Store
     meter: Meter
     partitions: list[str] = field(default_factory=list)
+    confinement: Confinement | None = None
     whole: dict[int, pa.Table] = field(default_factory=dict)
     observe: Observer = lambda _node, _table: None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
@@ -80,11 +83,21 @@ class Runtime:
 
 
 class Evaluation:
-    """The nodes of a plan over given rows. Use as an async context manager: leaving it cancels what still runs."""
+    """The nodes of a plan over given rows. Use as an async context manager: leaving it cancels what still runs.
 
-    def __init__(self, runtime: Runtime, given: Mapping[int, pa.Table], now: datetime) -> None:
+    Args:
+        runtime: What the run works with.
+        given: Rows of inputs, and of nodes that are computed already, by `id`.
+        now: The value of `$now`.
+        windows: Those that the rows belong to.
+    """
+
+    def __init__(
+        self, runtime: Runtime, given: Mapping[int, pa.Table], now: datetime, windows: Sequence[Window] = ()
+    ) -> None:
         self.runtime = runtime
         self.now = now
+        self._windows = windows
         self.failures: list[Failure] = []
         self._given = given
         self._tasks: dict[int, asyncio.Task[pa.Table]] = {}
@@ -165,14 +178,19 @@ class Evaluation:
 
     async def _run_trip(self, first: int) -> list[pa.Table]:
         group = self.runtime.plan.trips[first]
+        confinement = self.runtime.confinement
         left = await self.table(group[0].node.input)
         withins = [await self._within(spec.node.within) for spec in group]
+        if confinement is not None:
+            left = confinement.by_partition(left)
+            withins = [within and confinement.by_partition(within) for within in withins]
         step = group[0].node.step
 
         async def embed(texts: Sequence[str], partition: str) -> Vectors:
             return await self.runtime.embed(texts, partition, step)
 
-        return await run_searches(group, left, withins, self._store(step), embed, self.now)
+        found = await run_searches(group, left, withins, self._store(step), embed, self.now)
+        return found if confinement is None else [confinement.by_window(table) for table in found]
 
     async def _within(self, node: Node | None) -> pa.Table | None:
         if node is None:
@@ -187,8 +205,15 @@ class Evaluation:
         return await run_match(node, left, self._store(node.step), self.now)
 
     async def _scan(self, node: Scan) -> pa.Table:
-        partitions = None if node.partition == "all" else self.runtime.partitions
-        return await run_scan(node, partitions, self._store(node.step), self.now)
+        whose = None if node.partition == "all" else self._whose()
+        return await run_scan(node, whose, self._store(node.step), self.now)
+
+    def _whose(self) -> dict[str, list[int]]:
+        """Of each partition the windows at hand, by a member."""
+        found: dict[str, list[int]] = {}
+        for window in self._windows:
+            found.setdefault(self.runtime.partitions[window.members[0]], []).append(window.members[0])
+        return found
 
     async def _cluster(self, node: Cluster) -> pa.Table:
         edges, nodes = await self.tables(node.inputs)

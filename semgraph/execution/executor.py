@@ -8,7 +8,7 @@ partition, and each window commits in one transaction with its marks. All else r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from semgraph.errors import BudgetReached, EngineError, SemgraphError
 from semgraph.execution.committing import COMMIT, Commits
 from semgraph.execution.evaluation import Evaluation, Runtime
 from semgraph.execution.outcome import Options, Outcome
-from semgraph.execution.windows import Members, Wave, Window, cut, prepare, rows_of, slices
+from semgraph.execution.windows import Confinement, Members, Wave, Window, cut, prepare, rows_of, slices
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input
@@ -74,12 +74,13 @@ class Executor:
 
     async def _by_windows(self, order: Order, inputs: Mapping[str, pa.Table]) -> None:
         members = self.outcome.members = await prepare(order, inputs[order.input])
-        self.runtime.partitions[:] = members.partitions
+        self.runtime.partitions[:] = members.names
         pending = await self._pending(members)
         self.options.committed(0, len(members.keys) - self.outcome.skipped)
         given = self._inputs({**inputs, order.input: members.table})
         await self._search_whole(given)
         waves = cut(order, pending)
+        self.runtime.confinement = Confinement.of(members, waves)
         queue: asyncio.Queue[_Slice | BaseException | None] = asyncio.Queue(maxsize=1)
         ahead = asyncio.create_task(self._run_ahead(order, waves, given, queue))
         try:
@@ -137,9 +138,11 @@ class Executor:
             await queue.put(error)
 
     async def _slice(self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str) -> _Slice:
-        members = [m for wave in waves for window in wave for m in window.members]
-        rows = {key: rows_of(table, members) for key, table in given.items()}
-        async with Evaluation(self.runtime, rows, self.options.now(name)) as evaluation:
+        windows = [window for wave in waves for window in self._going_on(wave)]
+        if not windows:
+            return _Slice(waves, {})
+        rows = self._rows(windows, given)
+        async with Evaluation(self.runtime, rows, self.options.now(name), windows) as evaluation:
             firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
             if firsts and self.options.write:
                 tables = await evaluation.tables([spec.rows for spec in firsts])
@@ -148,6 +151,20 @@ class Executor:
             tables = await evaluation.tables(boundary)
             self._fail(evaluation.failures)
             return _Slice(waves, {id(node): table for node, table in zip(boundary, tables, strict=True)})
+
+    def _rows(self, windows: Sequence[Window], tables: Mapping[int, pa.Table]) -> dict[int, pa.Table]:
+        """The rows of some windows, by node."""
+        confinement = self.runtime.confinement
+        if confinement is None:
+            raise EngineError("windows without members")
+        members = [m for window in windows for m in window.members]
+        return {key: confinement.by_window(rows_of(table, members)) for key, table in tables.items()}
+
+    def _going_on(self, windows: Sequence[Window]) -> list[Window]:
+        """Windows without failed members, of partitions that were not stopped."""
+        going = [window for window in windows if window.partition not in self.outcome.halted]
+        left = ((w, tuple(m for m in w.members if m not in self.outcome.failed_members)) for w in going)
+        return [Window(window.partition, members) for window, members in left if members]
 
     def _fail(self, failures: Iterable[Failure]) -> set[int]:
         """Note failed rows; the members they belong to."""
@@ -171,38 +188,27 @@ class Executor:
             raise EngineError("a wave without members")
         windows = self._without_failed(order, wave)
         while windows:
-            members = [m for window in windows for m in window.members]
-            rows = {key: rows_of(table, members) for key, table in (*given.items(), *tables.items())}
             now = self.options.now(f"wave {windows[0].members[0]}")
-            async with Evaluation(self.runtime, rows, now) as evaluation:
+            async with Evaluation(self.runtime, self._rows(windows, {**given, **tables}), now, windows) as evaluation:
                 sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
                 returns = self.plan.logical.returns
                 found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
                 lost = self._fail(evaluation.failures)
             good = [window for window in windows if not lost & set(window.members)]
             batches = list(zip(sinks, found, strict=False))
-            done = await asyncio.gather(
-                *(self.commits.window(order, window, everyone, batches, now) for window in good)
-            )
+            done = await all_ended(self.commits.window(order, window, everyone, batches, now) for window in good)
             kept = [m for window, ok in zip(good, done, strict=True) if ok for m in window.members]
             self._keep({name: rows_of(table, kept) for name, table in zip(returns, found[len(sinks) :], strict=True)})
             windows = self._without_failed(order, tuple(window for window in windows if window not in good))
 
     def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
-        """Windows without their failed members and without stopped partitions."""
-        found = []
-        for window in windows:
-            rest = tuple(m for m in window.members if m not in self.outcome.failed_members)
-            if (
-                len(rest) < len(window.members)
-                and order.on_error == "stop"
-                and window.partition not in self.outcome.halted
-            ):
-                group = self.runtime.partitions[window.partition]
+        """Windows that go on; a partition of which a member failed is stopped, where the order says so."""
+        for window in windows if order.on_error == "stop" else ():
+            failed = any(m in self.outcome.failed_members for m in window.members)
+            if failed and window.partition not in self.outcome.halted:
+                group = self.runtime.partitions[window.members[0]]
                 self.outcome.halt(window.partition, f'group "{group}" stopped: a row of it failed')
-            if rest and window.partition not in self.outcome.halted:
-                found.append(Window(window.partition, rest))
-        return found
+        return self._going_on(windows)
 
 
 @dataclass(frozen=True)
@@ -211,6 +217,15 @@ class _Slice:
 
     waves: tuple[Wave, ...]
     tables: Mapping[int, pa.Table]
+
+
+async def all_ended(works: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
+    """What all of them give. When one fails the others are waited for, so that none writes behind its back."""
+    ended = await asyncio.gather(*works, return_exceptions=True)
+    for found in ended:
+        if isinstance(found, BaseException):
+            raise found
+    return [found is True for found in ended]
 
 
 def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:

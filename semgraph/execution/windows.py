@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,14 +22,17 @@ class Members:
     """The rows of the order's input, ready to be cut.
 
     Args:
-        table: The input's columns (key and partition filled), `position`, `turn`, `_p`, `_m`; row i has `_m` = i.
-        partitions: Partition values, by `_p`.
+        table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first member of its partition),
+            `_m`; row i has `_m` = i.
+        partitions: Partition values, by number.
+        names: Partition values, by `_m`.
         keys: Row ids, by `_m`.
-        of: For each `_p`, its members in their order.
+        of: For each partition, its members in their order.
     """
 
     table: pa.Table
     partitions: list[str]
+    names: list[str]
     keys: list[str]
     of: tuple[tuple[int, ...], ...]
 
@@ -42,6 +46,41 @@ class Window:
 
 
 Wave = tuple[Window, ...]
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What `_p` stands for: rows of two values of it never meet. Both are told by a member's number.
+
+    In steps it is the window, so that windows which are computed together keep apart. In searches, which find rows of
+    earlier windows, it is the partition.
+    """
+
+    _partition: pa.Array  # type: ignore[type-arg]
+    _window: pa.Array  # type: ignore[type-arg]
+
+    @classmethod
+    def of(cls, members: Members, waves: Sequence[Wave]) -> Confinement:
+        """That of members as they are cut."""
+        window = np.arange(len(members.keys))
+        for wave in waves:
+            for part in wave:
+                window[list(part.members)] = part.members[0]
+        return cls(members.table.column(PARTITION).combine_chunks(), pa.array(window, pa.int64()))
+
+    def by_window(self, table: pa.Table) -> pa.Table:
+        """A relation as steps see it; one that derives from no member stays as it is."""
+        return self._set(table, self._window)
+
+    def by_partition(self, table: pa.Table) -> pa.Table:
+        """A relation as searches see it."""
+        return self._set(table, self._partition)
+
+    def _set(self, table: pa.Table, of: pa.Array) -> pa.Table:  # type: ignore[type-arg]
+        if MEMBER not in table.column_names:
+            return table
+        place = table.schema.get_field_index(PARTITION)
+        return table.set_column(place, table.schema.field(place), of.take(table.column(MEMBER).combine_chunks()))
 
 
 async def prepare(order: Order, table: pa.Table) -> Members:
@@ -69,9 +108,6 @@ async def prepare(order: Order, table: pa.Table) -> Members:
 def _numbered(order: Order, table: pa.Table) -> Members:
     firsts = values(table.column(PARTITION))
     numbers = {first: i for i, first in enumerate(dict.fromkeys(sorted(set(firsts))))}
-    table = table.set_column(
-        table.column_names.index(PARTITION), PARTITION, pa.array([numbers[f] for f in firsts], pa.int64())
-    )
     groups = values(table.column(order.partition))
     keys = values(table.column(order.key))
     if len(set(keys)) < len(keys):
@@ -85,7 +121,7 @@ def _numbered(order: Order, table: pa.Table) -> Members:
     of: list[list[int]] = [[] for _ in numbers]
     for member in sorted(range(len(keys)), key=lambda m: turns[m]):
         of[numbers[firsts[member]]].append(member)
-    return Members(table, [groups[first] for first in numbers], keys, tuple(map(tuple, of)))
+    return Members(table, [groups[first] for first in numbers], groups, keys, tuple(map(tuple, of)))
 
 
 def rows_of(table: pa.Table, members: Sequence[int]) -> pa.Table:

@@ -58,7 +58,7 @@ class Reading(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scan(Reading):
-    """The stored rows of a label: of the partitions of the run's input, or with `partition: all` of all."""
+    """The stored rows of a label: each window sees those of its own partition; with `partition: all` those of all."""
 
     keyword: ClassVar[str] = "scan"
     sole: ClassVar[str] = "label"
@@ -74,6 +74,11 @@ class Scan(Reading):
     @property
     def label_reads(self) -> frozenset[LabelRead]:
         return frozenset((self.label, name) for name in self.schema.names)
+
+    @cached_property
+    def partitioned(self) -> bool:
+        """Whether its rows are those of a window's own partition."""
+        return self.partition != "all"
 
     @cached_property
     def fingerprint(self) -> str:

@@ -11,6 +11,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
 from semgraph.logical.checks import Columns
 from semgraph.logical.graph import Reading, Scan, Search
+from semgraph.logical.joins import Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.relational import Project
@@ -72,7 +73,11 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
     nodes = list(walk(*roots))
     if plan.order is None:
         _refuse_scans_of_nobody(nodes)
-    ordered = _ordered(plan, nodes)
+    else:
+        _refuse_rows_of_nobody(nodes)
+    within = [n.within for n in nodes if isinstance(n, Search) and n.within is not None]
+    whole = frozenset(id(n) for n in within if all(_row_by_row(m) for m in walk(n)))
+    ordered = _ordered(plan, nodes, whole)
     firsts = [spec for spec in sinks if isinstance(spec.sink, Merge) and spec.sink.first]
     boundary = _boundary(nodes, ordered, sinks, plan.returns.values()) if plan.order else ()
     materialised = plan_segments([*roots, *boundary])
@@ -85,9 +90,26 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
             raise PlanError(Problem(msg, step=spec.sink.step or None, position=spec.sink.origin))
     ways = _choose(plan, nodes, library, limits)
-    within = [n.within for n in nodes if isinstance(n, Search) and n.within is not None]
-    whole = frozenset(id(n) for n in within if all(m.relational for m in walk(n)))
     return PhysicalPlan(plan, segments, _trips(nodes, store), ways, sinks, ordered, boundary, whole)
+
+
+def _row_by_row(node: Node) -> bool:
+    """Whether its rows are the same, window by window or all at once."""
+    return node.relational and (not node.inputs or (len(node.inputs) == 1 and node.rowwise))
+
+
+def _refuse_rows_of_nobody(nodes: Iterable[Node]) -> None:
+    """Rows that belong to no window cannot stand among rows that do: no window would see them."""
+    problems = []
+    for node in nodes:
+        mixed = isinstance(node, Union) and len({part.partitioned for part in node.inputs}) > 1
+        loose = len(node.inputs) > 1 and not node.inputs[0].partitioned and node.partitioned
+        if mixed or (loose and getattr(node, "how", "") != "inner"):
+            what = f"{node.keyword} puts rows of no window beside rows of windows"
+            hint = "start from rows that derive from the input that is cut into windows, and join the others to them"
+            problems.append(Problem(what, node.step or None, node.origin, hint=hint))
+    if problems:
+        raise PlanError(*problems)
 
 
 def _refuse_scans_of_nobody(nodes: Iterable[Node]) -> None:
@@ -125,22 +147,23 @@ def sink_rows(sink: Sink) -> Node:
     return rows
 
 
-def _ordered(plan: LogicalPlan, nodes: list[Node]) -> frozenset[int]:
+def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[int]) -> frozenset[int]:
     """Draw an edge from each write to each read that shares a (label, property); a read over [L, r] does not depend on the
-    merge of r itself into L.
+    merge of r itself into L, if all rows of r are known beforehand.
     """
     found: set[int] = set()
     for node in nodes:
         own = isinstance(node, Reading) and any(
-            node.label_reads & sink.label_writes and not _same_rows(node, sink) for sink in plan.writes
+            node.label_reads & sink.label_writes and not _same_rows(node, sink, whole) for sink in plan.writes
         )
         if own or any(id(child) in found for child in node.inputs):
             found.add(id(node))
     return frozenset(found)
 
 
-def _same_rows(node: Node, sink: Sink) -> bool:
-    return isinstance(node, Search) and node.within is not None and node.within.fingerprint == sink.input.fingerprint
+def _same_rows(node: Node, sink: Sink, whole: frozenset[int]) -> bool:
+    within = node.within if isinstance(node, Search) else None
+    return within is not None and id(within) in whole and within.fingerprint == sink.input.fingerprint
 
 
 def _boundary(

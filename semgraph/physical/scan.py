@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.expr.binder import ORDINAL
+from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Scan
 from semgraph.physical.relational import execute
-from semgraph.physical.sql import quote, scalar_sql
+from semgraph.physical.sql import MEMBER, PARTITION, quote, scalar_sql
 
 
 class Scanning(Protocol):
@@ -29,17 +31,37 @@ class Scanning(Protocol):
         ...
 
 
-async def run_scan(node: Scan, partitions: Sequence[str] | None, store: Scanning, now: datetime | None) -> pa.Table:
-    """The rows of a label, of some partitions or (None) of all, in the schema of the node; one round trip.
+async def run_scan(
+    node: Scan, whose: Mapping[str, Sequence[int]] | None, store: Scanning, now: datetime | None
+) -> pa.Table:
+    """The rows of a label in the schema of the node; one round trip.
 
-    Conjuncts that the store does not take are decided here.
+    Args:
+        node: The operator.
+        whose: The partitions that are read, and of each the windows, by a member, that see its rows; None: all rows, once.
+        store: Where they are. Conjuncts that it does not take are decided here.
+        now: The value of `$now`.
     """
     taken = tuple(part for part in node.where if store.takes(part, ""))
-    found = await store.scan(node.label, node.schema.names, partitions, taken)
+    found = await store.scan(node.label, node.schema.names, None if whose is None else list(whose), taken)
     table = found.select(node.schema.names).cast(node.schema)
+    if whose is not None:
+        table = _seen_by(table, found.column(node.graph.partition), whose)
     rest = [part for part in node.where if part not in taken]
     if not rest:
         return table
     where = " AND ".join(f"({scalar_sql(part, node.partitioned)})" for part in rest)
-    names = ", ".join(quote(name) for name in node.schema.names)
-    return await execute(f"SELECT {names} FROM t WHERE {where} ORDER BY {ORDINAL}", {"t": table}, node.schema, now)
+    names = ", ".join(quote(name) for name in table.column_names)
+    return await execute(f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}", {ROWS: table}, table.schema, now)
+
+
+def _seen_by(table: pa.Table, partition: pa.ChunkedArray, whose: Mapping[str, Sequence[int]]) -> pa.Table:  # type: ignore[type-arg]
+    """The rows once for each window that sees them, and whose they are."""
+    parts = []
+    for name, members in whose.items():
+        own = table.filter(pc.equal(partition, pa.scalar(name)))
+        for member in members:
+            number = pa.repeat(pa.scalar(member, pa.int64()), own.num_rows)
+            parts.append(own.append_column(PARTITION, number).append_column(MEMBER, number))
+    schema = pa.schema([*table.schema, pa.field(PARTITION, pa.int64()), pa.field(MEMBER, pa.int64())])
+    return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
