@@ -136,6 +136,25 @@ def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
     assert not (project.folder / ".semgraph" / "runs").exists()
 
 
+def test_rewrites_queries_and_prompts_are_shown_together_where_they_are_asked_for(
+    project: Project, serving: Serving
+) -> None:
+    out = project("explain", "people", "--rules", "--queries", "--prompts").out
+    assert "nothing to do for: " in out
+    assert "-- DuckDB: " in out
+    assert "── told · sem_map · " in out
+    assert serving.calls == 0
+
+
+def test_a_sample_is_asked_for_real_and_nothing_is_written(project: Project, serving: Serving) -> None:
+    done = project("explain", "people", "--sample", "2")
+    assert done.code == 0
+    assert serving.calls == 2
+    assert "sample: 2 of 3 rows of " in done.out
+    assert "  calls for all rows ≈ 3" in done.out
+    assert not (project.folder / ".semgraph" / "runs").exists()
+
+
 def test_what_a_run_did_stands_beside_the_steps(project: Project) -> None:
     project("run", "people")
     lines = project("explain", "people", "--run", "last").out.splitlines()
