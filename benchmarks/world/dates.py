@@ -42,6 +42,12 @@ def _since(text: str, said: datetime, *, planned: bool) -> str:
     return iso(said)
 
 
+def period(text: str) -> tuple[str, str] | None:
+    """The first and the last day of what a sentence says, if it names both."""
+    match = _FROM_TO.search(text)
+    return (match[1], match[2]) if match else None
+
+
 def midnight(at: datetime) -> datetime:
     """The beginning of the day, in UTC."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.world.claims import ENDS, Claim, read
+from benchmarks.world.dates import period
 from benchmarks.world.vectors import COMMON
 
 _ONE_TARGET = frozenset({"job", "home"})  # nobody has two
@@ -31,7 +32,7 @@ def _verdict(a: Claim, b: Claim) -> str | None:
     if a.kind == "deadline":
         return None if not targets else "duplicate" if a.value == b.value else "contradicts"
     if subjects and targets:
-        return "duplicate"
+        return "duplicate" if period(a.text) == period(b.text) else None  # twice at one place are two times
     if (a.kind in _ONE_TARGET and subjects) or (a.kind in _ONE_SUBJECT and targets):
         return "contradicts"
     return None
