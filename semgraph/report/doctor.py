@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.config import Settings
@@ -21,7 +22,7 @@ from semgraph.llm.specs import ModelSpec
 from semgraph.report.formats import count, size
 from semgraph.report.header import described, local
 from semgraph.report.header import store as shown
-from semgraph.session import Session
+from semgraph.stores.base import Statistics
 
 GOOD, NOTE, BAD = "✓", "!", "✗"
 _EXTRAS = {
@@ -54,7 +55,23 @@ class Fact:
         return f"{self.sign} {self.about:<11} {self.what}" + (f". {self.remedy}" if self.remedy else "")
 
 
-def facts(session: Session, *, call: bool, told: Callable[[str], None]) -> Iterator[Fact]:
+class Asked(Protocol):
+    """What is looked at: a session."""
+
+    settings: Settings
+
+    async def astatistics(self) -> Statistics:
+        """What the store holds."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def facts(session: Asked, *, call: bool, told: Callable[[str], None]) -> Iterator[Fact]:
     """All facts, in the order in which they matter.
 
     Args:
@@ -160,7 +177,7 @@ def _called(spec: ModelSpec, settings: Settings) -> Fact:
         return Fact(BAD, "call", f"{spec}: {error}")
 
 
-def _store(session: Session) -> Fact:
+def _store(session: Asked) -> Fact:
     name = session.settings.store
     if name.startswith("sqlite:") and not Path(name.removeprefix("sqlite:")).exists():
         return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
@@ -193,7 +210,7 @@ def _dimensions(spec: ModelSpec) -> int | None:
     return None if dimensions is None else int(dimensions)
 
 
-async def _statistics(session: Session) -> Any:
+async def _statistics(session: Asked) -> Any:
     async with session:
         return await session.astatistics()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -74,9 +74,13 @@ def _record(record: Run, anchor: str, opened: Opened) -> tuple[str, list[Section
         return of_run.title(told), list(of_run.sections(told, opened, anchor))
 
 
-def _contents(told: Iterable[tuple[str, list[Section]]]) -> Html:
-    links = [el("li", el("a", heading, href=f"#{anchor}")) for _, sections in told for anchor, heading, _ in sections]
-    return el("ul", *links)
+def _contents(told: Sequence[tuple[str, list[Section]]]) -> Html:
+    """Links to the parts of the only record, or to the beginnings of several."""
+    _, sections = told[0]
+    links = [(anchor, heading) for anchor, heading, _ in sections]
+    if len(told) > 1:
+        links = [(first[0][0], title) for title, first in told]
+    return el("ul", *(el("li", el("a", heading, href=f"#{anchor}")) for anchor, heading in links))
 
 
 def _article(title: str, sections: list[Section], *, alone: bool) -> Html:

@@ -8,7 +8,7 @@ from typing import Any
 
 from semgraph.execution.why import Lookup
 from semgraph.report.formats import UNKNOWN, count, dollars, duration, plural
-from semgraph.report.html.markup import Html, Texts, clean, el, join, table
+from semgraph.report.html.markup import Html, Texts, cut, el, join, table
 from semgraph.report.html.records import Call, answered, sides
 from semgraph.report.html.timeline import kinds
 
@@ -37,7 +37,7 @@ class Opened:
         else:
             entry["lost"] = "The journal does not have it (any more)." if call.id else "No text of it was kept."
         if line.get("error"):
-            entry["error"] = clean(str(line["error"]))[:_ITEM]
+            entry["error"] = cut(str(line["error"]), _ITEM)
         entry["items"] = [self._item(item) for item in call.items[:_ITEMS]]
         entry["more"] = max(0, len(call.items) - _ITEMS)
         self.calls.append(entry)
@@ -53,7 +53,7 @@ class Opened:
     def _item(self, item: Any) -> list[int | None]:
         left, right = sides(item)
         found = [left, right, item["error"] if item.get("error") else answered(item)]
-        return [self.texts.add(_cut(_said(value))) for value in found]
+        return [self.texts.add(cut(_said(value), _ITEM)) for value in found]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -72,10 +72,6 @@ def _said(value: Any) -> str:
     if value in (None, "", {}):
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _ITEM else f"{text[:_ITEM]} … {len(text) - _ITEM:,} more characters"
 
 
 def shown(calls: Sequence[Call]) -> list[Call]:
@@ -113,9 +109,8 @@ def listed(calls: Iterable[tuple[int, Call]], total: int, began: float | None) -
     )
     left = {"answer from", "model"}
     numbers = [i + 2 for i, (name, _) in enumerate(columns) if name not in left]
-    every = " ".join(str(n) for n, _ in numbered)
     return join([
-        el("p", el("button", "Open all", type="button", cls="all", data_calls=every), cls="tools"),
+        el("p", el("button", "Open all", type="button", cls="all"), cls="tools"),
         table(caption, ["call", "step", *(name for name, _ in columns)], rows, numbers, cls="calls"),
     ])  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+_LONGEST, _ATTRIBUTE = 4000, 400
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
@@ -22,6 +23,15 @@ def clean(text: str) -> str:
     return _UNFIT.sub("\ufffd", text)
 
 
+def cut(text: str, longest: int = _LONGEST) -> str:
+    """A text that is not longer, or its beginning and how much is left out.
+
+    >>> cut("abcdef", 4)
+    'abcd … 2 more characters'
+    """
+    return text if len(text) <= longest else f"{text[:longest]} … {len(text) - longest:,} more characters"
+
+
 def el(name: str, *children: object, **attributes: Any) -> Html:
     """An element. Attributes that are None or False are left out, `cls` is `class`, `_` in a name is `-`.
 
@@ -33,13 +43,20 @@ def el(name: str, *children: object, **attributes: Any) -> Html:
         if value is None or value is False:
             continue
         attribute = "class" if key == "cls" else key.rstrip("_").replace("_", "-")
-        parts.append(f" {attribute}" if value is True else f' {attribute}="{escape(clean(str(value)))}"')
+        parts.append(
+            f" {attribute}" if value is True else f' {attribute}="{escape(clean(cut(str(value), _ATTRIBUTE)))}"'
+        )
     return Html(f"<{name}{''.join(parts)}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[object]) -> Html:
-    """Pieces one after the other."""
-    return Html("".join(c if isinstance(c, Html) else escape(clean(str(c))) for c in children if c is not None))
+    """Pieces one after the other; of a text that is very long the beginning."""
+    return Html("".join(c if isinstance(c, Html) else text(str(c)) for c in children if c is not None))
+
+
+def text(said: str, longest: int = _LONGEST) -> Html:
+    """A text; of one that is longer the beginning."""
+    return Html(escape(clean(cut(said, longest))))
 
 
 def table(
@@ -64,7 +81,7 @@ def table(
         )
         for row in rows
     ]
-    made = el("table", el("caption", caption), el("thead", head), el("tbody", *body), cls=cls or None)
+    made = el("table", el("caption", el("span", caption)), el("thead", head), el("tbody", *body), cls=cls or None)
     return scrolling(made, str(caption))
 
 
@@ -84,7 +101,7 @@ class Texts:
 
     Args:
         longest: Characters of one text; the rest is left out, and the text says so.
-        room: Characters of all.
+        room: Characters of all, as they stand in the page.
     """
 
     def __init__(self, longest: int = 40_000, room: int = 1_000_000) -> None:
@@ -97,14 +114,11 @@ class Texts:
         """The place of a text; None where there is no room for it."""
         if text in self._places:
             return self._places[text]
-        shown = (
-            text
-            if len(text) <= self.longest
-            else text[: self.longest] + f"\n… {len(text) - self.longest:,} more characters"
-        )
-        if len(shown) > self.room:
+        shown = cut(text, self.longest)
+        takes = len(data(shown))
+        if takes > self.room:
             self.left_out += 1
             return None
-        self.room -= len(shown)
+        self.room -= takes
         self.all.append(shown)
         return self._places.setdefault(text, len(self.all) - 1)

@@ -25,7 +25,9 @@
     if (!call.items.length) return;
     el(level, "Rows that were read from it", parent);
     const table = el("table", null, parent);
-    el("caption", `${call.items.length + call.more} rows${call.more ? `, the first ${call.items.length} here` : ""}`, table);
+    const number = call.items.length + call.more;
+    const first = call.more ? `, the first ${call.items.length} here` : "";
+    el("span", `${number} row${number === 1 ? "" : "s"}${first}`, el("caption", null, table));
     const paired = call.items.some((item) => item[1] === null || texts[item[1]] !== "");
     const head = el("tr", null, el("thead", null, table));
     for (const name of ["asked about", ...(paired ? ["beside"] : []), "answer"]) el("th", name, head).scope = "col";
@@ -78,7 +80,7 @@
       toggle(target.dataset.call, target.getAttribute("aria-expanded") !== "true");
     } else if (target.matches("button.all")) {
       const open = target.textContent === "Open all";
-      for (const number of target.dataset.calls.split(" ")) toggle(number, open);
+      for (const each of target.closest("section").querySelectorAll("button.open")) toggle(each.dataset.call, open);
       target.textContent = open ? "Close all" : "Open all";
     } else if (target.matches(".bar[data-call]")) {
       toggle(target.dataset.call, true);

@@ -10,13 +10,14 @@ from semgraph.meter import StepMetrics
 from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration, plural
 from semgraph.report.html.calls import Opened, listed, shown
 from semgraph.report.html.graph import graph
-from semgraph.report.html.markup import Html, el, join, table
+from semgraph.report.html.markup import Html, cut, el, join, table
+from semgraph.report.html.markup import text as whole
 from semgraph.report.html.records import RunPage, measured, models, sides
 from semgraph.report.html.timeline import timeline
 from semgraph.report.html.tree import tree
 from semgraph.report.runs import seconds, total
 
-_PICTURES, _FAILED, _TEXT = 5, 200, 2000
+_PICTURES, _FAILED, _TEXT, _PLAN = 5, 200, 2000, 200_000
 
 
 def sections(page: RunPage, opened: Opened, anchor: str) -> Iterator[tuple[str, str, Html]]:
@@ -143,8 +144,7 @@ def _when(text: str) -> str:
 
 
 def _text(value: Any) -> str:
-    text = cell(value)
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]} … {len(text) - _TEXT:,} more characters"
+    return cut(cell(value), _TEXT)
 
 
 def _failed(page: RunPage) -> Html:
@@ -222,14 +222,18 @@ def _plan(page: RunPage) -> Html:
     said = el("p", "From what is written down to the inputs: each step stands above the steps that it reads.")
     plan = page.run.folder / "plan.yaml"
     text = plan.read_text(encoding="utf-8") if plan.exists() else ""
-    source = [el("details", el("summary", "The plan as it was run"), el("pre", text))] if text else []
+    source = (
+        [el("details", el("summary", "The plan as it was run"), el("pre", whole(text, _PLAN), tabindex="0"))]
+        if text
+        else []
+    )
     return join(
         [
             said,
             el(
                 "div",
                 tree(page.run.facts["flow"], page.steps),
-                cls="scroll",
+                cls="scroll tall",
                 role="region",
                 aria_label="The plan as a tree",
                 tabindex="0",

@@ -1,0 +1,286 @@
+"""The page of a run: what it holds, and that nothing in it is taken for HTML or script."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semgraph.errors import PlanError
+from semgraph.execution.record import RunRecord
+from semgraph.execution.runs import Run
+from semgraph.report.html import page, save
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028\x00\ud83d"
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Read(HTMLParser):
+    """A page as a browser reads it: elements with their attributes and texts; badly nested ones are an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.open: list[int] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs), []))
+        if tag not in VOID:
+            self.open.append(len(self.found) - 1)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.found[self.open.pop()][0] == tag
+
+    def handle_data(self, data: str) -> None:
+        for place in self.open:
+            self.found[place][2].append(data)
+
+    def all(self, tag: str, **wanted: str) -> list[str]:
+        return ["".join(texts) for name, attrs, texts in self.found
+                if name == tag and all(attrs.get(k.rstrip("_")) == v for k, v in wanted.items())]  # fmt: skip
+
+    @property
+    def tags(self) -> list[str]:
+        return [name for name, _, _ in self.found]
+
+
+def line(call: str, step: str = "told", **more: Any) -> dict[str, Any]:
+    return {"call": call, "step": step, "model": "m-1", "origin": "issued", "at": 1_750_000_000.5, "took": 1.25, "seconds": 1.0,
+            "tokens_in": 100, "tokens_cached": 40, "tokens_out": 7, "dollars": 0.002, "error": None} | more  # fmt: skip
+
+
+def texts(prompt: str, answer: str) -> dict[str, Any]:
+    return {"messages": [["system", "Read."], ["user", prompt]], "schema": "{}", "answer": answer}
+
+
+STEP = {"operator": "sem_map", "how": "per_row", "rows_in": 3, "rows_out": 2, "rows_failed": 1, "calls_issued": 2,
+        "calls_journal": 5, "calls_coalesced": 1, "tokens_in": 1200, "tokens_cached": 40, "tokens_out": 14, "dollars": 0.0042,
+        "seconds": 2.5, "round_trips": 0, "embeddings": 0}  # fmt: skip
+
+
+def recorded(folder: Path, says: str = "Ann knows Bob.", lines: Any = None, nodes: int = 3, **facts: Any) -> Run:
+    """A record such as a run leaves."""
+    record = RunRecord(folder / "7f3a")
+    calls = lines or [line("c1", **texts(says, json.dumps({"pairs": [says]})))]
+    says = says.replace("\ud83d", "")
+    record.describe(
+        plan="people", file="plans/people.yaml", started="2025-06-15 15:06:40+00:00", ended="2025-06-15 15:06:44+00:00",
+        status="done", flow={"merge KNOWS": ["ties"], "ties": ["told"], "told": ["notes"], "notes": []}, key="uuid",
+        graph={"partition": "group_id", "draw": {"node": "name", "edge": "name", "text": "says", "start": "since", "end": "until",
+                                                 "sources": ""}},
+        returns={"people": "ends", "ties": "ties"}, params={"least": says}, written={"KNOWS": 2}, notes=[says], journal=None,
+        settings={"store": {"value": "memory", "origin": "option"}}, members={"given": 3, "committed": 2, "skipped": 1}, **facts,
+    )  # fmt: skip
+    people = [{"uuid": f"u{i}", "group_id": "g", "name": f"{says if i == 0 else 'Bob'} {i}"} for i in range(nodes)]
+    tie = {
+        "uuid": "t1",
+        "group_id": "g",
+        "source": "u0",
+        "target": "u1",
+        "name": "KNOWS",
+        "says": says,
+        "since": "2025",
+        "until": None,
+    }
+    told = {"_m": 0, "left": json.dumps({"text": says}), "right": None, "pairs": [says], "error": None, "calls": ["c1"]}
+    ties = [tie, {**tie, "uuid": "t2", "until": "2026"}]
+    for kind, step, rows in zip(
+        ("steps", "steps", "answers"), ("ends", "ties", "told"), (people, ties, [told]), strict=True
+    ):
+        record.rows(kind, step, pa.Table.from_pylist(rows))
+    record.flush()
+    record.failed([{"_step": "told", "_error": f"refused: {says}", "text": says}])
+    record.lines("calls.jsonl", calls)
+    record.text("metrics.json", json.dumps({"total": STEP, "steps": {"told": STEP, "": {}, "ties": {"rows_out": 1}}}))
+    record.text("plan.yaml", f"plan: people # {says}")
+    return Run(folder / "7f3a")
+
+
+def data(read: Read) -> Any:
+    (text,) = read.all("script", type="application/json")
+    return json.loads(text)
+
+
+def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
+    read = Read(page([recorded(tmp_path)]))
+    assert read.all("h1") == ["people · run 7f3a"]
+    assert read.all("h2") == [
+        "What it took",
+        "What failed",
+        "The graph",
+        "Steps",
+        "The plan",
+        "When it asked",
+        "Prompts and answers",
+    ]
+    (numbers,) = read.all("ul", class_="numbers")
+    for said in (
+        "2 calls",
+        "+ 6 kept",
+        "1,200 tokens in",
+        "40 cached",
+        "$0.004 dollars",
+        "4.0 s wall time",
+        "2 of 3 rows committed",
+    ):
+        assert said in numbers
+    (told,) = read.all("dl")
+    for said in ("plans/people.yaml", "m-1", "memory", "2025-06-15 15:06:40 UTC", "done, after 4.0 s"):
+        assert said in told
+    (scope,) = read.all("p", class_="scope")
+    assert "of the 2 calls that it issued" in scope
+
+
+def test_each_step_has_its_counters(tmp_path: Path) -> None:
+    found = page([recorded(tmp_path)])
+    row = re.search(r'<tr><th scope="row">told</th>(<td>sem_map.*?)</tr>', found, re.DOTALL)
+    assert row
+    said = " ".join(re.findall(r"<td[^>]*>(.*?)</td>", row[1]))
+    assert said == "sem_map per_row 3 2 1 2 5 1 1,200 40 14 $0.004 2.50 0 0"
+
+
+def test_the_plan_is_a_tree_with_costs(tmp_path: Path) -> None:
+    (tree,) = Read(page([recorded(tmp_path)])).all("ul", class_="tree")
+    assert (
+        tree
+        == "merge KNOWSties 1 rowtold sem_map per_row 2 rows · 2 calls (+6 kept) · 1,200 + 14 tokens · $0.004 · 2.5 snotes"
+    )
+
+
+def test_the_graph_is_drawn_and_listed(tmp_path: Path) -> None:
+    read = Read(page([recorded(tmp_path)]))
+    (drawn,) = read.all("svg", role="img")
+    assert "Graph “g”: 3 nodes, 2 edges" in drawn
+    assert "Ann knows Bob. 0 KNOWS Bob 1" in drawn
+    ended = [attrs["class"] for name, attrs, _ in read.found if name == "path" and "edge" in str(attrs.get("class"))]
+    assert sorted(map(str, ended)) == ["edge", "edge ended"]
+    assert any("Edges of “g”" in text for text in read.all("caption"))
+    assert "Nodes without an edge: Bob 2" in read.all("p")
+
+
+def test_a_graph_too_large_to_be_read_is_a_table(tmp_path: Path) -> None:
+    read = Read(page([recorded(tmp_path, nodes=201)]))
+    assert "svg" not in read.tags
+    assert any("too many to draw" in text for text in read.all("p"))
+
+
+def test_every_prompt_and_answer_is_there(tmp_path: Path) -> None:
+    found = data(Read(page([recorded(tmp_path)])))
+    (call,) = found["calls"]
+    said = [(role, found["texts"][place]) for role, place in call["messages"]]
+    assert said == [("system", "Read."), ("user", "Ann knows Bob.")]
+    assert json.loads(found["texts"][call["answer"]]) == {"pairs": ["Ann knows Bob."]}
+    assert [found["texts"][place] for place in call["items"][0]] == [
+        '{"text": "Ann knows Bob."}', "", '{"pairs": ["Ann knows Bob."]}'
+    ]  # fmt: skip
+
+
+def test_where_answers_came_from_is_said_in_words(tmp_path: Path) -> None:
+    lines = [
+        line("c1"),
+        line("c2", origin="journal"),
+        line("c3", origin="coalesced"),
+        line("", origin=None, error="refused"),
+    ]
+    read = Read(page([recorded(tmp_path, lines=lines)]))
+    (calls,) = read.all("table", class_="calls")
+    for said in ("issued", "from the journal", "asked twice, sent once", "no answer"):
+        assert said in calls
+    assert data(read)["calls"][0]["lost"].startswith("The journal does not have it")
+    assert data(read)["calls"][3]["error"] == "refused"
+
+
+def test_a_replay_says_whose_times_these_are(tmp_path: Path) -> None:
+    (scope,) = Read(page([recorded(tmp_path, lines=[line("c1", origin="recording")])])).all("p", class_="scope")
+    assert "replayed from a recording: tokens, and how long a call took, are those of then" in scope
+
+
+def test_failed_rows_are_listed(tmp_path: Path) -> None:
+    read = Read(page([recorded(tmp_path)]))
+    assert any(text.startswith("1 row set aside") for text in read.all("caption"))
+    assert "refused: Ann knows Bob." in read.all("td")
+
+
+def test_no_data_becomes_html_or_script(tmp_path: Path) -> None:
+    harmless, hostile = (Read(page([recorded(tmp_path / name, says)])) for name, says in (("a", "x"), ("b", HOSTILE)))
+    assert hostile.tags == harmless.tags
+    assert "img" not in hostile.tags
+    assert len(hostile.all("script")) == 2
+    assert not [attrs for _, attrs, _ in hostile.found for name in attrs if name.startswith("on")]
+    assert data(hostile)["texts"][1].startswith("</script><script>alert(1)</script><img")
+
+
+def test_the_page_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
+    found = page([recorded(tmp_path)])
+    read = Read(found)
+    assert {"link", "img", "iframe", "object"} & set(read.tags) == set()
+    assert not [
+        attrs for _, attrs, _ in read.found if "src" in attrs or not str(attrs.get("href", "#")).startswith("#")
+    ]
+    assert "default-src 'none'" in found
+    assert "http" not in found.replace("http-equiv", "")
+
+
+def test_a_text_of_a_megabyte_is_cut_and_says_so(tmp_path: Path) -> None:
+    made = recorded(tmp_path, "<b>" * 400_000)
+    found = page([made])
+    assert len(found) < 2_000_000
+    assert "1,160,000 more characters" in found
+
+
+def test_many_long_prompts_stay_below_two_megabytes(tmp_path: Path) -> None:
+    lines = [line(f"c{i}", **texts(f"{i} " * 15_000, "{}")) for i in range(100)]
+    found = page([recorded(tmp_path, lines=lines)])
+    assert len(found) < 2_000_000
+    assert "texts are not in this page, for want of room" in found
+
+
+def test_of_very_many_calls_the_first_and_those_that_failed_are_listed(tmp_path: Path) -> None:
+    lines = [line(f"c{i}", at=1_750_000_000 + i, error="no" if i == 1999 else None) for i in range(2000)]
+    read = Read(page([recorded(tmp_path, lines=lines)]))
+    assert len(data(read)["calls"]) == 1000
+    assert data(read)["calls"][-1]["error"] == "no"
+    assert any("1,000 of 2,000 are listed" in text for text in read.all("caption"))
+
+
+def test_a_run_that_was_killed_has_a_page(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "dead")
+    record.describe(plan="people", started="2025-06-15 15:06:40+00:00", status="running")
+    read = Read(page([Run(tmp_path / "dead")]))
+    assert read.all("h1") == ["people · run dead"]
+    assert "running" in read.all("dl")[0]
+
+
+def test_several_runs_stand_side_by_side(tmp_path: Path) -> None:
+    one, other = recorded(tmp_path / "a"), recorded(tmp_path / "b")
+    read = Read(page([one, other]))
+    assert read.all("h1") == ["2 records of semgraph"]
+    assert read.all("h2") == ["Side by side", "people · run 7f3a", "people · run 7f3a"]
+    ids = [attrs["id"] for _, attrs, _ in read.found if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def test_headings_are_in_order_and_tables_have_captions_and_heads(tmp_path: Path) -> None:
+    read = Read(page([recorded(tmp_path / "a"), recorded(tmp_path / "b")]))
+    levels = [int(tag[1]) for tag in read.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert read.tags.count("caption") == read.tags.count("table") == read.tags.count("thead")
+    assert {"header", "nav", "main", "footer"} <= set(read.tags)
+
+
+def test_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    recorded(tmp_path / "runs")
+    made = save(["7f"], tmp_path / "pages" / "run.html", tmp_path / "runs")
+    assert made.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    with pytest.raises(PlanError, match='no run "zz"'):
+        save(["zz"], tmp_path / "run.html", tmp_path / "runs")
