@@ -69,6 +69,7 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
     else:
         for n in (1, 6, 13, 30):
             yield some(operator, n), mind(operator)
+        yield some(operator, 100, group=[0] * 100), mind(operator)
 
 
 def _same_person(*, answers: bool) -> Any:
