@@ -121,15 +121,19 @@ def difference(ours: Tally, theirs: Tally) -> Value:
     return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]))
 
 
-def agreement(ours: Answers, theirs: Answers) -> Value:
-    """The share of units with the same answers; 1 where there are no units.
+def agreement(*trials: tuple[Answers, Answers]) -> Value:
+    """The share of units with the same answers in two sets, over all trials; 1 where there are no units.
 
-    >>> agreement(answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"])).value
+    >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
     0.5
     """
     none: Counter[Hashable] = Counter()
-    same = [(float(ours.get(unit, none) == theirs.get(unit, none)), 1.0) for unit in dict.fromkeys([*ours, *theirs])]
-    return estimate(same, lambda sums: _share(sums[:, 0], sums[:, 1]))
+    found: dict[Hashable, tuple[float, float]] = {}
+    for ours, theirs in trials:
+        for unit in dict.fromkeys([*ours, *theirs]):
+            same, number = found.get(unit, (0.0, 0.0))
+            found[unit] = (same + (ours.get(unit, none) == theirs.get(unit, none)), number + 1)
+    return estimate(list(found.values()), lambda sums: _share(sums[:, 0], sums[:, 1]))
 
 
 def _f1(sums: Sums) -> Sums:

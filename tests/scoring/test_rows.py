@@ -57,11 +57,15 @@ class TestByHand:
 
     def test_agreement_counts_units_with_the_same_answers(self):
         ours, theirs = (answers(said(**of), ["id"], ["of"]) for of in ({"n1": "a", "n2": "b"}, {"n1": "a", "n2": "x"}))
-        assert agreement(ours, theirs).value == 0.5
+        assert agreement((ours, theirs)).value == 0.5
+
+    def test_agreement_over_trials_counts_each_unit_in_each(self):
+        right, wrong = answers(said(n1="a", n2="b"), ["id"], ["of"]), answers(said(n1="x", n2="b"), ["id"], ["of"])
+        assert agreement((right, right), (wrong, right)).value == 0.75
 
     def test_a_unit_asked_about_and_found_by_neither_agrees(self):
         ours, theirs = (answers(rows, ["id"], units=[(1,), (2,), (3,)]) for rows in ([{"id": 1}], [{"id": 2}]))
-        assert agreement(ours, theirs).value == pytest.approx(1 / 3)
+        assert agreement((ours, theirs)).value == pytest.approx(1 / 3)
 
     def test_trials_are_pooled_by_unit(self):
         right, wrong = {("u",): (1, 1, 1), ("v",): (1, 1, 1)}, {("u",): (0, 1, 1), ("v",): (1, 1, 1)}
@@ -111,7 +115,7 @@ class TestProperties:
     def test_the_truth_scores_one_against_itself(self, rows):
         own = answers(rows, ["id"], ["of"])
         assert score(tally(own, own)).f1 == 1.0
-        assert agreement(own, own).value == 1.0
+        assert agreement((own, own)).value == 1.0
 
     @given(st.lists(row), st.lists(row), st.randoms(use_true_random=False))
     @settings(max_examples=60, deadline=None)
