@@ -33,6 +33,7 @@ recordings: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.ingest turns
 	$(BIN)/python -m benchmarks.ingest cpu
+	$(BIN)/python -m benchmarks.world score --people 3
 
 # what the demo needs, unless all is here already
 $(VENV)/.demo: pyproject.toml constraints.txt

@@ -66,8 +66,8 @@ async def score(arguments: argparse.Namespace) -> None:
             async with server_of(arguments) as server:
                 found = await scored(world, server, params=dict(arguments.param), preset=arguments.preset)
             print(line(found, arguments.people), flush=True)
-            if arguments.show:
-                print(*(f"    {one}" for one in differences(found)), sep="\n")
+            for one in differences(found) if arguments.show else ():
+                print(f"    {one}")
 
 
 def main(given: Sequence[str] | None = None) -> None:
