@@ -1,0 +1,66 @@
+"""A real browser without a network, and pages of records in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from semgraph.execution.runs import Run
+from semgraph.report.html import page as made_page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, as the machine has it. It is gone before tests of other modules: its event loop would be in their way."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    assert found, "these tests need Chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@dataclass
+class Shown:
+    """A page in the browser: what it asked for, and what it complained about."""
+
+    page: Page
+    asked: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def run(self, script: str, *given: Any) -> Any:
+        """What a script finds in the page."""
+        return self.page.evaluate(script, *given)
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
+    """Opens the page of records; options are those of a browser's context."""
+    contexts = []
+
+    def opened(*records: Run, **options: Any) -> Shown:
+        file = tmp_path / "page.html"
+        file.write_text(made_page(records), encoding="utf-8")
+        context = browser.new_context(**options)
+        contexts.append(context)
+        shown = Shown(context.new_page())
+        shown.page.set_default_timeout(10_000)
+        shown.page.on("request", lambda request: shown.asked.append(request.url))
+        shown.page.on("console", lambda message: shown.said.append(f"{message.type}: {message.text}"))
+        shown.page.on("pageerror", lambda error: shown.said.append(f"error: {error}"))
+        shown.page.on("dialog", lambda dialog: (shown.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        shown.page.goto(file.as_uri())
+        assert shown.asked.pop(0) == file.as_uri()
+        return shown
+
+    yield opened
+    for context in contexts:
+        context.close()
