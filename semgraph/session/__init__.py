@@ -22,10 +22,10 @@ from semgraph.session.explaining import Explained, ExplainFormat, explained
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.reports import Reports
 from semgraph.session.resources import Given, Resources
-from semgraph.session.resume import Resumed, resumed
+from semgraph.session.resume import Resumed, resumed, same_plan
 from semgraph.session.running import RunRequest, run_plan
 from semgraph.session.sampling import sampled
-from semgraph.session.waiting import wait
+from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Attaches, Statistics, Store
 
@@ -94,6 +94,7 @@ class Session(Compares, Reports):
             None if isinstance(store, str) else store,
         )
         self._resources = Resources(self.settings, given)
+        self._waiting = Waiting()
 
     def prepare(
         self,
@@ -107,12 +108,11 @@ class Session(Compares, Reports):
         """A checked plan; with `resume` as it was in that run, but for what is given. Raises PlanError."""
         chosen = {**self.use, **(use or {})}
         if isinstance(plan, (str, Path)):
-            before = Resumed() if resume is None else resumed(resume, self.runs)
+            before = self.going_on(resume)
+            if before.plan:
+                same_plan(before, plan, self.folder)
             settled, ways = {**before.params, **(params or {})}, {**before.use, **chosen}
-            found = load_plan(plan, params=settled, preset=preset, use=ways, folders=(self.folder,))
-            if before.plan not in ("", found.name):
-                raise PlanError(Problem(f"run {resume} was a run of {before.plan}, not of {found.name}"))
-            return found
+            return load_plan(plan, params=settled, preset=preset, use=ways, folders=(self.folder,))
         if params or preset:
             raise PlanError(
                 Problem("parameters and presets are settled when a plan is loaded", hint="give its name or path")
@@ -122,12 +122,16 @@ class Session(Compares, Reports):
         found = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
         return replace(found, use={**found.use, **{step: Choice.parse(text) for step, text in chosen.items()}})
 
+    def going_on(self, run: str | None) -> Resumed:
+        """What a run was asked to do, and with what; nothing, without a run. Raises PlanError if it is not there."""
+        return Resumed() if run is None else resumed(run, self.runs)
+
     def run(self, plan: PlanLike, /, **options: Any) -> Result:
         """Run a plan and wait for its result, in a script or inside a running event loop (Jupyter's).
 
         Takes the arguments of `arun`. An interrupt stops the run; what it paid for is in the journal.
         """
-        return wait(self.arun(plan, **options))
+        return self._waiting.wait(self.arun(plan, **options))
 
     async def arun(
         self,
@@ -164,7 +168,7 @@ class Session(Compares, Reports):
             on_error: `raise` or `null` for every semantic step, in place of its own.
             progress: Told of answers and commits while it runs.
             record_to: A file for a recording of the run: answers, embeddings and times, which `llm="recorded:FILE"` replays.
-            resume: A run to go on with: its rows, parameters and ways, unless others are given.
+            resume: A run to go on with: its rows, parameters, ways, models and store, unless others are given.
             inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings. None given: a frame's own,
                 else the plan's example.
             more: The same as arguments, `tickets=rows`, for names that are no argument here.
@@ -177,14 +181,14 @@ class Session(Compares, Reports):
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
         given |= {name: value for name, value in {**(inputs or {}), **more}.items() if value is not None}
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
-        if resume is not None and not given:
-            given = dict(resumed(resume, self.runs).inputs)
+        before = self.going_on(resume)
+        given = given or dict(before.inputs)
         if not given and logical.inputs:
             for name in example_rows(logical).after:
                 await self.arun(self._beside(logical, name), progress=progress, write=write)
         tables = typed_inputs(logical, given, rows)
         request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
-        return await run_plan(request, self._resources)
+        return await run_plan(before.request(request), self._resources.under(before.settings(self.settings)))
 
     def explain(
         self,
@@ -218,7 +222,7 @@ class Session(Compares, Reports):
             some = None if sample is None else await sampled(logical, tables or {}, sample, self._resources)
             return await explained(Explained(logical, tables, self._actual(run), some, width), self._resources, format)
 
-        return wait(work())
+        return self._waiting.wait(work())
 
     def _actual(self, run: str | None) -> Mapping[str, Any] | None:
         """The counters of a recorded run, by step."""
@@ -258,7 +262,8 @@ class Session(Compares, Reports):
 
     def close(self) -> None:
         """As `aclose`, outside of an event loop."""
-        wait(self.aclose())
+        self._waiting.wait(self.aclose())
+        self._waiting.close()
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from semgraph.frontend.frame import Frame
 from semgraph.logical.plan import LogicalPlan
 from semgraph.session.inputs import typed_inputs
 from semgraph.session.resources import Resources
-from semgraph.session.waiting import wait
+from semgraph.session.waiting import Waiting
 
 if TYPE_CHECKING:
     from semgraph.session.comparing import Say, Ways
@@ -28,6 +28,7 @@ class Compares(ABC):
 
     runs: Path | None
     _resources: Resources
+    _waiting: Waiting
 
     @abstractmethod
     def prepare(
@@ -43,7 +44,7 @@ class Compares(ABC):
 
     def compare(self, plan: str | Path | LogicalPlan | Frame, /, **options: Any) -> Comparison:
         """Compare ways and wait for the result. Takes the arguments of `acompare`; see there."""
-        return wait(self.acompare(plan, **options))
+        return self._waiting.wait(self.acompare(plan, **options))
 
     async def acompare(
         self,
