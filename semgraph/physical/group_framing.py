@@ -138,8 +138,9 @@ class WindowFraming(_WholeFraming):
     async def settled(self) -> list[Ranking]:
         """What became of the windows, in order; of a window that failed each row is tried alone."""
         found = [self.outcomes[i] for i in range(len(self._windows))]
-        suspects = [item for i, o in enumerate(found) if _depends_on_rows(o) for item in self._windows[i]]
-        alone = await self._alone(list(dict.fromkeys(suspects)))
+        several = [i for i, o in enumerate(found) if _depends_on_rows(o) and len(self._windows[i]) > 1]
+        alone = await self._alone(list(dict.fromkeys(item for i in several for item in self._windows[i])))
+        alone |= {self._windows[i][0]: o for i, o in enumerate(found) if o.error and len(self._windows[i]) == 1}
         rankings = []
         for outcome, window in zip(found, self._windows, strict=True):
             faulty = {item: alone[item] for item in window if item in alone} if outcome.error else {}
