@@ -107,7 +107,7 @@ def line(found: Scored, people: int) -> str:
 def differences(found: Scored) -> list[str]:
     """What is in one graph and not in the other, or has other times: a line each, with names."""
     own = {node.key: node.name for node in found.graph.nodes}
-    true = {e.key: e.name for e in found.world.gold().entities}
+    true: dict[Any, str] = {e.key: e.name for e in found.world.gold().entities}
     aligned = found.score.alignment
     lines = [f"entity made twice, or never named: {own[k]}" for k in own if k not in aligned]
     lines += [f"entity missing or merged: {true[k]}" for k in true if k not in set(aligned.values())]

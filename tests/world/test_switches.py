@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from benchmarks.world import Fault, Latency, Noise, PrefixCache, Rates, StandIn, World
+from benchmarks.world.__main__ import main
 from benchmarks.world.claims import write
 from benchmarks.world.faults import spoilt
 from benchmarks.world.protocol import Tokens
@@ -244,3 +245,32 @@ def test_the_way_a_sentence_is_written_is_no_secret_between_world_and_server() -
     text = write("home", "Nobody Known", None, "Atlantis", when="from 2001-01-01 to 2002-01-01")
     told = answer(StandIn(), chat(f"Said at: {SAID}\nFact: {text}", **SINCE))
     assert told == {"since": "2001-01-01T00:00:00Z", "until": "2002-01-01T00:00:00Z"}
+
+
+def test_worlds_are_scored_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["score", "--people", "2", "--difficulty", "0", "--noise", "drop=1", "--show"])
+    header, line, *differences = capsys.readouterr().out.splitlines()
+    told = dict(
+        zip(
+            header.replace(" F1", "_F1").replace(" P", "_P").replace(" R", "_R").replace("tokens in", "in").split(),
+            line.split(),
+            strict=True,
+        )
+    )
+    assert (told["people"], told["level"], told["edge_R"], told["failed"]) == ("2", "0", "0.000", "0")
+    assert int(told["calls"]) == 2 * int(told["msgs"]), (
+        "each message is asked for names and for facts; nothing came of it"
+    )
+    gold = World.make(1, 2, 0).gold()
+    assert sum(one.startswith("    true:") for one in differences) == len(gold.facts)
+    assert sum(one.startswith("    entity missing") for one in differences) == len(gold.entities)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--noise", "drop=2"), ("--noise", "doubt=1"), ("--latency", "slow=1"), ("--fault", "flood=1")],
+)
+def test_switches_that_are_none_are_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([option, value])
+    assert f"argument {option}: invalid" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def value(schema: Schema, name: str, source: Source, claims: Sequence[Claim]) ->
         return None if found in ("", []) else found
     if "enum" in schema:
         return chosen(schema["enum"], source, claims)
-    kind = schema.get("type")
+    kind = str(schema.get("type"))
     if kind not in _BY_TYPE:
         raise NotUnderstood(f'no way to answer "{name}" of {dict(schema)}')
     return _BY_TYPE[kind](schema, name, source, claims)
