@@ -119,8 +119,7 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
     if "match" in keys:
         left, right = sides(user)
         found = mind.match(left, right)
-        rest = dict.fromkeys(keys[1:])
-        return {"match": found is not None, **rest, **(found or {})}
+        return {"match": found is not None} | {key: (found or {}).get(key) for key in keys[1:]}
     if lines(user):
         template = question(system)
         every = lines(user)

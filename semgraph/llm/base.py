@@ -34,7 +34,8 @@ class Request:
     Args:
         role: Which configured model is asked: `default`, `small`, or another role of `semgraph.toml`.
         messages: The chat, static text first.
-        schema: JSON Schema of the answer, as canonical JSON text. The answer must be one JSON document of it.
+        schema: JSON Schema of the answer, as canonical JSON text: the answer must be one JSON document of it. Empty: any
+            text is an answer.
         max_tokens: The longest answer allowed.
         params: Further parameters of the endpoint (`temperature`, ...), sorted by name.
         trial: Which independent repetition this is; part of the fingerprint, or three trials would be one.

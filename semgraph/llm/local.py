@@ -121,7 +121,7 @@ class Local:
         )
         if answer.finish == "length":
             raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
-        if not cancelled() and not _is_json(reply.text):
+        if request.schema and not cancelled() and not _is_json(reply.text):
             # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the model say anything.
             message = f"{self.name} cannot hold its answers to this schema: llama.cpp does not know all that it uses"
             raise RowError("rejected", message, attempts=1, spent=reply)
@@ -134,7 +134,7 @@ class Local:
             **dict(request.params),
             "messages": [{"role": m.role, "content": encodable(m.content)} for m in request.messages],
             "max_tokens": request.max_tokens,
-            "grammar": self._grammar(request.schema),
+            **({"grammar": self._grammar(request.schema)} if request.schema else {}),
             "stream": True,  # so that cancellation is seen between batches and between tokens
             "stream_options": {"include_usage": True},
             "return_progress": True,

@@ -142,7 +142,7 @@ class OpenAI:
         if self._reasoning:
             body.pop("temperature", None)
         # The schema is JSON text already: it is put in as it is, not parsed and written again for every request.
-        tail = f",{self._format(request.schema)}}}"
+        tail = f",{self._format(request.schema)}}}" if request.schema else "}"
         try:
             return (_dump(body)[:-1] + tail).encode()
         except UnicodeEncodeError:  # half a surrogate pair can be sent as an escape only

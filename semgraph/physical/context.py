@@ -85,14 +85,14 @@ class NodeContext:
         return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
 
     def request(
-        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any], partition: str, max_tokens: int
+        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any] | None, partition: str, max_tokens: int
     ) -> Request:
-        """A request in this node's name."""
+        """A request in this node's name; without a schema any text is an answer."""
         messages = [Message("system", system)] if system else []
         return Request(
             role=prompt.role,
             messages=(*messages, Message("user", user)),
-            schema=self._schema_text(schema),
+            schema="" if schema is None else self._schema_text(schema),
             max_tokens=max_tokens,
             trial=self._trial,
             partition=partition,

@@ -142,11 +142,11 @@ class Context(Protocol):
         ...
 
     def request(
-        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any], partition: str, max_tokens: int
+        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any] | None, partition: str, max_tokens: int
     ) -> Request:
         """A request in this node's name, for implementations with a framing of their own.
 
-        `schema` keeps the order of its properties: models answer in that order.
+        `schema` keeps the order of its properties: models answer in that order. With None any text is an answer.
         """
         ...
 

@@ -1,0 +1,137 @@
+"""Between LOTUS's threads and the event loop that all models are used from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import TypeVar
+
+from semgraph.errors import RowError
+from semgraph.llm.base import Reply, Request
+from semgraph.physical.contract import Context
+
+T = TypeVar("T")
+Asked = Sequence[Request | RowError]
+Answered = list[Reply | RowError]
+_THREADS = 64
+
+
+class Bridge:
+    """Runs jobs in threads of its own, and answers what they ask in the event loop.
+
+    The threads are not those of `asyncio.to_thread`: they wait for answers, and what gives the answers may need those.
+
+    Args:
+        ctx: What requests go through.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._room = asyncio.Semaphore(max(1, ctx.limits.in_flight * 2))
+        self._failure: BaseException | None = None
+        self._alone = True
+        self.stopped = False
+
+    async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of the jobs, in order. Whatever one raises ends them all; so does cancellation.
+
+        When this ends, no thread of it runs, and nothing it asked is under way.
+        """
+        if not jobs:
+            return []
+        found: list[T | None] = [None] * len(jobs)
+        self._alone = len(jobs) == 1
+        pool = ThreadPoolExecutor(min(len(jobs), _THREADS), thread_name_prefix="lotus")
+        futures = [self._loop.run_in_executor(pool, self._guarded, job, found, i) for i, job in enumerate(jobs)]
+        try:
+            await asyncio.wait(futures)
+        finally:
+            self._stop()
+            left = [future for future in futures if not future.done()]
+            if left:
+                await asyncio.wait(left)
+            pool.shutdown(wait=False)
+        if self._failure is not None:
+            raise self._failure
+        return found  # type: ignore[return-value]
+
+    def ask(self, requests: Asked) -> Answered:
+        """The replies to requests, in order; an error among them is given back. Called from a job's thread."""
+        return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
+
+    def _guarded(self, job: Callable[[], T], found: list[T | None], i: int) -> None:
+        if self.stopped:
+            return
+        try:
+            found[i] = job()
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self._stop()
+
+    def _stop(self) -> None:
+        self.stopped = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _answered(self, requests: Asked) -> Answered:
+        found: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
+        places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
+        if not places:
+            return found
+        self._enter()
+        asked = [request for request in requests if isinstance(request, Request)]
+        try:
+            replies = await (self._in_one(asked) if self._alone else self._one_by_one(asked))
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._leave()
+        by_place = dict(zip(places, replies, strict=True))
+        refused = iter(found)
+        return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
+
+    async def _in_one(self, requests: Sequence[Request]) -> Answered:
+        async with aclosing(self.ctx.ask(requests)) as replies:
+            found = {index: reply async for index, reply in replies}
+        return [found[i] for i in range(len(requests))]
+
+    async def _one_by_one(self, requests: Sequence[Request]) -> Answered:
+        """Where several jobs ask: as many requests at a time as one of them would have."""
+        tasks = [asyncio.create_task(self._one(request)) for request in requests]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, request: Request) -> Reply | RowError:
+        self._enter()
+        try:
+            async with self._room:
+                return (await self._in_one([request]))[0]
+        except Exception as error:
+            self._fail(error)
+            raise
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        if self.stopped:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+
+    def _leave(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.discard(task)

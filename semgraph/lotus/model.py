@@ -1,0 +1,127 @@
+"""What LOTUS takes for a language model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from semgraph.errors import RowError
+from semgraph.llm.base import Reply, Request
+from semgraph.logical.prompt import Prompt
+from semgraph.lotus.bridge import Bridge
+from semgraph.lotus.installed import Parts
+from semgraph.physical.forms import Invalid
+from semgraph.physical.framing import answer_text, calls_of
+from semgraph.physical.room import RESERVE, TooLong, byte_size
+
+Chat = Sequence[Mapping[str, Any]]
+
+
+class Answer(NamedTuple):
+    """What became of one of LOTUS's prompts: a text, or `error` (a kind in one word, a colon and what happened)."""
+
+    text: str
+    error: str | None
+    calls: tuple[str, ...]
+
+
+class Unanswered(Exception):
+    """Some prompts of a batch have no answer, and LOTUS has no use for the others alone: pairs (prompt, answer)."""
+
+    def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
+        self.faults = faults
+        super().__init__(faults[0][1].error)
+
+
+class Model:
+    """A duck of `lotus.models.LM`: a batch of chats in, a text for each out.
+
+    Args:
+        bridge: Where batches are answered.
+        parts: LOTUS.
+        prompt: In whose name; it says role and length of answers.
+        partitions: Whose data each prompt of a batch is, in order; one for all: the last is repeated.
+        unreadable: What is wrong with an answer that LOTUS would read as its default, or None.
+        strict: Raise Unanswered where a prompt has no answer; else LOTUS gets "" for it, and `answers` has the error.
+        shrinking: Raise Unanswered where a batch is no smaller than the one before: LOTUS's tree would not end.
+
+    `answers` are those of the last batch, `calls` the ids of all calls.
+    """
+
+    model = "semgraph"
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        parts: Parts,
+        prompt: Prompt,
+        partitions: Sequence[str],
+        unreadable: Callable[[str], str | None] = lambda _: None,
+        *,
+        strict: bool = False,
+        shrinking: bool = False,
+    ) -> None:
+        self._bridge, self._parts, self._prompt, self._partitions = bridge, parts, prompt, partitions
+        self._unreadable = unreadable
+        self.strict, self._shrinking = strict, shrinking
+        limits = bridge.ctx.limits
+        self.max_tokens = min(prompt.max_tokens, limits.max_output_tokens)
+        self.max_ctx_len = limits.context_tokens - RESERVE
+        self.answers: list[Answer] = []
+        self.calls: list[str] = []
+        self._last: int | None = None
+
+    def __call__(self, messages: Sequence[Chat], response_format: Mapping[str, Any] | None = None, **_: Any) -> Any:
+        """Answer a batch. Progress bars are not drawn; log-probabilities are not to be had."""
+        if not messages:
+            return self._parts.output(outputs=[], logprobs=None)
+        if self._shrinking and self._last is not None and len(messages) >= self._last:
+            many = (
+                f"too_long: {len(messages)} parts are too long to share a call, and so would be the parts made of them"
+            )
+            raise Unanswered([(messages[0], Answer("", many, ()))])
+        self._last = len(messages)
+        requests = [self._request(i, chat, response_format) for i, chat in enumerate(messages)]
+        self.answers = [self._answer(reply) for reply in self._bridge.ask(requests)]
+        self.calls += [call for answer in self.answers for call in answer.calls]
+        faults = [pair for pair in zip(messages, self.answers, strict=True) if pair[1].error]
+        if faults and self.strict:
+            raise Unanswered(faults)
+        return self._parts.output(outputs=[answer.text for answer in self.answers], logprobs=None)
+
+    def count_tokens(self, messages: Chat | str) -> int:
+        """Tokens of a text. Of chats LOTUS counts them for its own statistics, which nobody reads: 0."""
+        return self._bridge.ctx.count_tokens(messages) if isinstance(messages, str) else 0
+
+    def is_deepseek(self) -> bool:
+        """LOTUS has a second wording for one family of models; one wording is enough."""
+        return False
+
+    def get_model_name(self) -> str:
+        """Which of LOTUS's readings of answers is used: the general one."""
+        return self.model
+
+    def _request(self, i: int, chat: Chat, schema: Mapping[str, Any] | None) -> Request | RowError:
+        texts = {message["role"]: _text(message["content"]) for message in chat}
+        system, user = texts.get("system", ""), texts["user"]
+        ctx, free = self._bridge.ctx, self.max_ctx_len - self.max_tokens
+        if byte_size((system, user)) > free:
+            tokens = ctx.count_tokens(system) + ctx.count_tokens(user)
+            if tokens > free:
+                return TooLong(tokens + RESERVE, self.max_tokens, ctx.limits.context_tokens)
+        partition = self._partitions[min(i, len(self._partitions) - 1)]
+        return ctx.request(self._prompt, system, user, schema, partition, self.max_tokens)
+
+    def _answer(self, reply: Reply | RowError) -> Answer:
+        calls = calls_of(reply)
+        try:
+            text = answer_text(reply)
+        except (RowError, Invalid) as error:
+            return Answer("", f"{error.kind}: {error}", calls)
+        wrong = self._unreadable(text)
+        return Answer(text, None, calls) if wrong is None else Answer("", f"invalid: {wrong}", calls)
+
+
+def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
+    """LOTUS writes some messages as lists of texts; to a model they are one."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)

@@ -1,0 +1,124 @@
+"""LOTUS's sorts by comparison of two (its sem_topk), where a comparison may fail."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from semgraph.lotus.bridge import Bridge
+from semgraph.lotus.installed import Parts
+from semgraph.lotus.model import Answer, Model, Unanswered
+from semgraph.physical.contract import Outcome
+
+_HEAP = threading.Lock()
+"""LOTUS keeps the model of its heap in a variable of a class: two heaps at a time would ask in each other's name."""
+
+
+@dataclass
+class Group:
+    """The rows of a group: items in the order LOTUS gets them, and what is asked.
+
+    `outcomes` has, after `Sorter.sort`, a score for each item by its place, or its error.
+    """
+
+    items: list[int]
+    documents: list[dict[str, Any]]
+    instruction: str
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+
+class Sorter:
+    """Sorts a group, in a job's thread.
+
+    Args:
+        bridge: Whose job it is.
+        parts: LOTUS.
+        model: What it asks.
+        method: `quick`, `quick-sem`, `heap` or `naive`.
+        k: How many are wanted.
+        reasoning: Whether the model is to reason before it answers.
+    """
+
+    def __init__(self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool) -> None:
+        self._bridge, self._parts, self._model, self._method, self._k = bridge, parts, model, method, k
+        self._strategy = parts.reasoning if reasoning else None
+
+    def sort(self, group: Group) -> Group:
+        """Sort until all comparisons are answered; rows that cannot be compared are errors, and left out."""
+        rows = list(range(len(group.items)))
+        while True:
+            self._model.strict = True
+            try:
+                order = [rows[i] for i in self._order([group.documents[row] for row in rows], group.instruction)]
+            except Unanswered as lost:
+                faulty = self._faulty(lost, group)
+                for row in [row for row in rows if group.documents[row]["text"] in faulty]:
+                    answer = faulty[group.documents[row]["text"]]
+                    group.outcomes[group.items[row]] = Outcome(None, answer.error, answer.calls)
+                rows = [row for row in rows if group.items[row] not in group.outcomes]
+                continue
+            break
+        calls = tuple(dict.fromkeys(self._model.calls))
+        place = {row: i for i, row in enumerate(order)}
+        for row in rows:
+            score = 100.0 * (1 - place[row] / len(rows)) if row in place else 0.0
+            group.outcomes[group.items[row]] = Outcome({"score": score}, None, calls)
+        return group
+
+    def _order(self, documents: list[dict[str, Any]], asked: str) -> Sequence[int]:
+        """LOTUS's order of documents: best first, all of them or the k best."""
+        if len(documents) < 2:
+            return range(len(documents))
+        if self._method == "naive":
+            found = self._parts.naive_sort(documents, self._model, asked, strategy=self._strategy)
+        elif self._method == "heap":
+            found = self._heap(documents, asked)
+        else:  # of rows in random order the k-th is a random one: the same pivots in each run, which LOTUS's own are not
+            found = self._parts.quicksort(
+                documents, self._model, asked, self._k, embedding=True, strategy=self._strategy
+            )
+        order: list[int] = found.indexes
+        return order
+
+    def _heap(self, documents: list[dict[str, Any]], asked: str) -> Any:
+        while not _HEAP.acquire(timeout=0.1):
+            if self._bridge.stopped:
+                raise Unanswered([({}, Answer("", "stopped: the step was ended", ()))])  # type: ignore[list-item]
+        try:
+            return self._parts.heapsort(documents, self._model, asked, self._k, strategy=self._strategy)
+        finally:
+            _HEAP.release()
+
+    def _faulty(self, lost: Unanswered, group: Group) -> dict[str, Answer]:
+        """Which rows of unanswered comparisons are to blame, by text: those that cannot be compared with themselves.
+
+        Those of several comparisons are tried first: a pivot is in all of them. Where neither row of a comparison fails by
+        itself, both are errors: nothing is guessed.
+        """
+        pairs = [(_document(chat, 1), _document(chat, 2), answer) for chat, answer in lost.faults]
+        counts = Counter(text for left, right, _ in pairs for text in {left, right})
+        found: dict[str, Answer] = {}
+        for several in (True, False):
+            still = [pair for pair in pairs if pair[0] not in found and pair[1] not in found]
+            texts = dict.fromkeys(text for pair in still for text in pair[:2] if (counts[text] > 1) == several)
+            found |= self._alone(list(texts), group.instruction)
+        for left, right, answer in pairs:
+            if left not in found and right not in found:
+                found |= {left: answer, right: answer}
+        return found
+
+    def _alone(self, texts: list[str], asked: str) -> dict[str, Answer]:
+        self._model.strict = False
+        twice = [({"text": text, "image": {}},) * 2 for text in texts]
+        self._model([self._parts.match_prompt(*pair, asked, self._model, strategy=self._strategy) for pair in twice])
+        answers = self._model.answers if texts else []
+        return {text: answer for text, answer in zip(texts, answers, strict=True) if answer.error}
+
+
+def _document(chat: Any, number: int) -> str:
+    """A document of one of LOTUS's comparisons."""
+    text: str = chat[1]["content"][number]["text"]
+    return text.removeprefix(f"\nDocument {number}:\n")

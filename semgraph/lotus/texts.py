@@ -1,0 +1,136 @@
+"""From semgraph's prompts and rows to LOTUS's instructions and documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from semgraph.logical.prompt import Prompt, show
+from semgraph.logical.semantic import Semantic
+from semgraph.lotus.installed import Parts
+from semgraph.physical.blocks import Keys
+from semgraph.physical.contract import Rows
+from semgraph.physical.records import paragraphs
+from semgraph.physical.texts import column_texts
+
+LEFT, RIGHT = "left", "right"
+
+
+class Question(NamedTuple):
+    """What LOTUS is asked of some rows: an instruction in words, and a document for each row, in LOTUS's form."""
+
+    instruction: str
+    documents: list[dict[str, Any]]
+
+
+def documents(
+    parts: Parts, node: Semantic, rows: Rows, items: Sequence[int], *, apart: bool = False, more: str = ""
+) -> Question:
+    """The question about items of one prompt.
+
+    Placeholders stand in the instruction as LOTUS writes columns (`{name}` is Name), and their values in the documents. The
+    context is a column of each document.
+
+    Args:
+        parts: LOTUS.
+        node: Whose prompt.
+        rows: Whose rows.
+        items: Which, of one prompt.
+        apart: The context stands in the instruction instead: the items have the same.
+        more: Further words of the instruction.
+    """
+    import pandas as pd
+
+    keys = Keys(node, rows)
+    lefts = [keys.left[item] for item in items]
+    prompt = node.prompt.all[rows.prompt[lefts[0]]]
+    names = _columns(prompt.item_fields)
+    frame = {names[path]: _taken(rows, path, lefts) for path in prompt.item_fields}
+    contexts = [keys.context(left) for left in lefts]
+    head = contexts[0] if apart else ""
+    if not apart and any(contexts):
+        frame = {_free("context", frame): contexts} | frame
+    asked = "".join(text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts)
+    instruction = paragraphs(prompt.rules, prompt.examples, head, asked, more)
+    found = parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
+    return Question(instruction, found)
+
+
+def sides(prompt: Prompt, keys: Keys, rows: Rows, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
+    """The texts of some left and some right rows of a join.
+
+    A question about both rows stands in LOTUS's instruction, so a side's text is its values; else it is the words of
+    its section.
+    """
+    own = {path: column_texts(rows.left, path) for path in prompt.item_fields}
+    assert rows.right is not None
+    other = {path: column_texts(rows.right, path) for path in prompt.other_fields}
+    if prompt.shared_fields:
+        mine = [_values({path: own[path][i] for path in prompt.item_fields}) for i in lefts]
+        theirs = [_values({path: other[path][i] for path in prompt.other_fields}) for i in rights]
+    else:
+        mine = [prompt.item.render({path: own[path][i] for path in prompt.item_fields}) for i in lefts]
+        theirs = [prompt.other.render({path: other[path][i] for path in prompt.other_fields}) for i in rights]
+    return [[paragraphs(keys.context(i), text) for i, text in zip(lefts, mine, strict=True)], theirs]
+
+
+def claim(prompt: Prompt) -> str:
+    """What LOTUS is to judge of a pair: the question about both, or that they match."""
+    if not prompt.shared_fields:
+        return paragraphs(prompt.rules, prompt.examples, f"The record {{{LEFT}}} and the record {{{RIGHT}}} match.")
+    shared = dict(prompt.shared_fields)
+    words = [text + _placed(path, shared.get(path), prompt) if path else text for text, path in prompt.item.parts]
+    return paragraphs(prompt.rules, prompt.examples, "".join(words))
+
+
+def _placed(path: str, other: str | None, prompt: Prompt) -> str:
+    side, fields = (LEFT, prompt.item_fields) if other is None else (RIGHT, prompt.other_fields)
+    return f"{{{side}}}" if len(fields) == 1 else f"{other or path} of {{{side}}}"
+
+
+def _values(values: dict[str, str]) -> str:
+    return next(iter(values.values())) if len(values) == 1 else "\n".join(f"{k}: {v}" for k, v in values.items())
+
+
+def _taken(rows: Rows, path: str, lefts: Sequence[int]) -> list[str]:
+    column = rows.left.column(path)
+    return [show(column[i].as_py()) for i in lefts]
+
+
+def _columns(paths: Sequence[str]) -> dict[str, str]:
+    """A name for each column; LOTUS makes `userName` and `username` one, so these are kept apart."""
+    found: dict[str, str] = {}
+    for path in paths:
+        found[path] = _free(path, found.values())
+    return found
+
+
+def _free(name: str, taken: Any) -> str:
+    shown = {other.capitalize() for other in taken}
+    while name.capitalize() in shown:
+        name += "_"
+    return name
+
+
+def mixed(node: Semantic, rows: Rows, items: Sequence[int]) -> str | None:
+    """Why the rows of a group may not be asked about together, as an error, or None."""
+    keys = Keys(node, rows)
+    found = [keys.of(item) for item in items]
+    for position, what in enumerate(("partitions", "prompts", "contexts")):
+        if len({key[position] for key in found}) > 1:
+            return f"mixed: rows that are asked about together have several {what}: group by what they differ in"
+    return None
+
+
+def said_twice(text: str) -> str | None:
+    """What is wrong with an answer that is to be True or False: LOTUS takes neither, and both, for True."""
+    said = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
+    return None if len(said) == 1 else 'expected "Answer: True" or "Answer: False"'
+
+
+def unnumbered(text: str) -> str | None:
+    """What is wrong with an answer that is to be a document's number: LOTUS takes all else for the first."""
+    after = text.lower().rpartition("answer:")[2]
+    numbers = re.findall(r"document[\s*](\d+)", after) or re.findall(r"(\d+)", after)
+    return None if numbers and numbers[-1] in {"1", "2"} else 'expected "Document 1" or "Document 2"'
