@@ -18,7 +18,7 @@ from semgraph.report.html.records import Call, measured
 _ROWS = 100
 Scale = Callable[[float], float]
 _WIDE, _HIGH = 640, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 22, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 32, 52
 _SHAPES = ("M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", "M-6-6H6V6H-6z", "M0-8L7 5H-7z", "M0-8L8 0L0 8L-8 0z", "M0 8L7-5H-7z",
            "M-2-7H2V-2H7V2H2V7H-2V2H-7V-2H-2z")  # fmt: skip
 
@@ -51,7 +51,7 @@ def _table(comparison: Comparison) -> Html:
         for i in range(len(comparison))
     ]
     numbers = [i for i, c in enumerate(cells) if c.right]
-    caption = "What each way costs and how good it is. Bold: the best of its column."
+    caption = "What each way costs and how good it is. Bold numbers: the best of their column."
     below = el("ul", *(el("li", line) for line in footer(comparison)), cls="notes")
     return join([table(caption, [c.title for c in cells], rows, numbers), below])
 
