@@ -81,7 +81,11 @@ def compare(
         job = session.acompare(
             prepared, ways=arms, step=step, truth=truth, trials=trials, rows=rows, say=options.talk, inputs=given
         )
-        result = run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
+        try:
+            result = run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
+        except KeyboardInterrupt:
+            options.warn("What was answered is in the journal: the same command goes on from there")
+            raise
     _print(options, result)
     raise typer.Exit(result.exit_code)
 

@@ -12,7 +12,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
 from semgraph.session.comparing import Kept, Request
-from semgraph.session.comparing_copy import held, partitions_read
+from semgraph.session.comparing_copy import held, known_rows, partitions_read
 from semgraph.session.comparing_cost import admit, at_most, observed
 from semgraph.session.comparing_graph import read_graph_truth
 from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
@@ -34,6 +34,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
     reference = next((n for n, (c, _) in choices.items() if c == library.reference(node.keyword)), next(iter(choices)))
     truth = None if request.truth is None else read_truth(node, request.truth)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+    known = await known_rows(plan, request.inputs, source)
     as_reference = replace(plan, use={**plan.use, node.step: choices[reference][0]})
     async with source.copy(await vector_length(plan, opened.embedder)) as scratch:
         frozen = await freeze(as_reference, node, request.inputs, opened, scratch, library)
@@ -55,6 +56,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
         llm = opened.scoped(f"compare {name}: {choices[name][0]}")
         trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number)
         kept.paid += trial.paid
+        request.say(_done(name, trial, request.trials))
         return trial
 
     trials, stopped = await _each(list(ways), request.trials, attempt)
@@ -64,9 +66,17 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
     return kept.comparison(
         [Arm(n, {node.step: str(choices[n][0])}, tuple(trials[n]), quality[n]) for n in ways],
         reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
-        estimates=tuple(estimates), notes=tuple(_notes(frozen, truth)), stopped=stopped, rows=frozen.rows,
+        estimates=tuple(estimates), notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
         wanted=truth.rows if truth else None,
     )  # fmt: skip
+
+
+def _done(name: str, trial: Trial, trials: int) -> str:
+    """What is said when a trial is finished."""
+    number = f", trial {trial.number + 1} of {trials}" if trials > 1 else ""
+    replayed = trial.cold.calls - trial.paid.calls
+    kept = f" and {replayed:,} from the journal" if replayed > 0 else ""
+    return f"✓ {name}{number}: {trial.paid.calls:,} calls{kept}"
 
 
 async def _estimated(
@@ -152,6 +162,7 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
         llm = opened.scoped(f"compare plan {name}: {scope}")
         whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length)
         kept.paid += whole.trial.paid
+        request.say(_done(name, whole.trial, request.trials))
         return whole
 
     trials, stopped = await _each(list(arms), request.trials, attempt)
@@ -164,6 +175,7 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
             for n, use in arms.items()
         ],
         reference=reference, frozen={"rows": counts, "copied": source.count}, estimates=tuple(estimates), stopped=stopped,
+        notes=tuple(await known_rows(plan, request.inputs, source)),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from semgraph.errors import StoreUnavailable
+from semgraph.execution.windows import prepare
 from semgraph.logical.graph import Reading
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -25,10 +26,11 @@ from semgraph.stores.sqlite import SqliteStore
 
 @dataclass(frozen=True)
 class Held:
-    """What was read of a store: rows by label, nodes before edges, and the lengths of its vectors."""
+    """What was read of a store: rows by label, nodes before edges, and the member rows that the plan has marked as done."""
 
     graph: Graph
     rows: Mapping[str, pa.Table]
+    marked: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
@@ -83,7 +85,26 @@ async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None
         for label in (*graph.nodes, *graph.edges):
             vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
             found[label.name] = await source.scan(label.name, [*label.columns, *vectors], partitions, ())
-        return Held(graph, found)
+        return Held(graph, found, await _marked(plan, source, partitions or []))
+
+
+async def _marked(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:
+    if plan.order is None or not plan.writes or not partitions:
+        return frozenset()
+    states = await store.states(plan.name, partitions)
+    return frozenset(row for state in states.values() for row in state.marked)
+
+
+async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Held) -> list[str]:
+    """A note, if rows to compare with are in the graph already: what they say is known to it."""
+    if plan.order is None or not source.marked:
+        return []
+    members = await prepare(plan.order, inputs[plan.order.input])
+    known = len(source.marked & set(members.keys))
+    if not known:
+        return []
+    what = f"{known:,} of {len(members.keys):,} rows of {plan.order.input} are in the graph already"
+    return [f"{what}: they are read anew in the copy, which knows what they say. A store without them tells more"]
 
 
 @asynccontextmanager

@@ -103,6 +103,13 @@ async def test_nothing_of_the_store_is_touched_and_its_groups_are_read(model, tm
         assert step["block()"].quality.same == 1.0
 
 
+async def test_rows_that_the_graph_knows_already_are_pointed_out(model, tmp_path):
+    async with opened(model, tmp_path) as session:
+        await session.arun(PLAN, episodes=episodes()[:2])
+        found = await whole(session, ways={"blocks": ARMS["blocks"]})
+    assert found.notes[0].startswith("2 of 3 rows of episodes are in the graph already")
+
+
 def digest(folder: Path) -> dict[str, str]:
     """The graph's files, by content; what only says that somebody reads it has none."""
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("graph.db") if p.stat().st_size}

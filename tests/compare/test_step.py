@@ -122,7 +122,8 @@ class TestLimits:
     async def test_what_it_costs_at_most_is_said_before_anything_is_asked(self, session, server, complaints):
         told: list[tuple[int, str]] = []
         await compared(session, complaints, trials=2, say=lambda line: told.append((len(server.requests), line)))
-        assert {sent for sent, _ in told} == {0}
+        assert [sent for sent, _ in told] == [0, 0, 0, 0, 6, 8, 14, 16]
+        assert told[4][1] == "✓ per_row, trial 1 of 2: 6 calls"
         text = "\n".join(line for _, line in told)
         assert "per_row         ≤ 6 calls" in text
         assert "2 trials of each: ≤ 16 calls, $ ?" in text
@@ -133,7 +134,7 @@ class TestLimits:
         async with priced(server) as llm:
             async with opened(server, tmp_path, llm=llm, max_usd=1) as session:
                 found = await compared(session, complaints, say=told.append)
-            assert told[-1].endswith("of the $1.00 you allow")
+            assert told[3].endswith("of the $1.00 you allow")
             assert 0 < found.paid.dollars < sum(e.dollars for e in found.estimates)
             async with opened(server, tmp_path, llm=llm, max_usd=0.001) as session:
                 with pytest.raises(BudgetReached, match="2 ways passes max_usd 0.001"):
