@@ -1,9 +1,4 @@
-"""sem_topk by cross_encoder, with a two-layer model made from a seed. Needs torch, so it is not collected by default.
-
-python -m venv .venv-extras
-.venv-extras/bin/python -m pip install -e ".[cross-encoder,dev]"
-.venv-extras/bin/python -m pytest tests/extras/cross_encoder.py
-"""
+"""sem_topk by cross_encoder, with a two-layer model made from a seed."""
 
 from __future__ import annotations
 
