@@ -42,7 +42,7 @@ class Tournament(Implementation[SemTopk]):
         depth = math.floor(math.log2(size))
         more = min(node.k, size) - 1
         rounds = depth + more * math.ceil(math.log2(depth + 2))
-        calls = min(size - 1 + more * depth, size * (size - 1) // 2) * rows.groups
+        calls = min(size - 1 + more * (depth + 2), size * (size - 1) // 2) * rows.groups
         return Cost.of_items(calls, 2 * calls, seen)._replace(rounds=rounds)
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:

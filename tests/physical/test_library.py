@@ -56,7 +56,8 @@ def refusal(library: Library, operator: str, choice: str, step: str = "") -> str
 
 def test_the_shipped_ways_are_listed_the_reference_first() -> None:
     listed = {op: Library().list(op) for op in ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")}
-    assert [one.signature for one in listed["sem_map"]] == ["per_row", "packed(rows=20)", "reflexion(rounds=1)"]
+    assert listed["sem_map"][0].signature == "per_row"
+    assert {"packed(rows=20)", "reflexion(rounds=1)"} < {one.signature for one in listed["sem_map"]}
     assert [one.signature for one in listed["sem_join"]][:1] == ["nested_loop"]
     assert "block(left=null, right=null, pairs=256)" in [one.signature for one in listed["sem_join"]]
     assert [one.name for one in listed["sem_topk"]][:1] == ["pointwise"]
@@ -80,7 +81,7 @@ def test_a_choice_sets_parameters() -> None:
             "sem_join",
             "blok",
             ('step link: "blok" is no way of doing a sem_join. Its ways: nested_loop, block(left, right, pairs), '
-            'cascade(left, right, jaccard, reject, accept, pairs). '
+            'cascade(left, right, jaccard, reject, accept, pairs), lotus(reasoning). '
             'Did you mean "block"?'),
         ),
         ("sem_map", "packed(row=3)", 'step link: packed has no parameter "row". Its parameters: rows. Did you mean "rows"?'),
@@ -106,7 +107,9 @@ def test_a_folder_that_the_user_names_adds_ways(tmp_path: Path) -> None:
     file = write(tmp_path, "sem_filter/keep.py", GOOD)
     write(tmp_path, "sem_filter/_shared.py", "raise RuntimeError('private files are not run')")
     library = Library([tmp_path])
-    assert [one.name for one in library.list("sem_filter")] == ["per_row", "cascade", "keep", "packed"]
+    assert {one.name for one in library.list("sem_filter")} == {one.name for one in Library().list("sem_filter")} | {
+        "keep"
+    }
     assert get(library, "sem_filter", "keep(share=1, how=some)").share == 1
     assert get(library, "sem_filter", f"{file}(share=0.5)").share == 0.5
     assert refusal(library, "sem_filter", "keep(how=3)") == "keep: how must be text, not 3"
