@@ -67,8 +67,10 @@ class Executor:
         return {id(n): inputs[n.name] for n in walk(*self.plan.roots) if isinstance(n, Input)}
 
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
+        """Add the rows of a wave to the results; those that derive from no member are the same in each: the last stay."""
         for name, table in tables.items():
-            self.outcome.tables.setdefault(name, []).append(table)
+            before = self.outcome.tables.get(name, []) if MEMBER in table.column_names else []
+            self.outcome.tables[name] = [*before, table]
 
     # -- plans with an order ---------------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ def _refuse_rows_of_nobody(nodes: Iterable[Node]) -> None:
     problems = []
     for node in nodes:
         mixed = isinstance(node, Union) and len({part.partitioned for part in node.inputs}) > 1
-        loose = len(node.inputs) > 1 and not node.inputs[0].partitioned and node.partitioned
+        loose = any(part.partitioned for part in node.inputs[1:]) and not node.inputs[0].partitioned
         if mixed or (loose and getattr(node, "how", "") != "inner"):
             what = f"{node.keyword} puts rows of no window beside rows of windows"
             hint = "start from rows that derive from the input that is cut into windows, and join the others to them"

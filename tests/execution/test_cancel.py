@@ -10,7 +10,7 @@ import pytest
 from semgraph.execution.result import Progress
 from tests.execution.conftest import STORY, Work, ended, said
 
-SOON = 30  # seconds after which it surely did not stop by itself: the model never answers
+SOON = 90  # seconds after which it surely did not stop by itself: the model never answers
 
 
 async def held_after(work: Work, windows: int, count: int) -> asyncio.Task[object]:

@@ -1,0 +1,182 @@
+"""Windows and partitions keep apart, however many of them are computed together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.checking.oracle import Mind, Oracle
+from semgraph.errors import PlanError
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "optimizer"
+HEAD = """plan: confined
+graph: graph.yaml
+inputs: {{asked: {{uuid: string null, group_id: string, at: timestamp, name: string null}}}}
+order: {{input: asked, partition: group_id, by: [at], key: uuid, key_of: [at, name], window: {window}, ahead: {ahead}{more}}}
+"""
+FIVE = [{"group_id": "g", "at": f"2025-01-0{i + 1}", "name": name} for i, name in enumerate("abcde")]
+TWO = [{"group_id": group, "at": "2025-01-01", "name": group} for group in ("g", "h")]
+Rows = list[dict[str, Any]]
+
+
+def _answer(text: str) -> dict[str, Any]:
+    """A code for every row, yes to every question; nothing of use about what is bad."""
+    if "bad" in text:
+        return {}
+    return {"code": "same"} if text.startswith("Code") else {"answer": "yes"}
+
+
+class Bench:
+    """Runs plans over the graph of `fixtures/optimizer/fill.yaml`: people of the groups g and h."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+        self.oracle = Oracle(Mind(answer=_answer))
+        self.session = semgraph.Session(llm=self.oracle, store="memory", journal=False, runs="", folder=folder)
+
+    async def run(self, body: str, rows: Rows, window: Any = 1, ahead: int = 64, more: str = "") -> Any:
+        path = self.folder / "confined.yaml"
+        path.write_text(HEAD.format(window=window, ahead=ahead, more=more) + body, encoding="utf-8")
+        return await self.session.arun(path, asked=rows)
+
+    async def rows(self, body: str, rows: Rows, **options: Any) -> Rows:
+        result = await self.run(body, rows, **options)
+        found: Rows = result.tables["found"].to_pylist()
+        return found
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """A bench with a full store."""
+    made = Bench(tmp_path)
+    await made.session.arun(FIXTURES / "fill.yaml")
+    yield made
+    await made.session.aclose()
+
+
+ROWS_OF_A_WINDOW = {
+    "aggregate": "[{from: asked}, {aggregate: {by: [group_id], add: {n: count(*)}}}]",
+    "limit": "[{from: asked}, {limit: {n: 1}}, {project: [name]}]",
+    "distinct": "[{from: asked}, {distinct: [group_id]}, {project: [name]}]",
+    "window function": "[{from: asked}, {project: {name, n: count(*) OVER ()}}]",
+    "join": "[{from: asked}, {join: {other: {from: asked}, alias: o, using: group_id}}, {project: {name, other: o.name}}]",
+}
+
+
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("what", ROWS_OF_A_WINDOW)
+async def test_what_runs_ahead_sees_its_own_window(bench: Bench, what: str, window: int) -> None:
+    body = f"steps:\n  other: [{{from: asked}}]\n  found: {ROWS_OF_A_WINDOW[what]}\nreturns: [found]\n"
+    body = body.replace("{other: {from: asked}", "{other: other")
+    alone = await bench.rows(body, FIVE, window=window, ahead=1)
+    assert await bench.rows(body, FIVE, window=window, ahead=64) == alone
+    assert len(alone) == (5 if window == 1 or what in {"window function"} else 9 if what == "join" else 3)
+
+
+async def test_a_search_over_what_the_model_said_finds_all_of_earlier_windows(bench: Bench) -> None:
+    body = """steps:
+  said:
+    - from: asked
+    - sem_map: {prompt: "Code: {name}", add: {code: string}}
+    - project: {uuid, group_id, turn, name: code}
+  found:
+    - from: said
+    - search: {over: [Person, said], alias: p, k: 50, by: [{equal: name}], where: "coalesce(p.turn < turn, TRUE)"}
+    - aggregate: {by: [turn], add: {n: count(*)}}
+returns: [found]
+writes: [{merge: {from: said, node: Person}}]
+"""
+    rows = [{"group_id": "g", "at": f"2025-02-{i + 1:02}", "name": f"n{i}"} for i in range(12)]
+    assert [(r["turn"], r["n"]) for r in await bench.rows(body, rows)] == [(n, n) for n in range(1, 12)]
+
+
+@pytest.mark.parametrize("ahead", [1, 64])
+async def test_rows_of_a_label_are_those_of_the_row_s_own_group(bench: Bench, ahead: int) -> None:
+    body = """steps:
+  people: [{from: Person}]
+  found:
+    - from: asked
+    - join: {other: people, alias: p, where: "TRUE"}
+    - project: {mine: group_id, theirs: p.group_id}
+returns: [found]
+"""
+    rows = [*TWO, *({**row, "at": "2025-01-02"} for row in TWO)]
+    found = await bench.rows(body, rows, ahead=ahead)
+    assert {r["mine"] for r in found} == {"g", "h"}
+    assert all(r["mine"] == r["theirs"] for r in found)
+    assert len(found) % 2 == 0, "both windows of a group see the same people"
+
+
+async def test_no_question_holds_rows_of_two_groups(bench: Bench) -> None:
+    body = """steps:
+  people: [{from: Person}]
+  found:
+    - from: asked
+    - sem_join: {prompt: "Is {name} the same as {p.name}?", other: people, alias: p}
+returns: [found]
+"""
+    await bench.run(body, TWO)
+    asked = [(request.partition, request.messages[-1].content) for request in bench.oracle.requests]
+    assert {partition for partition, _ in asked} == {"g", "h"}
+    assert not {text for partition, text in asked if partition == "g"} & {text for p, text in asked if p == "h"}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "[{union: [[{from: asked}, {project: [name]}], [{from: all}, {project: [name]}]]}]",
+        "[{from: all}, {join: {other: asked, alias: a, using: name, how: left}}, {project: [name]}]",
+        "[{from: all}, {join: {other: asked, alias: a, using: name, how: anti}}, {project: [name]}]",
+    ],
+    ids=["union", "left join", "anti join"],
+)
+async def test_rows_of_no_window_beside_rows_of_windows_are_refused(bench: Bench, found: str) -> None:
+    body = f"steps:\n  all: [{{from: {{label: Person, partition: all}}}}]\n  found: {found}\nreturns: [found]\n"
+    with pytest.raises(PlanError, match=r"step found: .*rows of no window beside rows of windows"):
+        await bench.run(body, TWO)
+
+
+async def test_a_result_that_derives_from_no_row_is_given_once(bench: Bench) -> None:
+    body = "steps:\n  found: [{from: {label: Person, partition: all}}, {project: [name]}]\nreturns: [found]\n"
+    once = await bench.rows(body, FIVE[:1])
+    assert len(once) > 1
+    assert await bench.rows(body, FIVE) == once
+
+
+async def test_a_plan_that_only_reads_has_no_marks_and_can_be_run_again(bench: Bench) -> None:
+    body = "steps:\n  people: [{from: Person}]\n  found: [{from: asked}, {join: {other: people, alias: p, where: 'TRUE'}}]\nreturns: [found]\n"
+    first, again = await bench.run(body, TWO), await bench.run(body, TWO)
+    assert first.tables == again.tables
+    assert (first.notes, again.notes, again.skipped) == ((), (), 0)
+
+
+async def test_nothing_more_is_asked_for_a_group_that_was_stopped(bench: Bench) -> None:
+    body = """steps:
+  found: [{from: asked}, {sem_filter: {prompt: "Is {name} well?"}}]
+returns: [found]
+writes: [{merge: {from: found, node: Note, key: uuid, create: {text: name}}}]
+"""
+    rows = [
+        {"group_id": "g", "at": f"2025-01-01T00:{i:02}:00Z", "name": "bad" if i == 0 else f"n{i}"} for i in range(60)
+    ]
+    result = await bench.run(body, rows, more=", on_error: stop")
+    assert result.committed == 0
+    assert len(bench.oracle.requests) < 20
+
+
+async def test_rows_that_disagree_stop_their_group_and_no_other(bench: Bench) -> None:
+    body = """steps:
+  found: [{from: asked}, {project: {uuid: "concat('x', group_id)", group_id, text: name}}]
+returns: [found]
+writes: [{merge: {from: found, node: Note, create: {text}}}]
+"""
+    rows = [*TWO, {"group_id": "g", "at": "2025-01-02", "name": "another"}]
+    result = await bench.run(body, rows, window="all")
+    assert (result.committed, result.exit_code) == (1, 1)
+    assert "two rows with uuid" in result.notes[0]
+    assert 'group "g" stopped' in result.notes[0]
