@@ -75,6 +75,19 @@ class Options:
         """Whether results are one JSON object."""
         return self.format is Format.json
 
+    def words(self, *names: str) -> str:
+        """The options that were given, of those that choose what is used (or of `names`), as they are typed; no passwords."""
+        from shlex import quote
+
+        from semgraph.llm.specs import without_password
+
+        given = {"llm": self.llm, "embedder": self.embedder, "store": self.store, "config": self.config}
+        typed = [(name, value) for name, value in given.items() if value is not None]
+        typed += [("operators", folder) for folder in self.operators or ()]
+        return "".join(
+            f" --{name} {quote(without_password(value))}" for name, value in typed if not names or name in names
+        )
+
     @functools.cached_property
     def out(self) -> Console:
         """Where results go: stdout."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,11 +25,15 @@ from semgraph.cli.arguments import (
 )
 from semgraph.cli.common import Options, everywhere
 from semgraph.cli.signals import run_until_signal
+from semgraph.report.asked import Asked
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
+    from semgraph.llm.config import Settings
     from semgraph.logical.plan import LogicalPlan
     from semgraph.session import Session
+
+_CODE = ("config", "operators")  # what a resumed run does not take from its record
 
 
 @everywhere
@@ -60,41 +65,50 @@ def run(
     with options.session(**limits) as session:
         chosen = {"params": parameters(set), "preset": preset, "use": pairs("--use", use), "resume": resume}
         prepared = session.prepare(plan, **chosen)
-        given = _introduce(options, session, prepared, plan, input, resume)
+        asked = _restored(session, Asked(resume, rows, until, not no_write))
+        given = _introduce(options, session, prepared, plan, input, asked)
         more = {
             "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": again, "fresh": fresh,
             "on_error": on_error and on_error.value,
         }  # fmt: skip
         began = time.monotonic()
         result = _run(options, session, prepared, plan, more, given)
-        _report(options, result, prepared, plan, time.monotonic() - began)
+        _report(options, result, prepared, plan, asked, time.monotonic() - began)
     raise typer.Exit(result.exit_code)
 
 
+def _restored(session: Session, asked: Asked) -> Asked:
+    """With what the run to resume was asked for besides."""
+    before = session.going_on(asked.resume)
+    until, write = before.asked.get("until"), before.asked.get("write", True)
+    return replace(asked, resume=before.run or None, until=asked.until or until, write=asked.write and write)
+
+
 def _introduce(
-    options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None, resume: str | None
+    options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None, asked: Asked
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.files import read_inputs
     from semgraph.report.header import header
 
     found = read_inputs(given or (), plan)
-    options.talk(*header(plan, typed, found, session.settings, resume=resume))
-    _fetch(options, session, plan)
+    settings = session.going_on(asked.resume).settings(session.settings)
+    options.talk(*header(plan, typed, found, settings, asked))
+    _fetch(options, settings, plan)
     return {name: each.rows for name, each in found.items()}
 
 
-def _fetch(options: Options, session: Session, plan: LogicalPlan) -> None:
+def _fetch(options: Options, settings: Settings, plan: LogicalPlan) -> None:
     from semgraph.llm.download import pull
     from semgraph.report.header import announcement, missing
     from semgraph.report.progress import downloading
 
-    models = missing(plan, session.settings)
+    models = missing(plan, settings)
     if models:
-        options.talk(*announcement(models, plan, session.settings))
+        options.talk(*announcement(models, plan, settings))
     for model in models:
         with downloading(options.err, model.name, quiet=bool(options.quiet)) as told:
-            pull(model, progress=told, env=session.settings.environment)
+            pull(model, progress=told, env=settings.environment)
 
 
 def _run(
@@ -113,19 +127,22 @@ def _run(
             return run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
     except (KeyboardInterrupt, SemgraphError):
         kept = [run for run in all_runs(session.runs) if run.name not in before] if session.runs else []
-        for line in unfinished(kept[0], plan, typed) if kept else ():
+        for line in unfinished(kept[0], plan, typed + options.words(*_CODE)) if kept else ():
             options.warn(line)
         raise
 
 
-def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, seconds: float) -> None:
+def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, asked: Asked, seconds: float) -> None:
     from semgraph.report.header import following
     from semgraph.report.outcome import hints, outcome, remarks
 
     if options.json:
         options.dump(result.to_json())
     else:
-        options.show(*outcome(result, plan, options.out.width, seconds, every=bool(options.verbose)))
-    options.talk(*hints(result, plan, following(plan, typed)))
-    for line in remarks(result, plan, typed):
+        every = bool(options.verbose)
+        options.show(*outcome(result, plan, options.out.width, seconds, every=every, until=asked.until))
+    kept = asked.write and asked.until is None and options.store != "memory"
+    after = {name + options.words(): doc for name, doc in following(plan, typed).items()} if kept else {}
+    options.talk(*hints(result, plan, after))
+    for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)

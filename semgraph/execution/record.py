@@ -13,6 +13,7 @@ import pyarrow as pa
 from semgraph.errors import SemgraphError
 from semgraph.logical.prompt import plain
 
+FOLDER, FILE = 0o700, 0o600  # a record holds texts of the user's: only the user reads it
 _ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
 
 
@@ -25,7 +26,7 @@ class RunRecord:
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
         except OSError as error:
             raise SemgraphError(f"cannot write the run record {folder}: {error.strerror}") from error
 
@@ -42,6 +43,7 @@ class RunRecord:
         path = self.folder / name
         draft = path.with_name(path.name + ".part")
         draft.write_text(text, encoding="utf-8")
+        draft.chmod(FILE)
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
@@ -64,6 +66,7 @@ class RunRecord:
         if lines:
             with (self.folder / name).open("a", encoding="utf-8", errors="surrogatepass") as file:
                 file.write("\n".join(lines) + "\n")
+            (self.folder / name).chmod(FILE)
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -77,9 +80,11 @@ class RunRecord:
         for table in self._buffers.pop(path, []):
             alike.setdefault(str(table.schema), []).append(table)
         for tables in alike.values():
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True, mode=FOLDER)
             number = self._parts[path] = self._parts.get(path, 0) + 1
-            pq.write_table(pa.concat_tables(tables), path / f"{number:05}.parquet")
+            file = path / f"{number:05}.parquet"
+            pq.write_table(pa.concat_tables(tables), file)
+            file.chmod(FILE)
 
 
 def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:

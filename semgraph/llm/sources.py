@@ -11,6 +11,7 @@ from typing import Any
 
 from semgraph.errors import Problem, did_you_mean
 
+OPTION = "option"  # the origin of what was given on the command line or to `Session`
 _OURS = "SEMGRAPH_"
 _VARIABLES = {"SEMGRAPH_LLM": "llm", "SEMGRAPH_EMBEDDER": "models.embed", "SEMGRAPH_STORE": "store"}
 _KNOWN_VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
@@ -53,7 +54,7 @@ def user_config(env: Mapping[str, str]) -> Path:
 def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
     """What was given on the command line or to `Session`; None means not given."""
     given = {_OPTIONS.get(key, key): value for key, value in overrides.items() if value is not None}
-    return _checked("option", given, cwd, problems, also=("llm",))
+    return _checked(OPTION, given, cwd, problems, also=("llm",))
 
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:

@@ -21,10 +21,13 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Merge
+from semgraph.report.asked import Asked
 from semgraph.report.formats import plural, size
 
 if TYPE_CHECKING:
     from semgraph.llm.models import Model
+
+NOTHING = Asked()
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Needs:
 
 
 def header(
-    plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings, *, resume: str | None = None
+    plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings, asked: Asked = NOTHING
 ) -> Iterator[str]:
     """The lines.
 
@@ -58,19 +61,11 @@ def header(
         typed: What the user called it.
         given: The inputs; none: those of the run to resume, or the plan's example.
         settings: As resolved.
-        resume: The run that is resumed.
+        asked: What the run was asked for besides.
     """
     needs = Needs.of(plan)
     yield f"plan   {plan.name} ({_where(typed)})"
-    for each in given.values():
-        whose = each.rows.column(_partition(plan)).to_pylist() if _partition(plan) in each.rows.column_names else []
-        yield f"input  {each.source}: {plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
-    if not given and resume is not None:
-        yield f"input  as run {resume} had it"
-    elif not given:
-        for name, rows in _example(plan).items():
-            whose = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
-            yield f"input  the plan's example: {plural(len(rows), 'row')} of {name}{_of(plan, whose)}"
+    yield from _inputs(plan, given, asked)
     for role in needs.roles:
         origin = settings.values.get(f"models.{role}", settings["models.default"]).origin
         name = "model " if role == "default" else f"{role:<6}"
@@ -81,6 +76,28 @@ def header(
         yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
     if needs.stores or plan.writes:
         yield f"store  {store(settings)}   ({settings['store'].origin})"
+    if plan.writes and not (asked.write and asked.until is None):
+        yield "write  nothing" + (f", and stop behind step {asked.until}" if asked.until else "")
+
+
+def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: Asked) -> Iterator[str]:
+    for each in given.values():
+        whose = each.rows.column(_partition(plan)).to_pylist() if _partition(plan) in each.rows.column_names else []
+        said = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
+        yield f"input  {each.source}: {said}{_first(plan, each.name, asked)}"
+    if not given and asked.resume is not None:
+        yield f"input  as run {asked.resume} had it"
+    elif not given:
+        for name, rows in _example(plan).items():
+            whose = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
+            said = f"{plural(len(rows), 'row')} of {name}{_of(plan, whose)}"
+            yield f"input  the plan's example: {said}{_first(plan, name, asked)}"
+
+
+def _first(plan: LogicalPlan, name: str, asked: Asked) -> str:
+    """How many of the rows are taken, if not all."""
+    cut = asked.rows is not None and (plan.order is None or plan.order.input == name)
+    return f"; only the first {asked.rows} (--rows)" if cut else ""
 
 
 def _where(typed: str) -> str:

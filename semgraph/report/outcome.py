@@ -22,7 +22,9 @@ _INVALID = "invalid:"
 _PROSE = "is not one JSON document"
 
 
-def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False) -> Iterator[str]:
+def outcome(
+    result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False, until: str | None = None
+) -> Iterator[str]:
     """All of it, a line at a time.
 
     Args:
@@ -31,6 +33,7 @@ def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, ev
         width: Of the terminal.
         seconds: Wall time of the run.
         every: Show every step, not only those that asked a model.
+        until: The step behind which the run stopped, whose rows are shown then.
     """
     total = result.meter.total()
     if plan.order and not result.members:
@@ -39,7 +42,7 @@ def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, ev
     if _nothing_new(result):
         yield nothing_new(result, plan)
         return
-    if plan.writes:
+    if plan.writes and until is None:
         yield from _graph(result, plan, width)
     else:
         for name, table in result.tables.items():
@@ -51,9 +54,11 @@ def outcome(result: Result, plan: LogicalPlan, width: int, seconds: float, *, ev
         idle = sum(bool(m.operator) for m in result.meter.steps.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} had nothing to ask"
-    if plan.writes:
+    if plan.writes and until is None:
         failed = f"{count(failures(result))} rows failed"
         yield f"  {written(result.written)}       {failed}"
+    if result.skipped:
+        yield f"  {_known(result, plan)} (--again: these too)"
     yield ""
     yield cost(total, seconds)
 
@@ -67,13 +72,17 @@ def nothing_new(result: Result, plan: LogicalPlan) -> str:
 
     The members are called as the input that the plan's order cuts.
     """
-    what = plan.order.input if plan.order else "rows"
     total = result.meter.total()
     trips = plural(total.round_trips, "store query", "store queries")
     return (
-        f"{count(result.skipped)} of {count(result.members)} {what} are in the graph already: "
-        f"{plural(total.calls_issued, 'call')}, nothing to write ({trips})"
+        f"{_known(result, plan)}: {plural(total.calls_issued, 'call')}, nothing to write ({trips}). "
+        "To read them anew: --again"
     )
+
+
+def _known(result: Result, plan: LogicalPlan) -> str:
+    what = plan.order.input if plan.order else "rows"
+    return f"{count(result.skipped)} of {count(result.members)} {what} are in the graph already"
 
 
 def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
@@ -169,12 +178,21 @@ def yardstick(total: StepMetrics) -> float | None:
     return None if price is None else price.dollars(usage)
 
 
-def remarks(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
-    """What the user should know besides: notes, failed rows and how to run them again, why the run ended early."""
+def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> Iterator[str]:
+    """What the user should know besides: notes, failed rows and how to run them again, why the run ended early.
+
+    Args:
+        result: Of the run.
+        plan: As it was run.
+        typed: What to type behind `semgraph run` to go on with the run; the rest is in its record.
+        anew: What to type for a run of its own with the same models and store; "": as `typed`.
+    """
     for note in result.notes:
         yield f"! {note}"
+    if not plan.writes and result.tables and not any(table.num_rows for table in result.tables.values()):
+        yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
     if result.failed:
-        yield from _failures(result, plan, typed)
+        yield from _failures(result, plan, anew or typed)
     if result.stopped:
         done = f"{count(result.committed + result.skipped)} of {count(result.members)}" if result.members else ""
         yield f"run {result.run} stopped: {result.stopped}"

@@ -220,15 +220,20 @@ class Session(Compares, Reports):
 
         async def work() -> str:
             some = None if sample is None else await sampled(logical, tables or {}, sample, self._resources)
-            return await explained(Explained(logical, tables, self._actual(run), some, width), self._resources, format)
+            return await explained(
+                Explained(logical, tables, self._actual(run, logical), some, width), self._resources, format
+            )
 
         return self._waiting.wait(work())
 
-    def _actual(self, run: str | None) -> Mapping[str, Any] | None:
-        """The counters of a recorded run, by step."""
+    def _actual(self, run: str | None, plan: LogicalPlan) -> Mapping[str, Any] | None:
+        """The counters of a recorded run, by step. Raises PlanError if it was a run of another plan."""
         if run is None:
             return None
         found = find_run(run, self.runs) if self.runs else find_run(run)
+        if (other := found.facts.get("plan")) != plan.name:
+            hint = f"semgraph explain {other} --run {found.name}"
+            raise PlanError(Problem(f"run {found.name} was a run of {other}, not of {plan.name}", hint=hint))
         steps: Mapping[str, Any] = found.metrics.get("steps", {})
         return steps
 

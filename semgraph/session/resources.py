@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.budget import Budget
 from semgraph.llm.config import Settings
@@ -53,7 +53,11 @@ class Resources:
 
     settings: Settings
     given: Given
-    _memory: Store | None = None
+    _memory: list[Store] = field(default_factory=list)  # one, once it is made; shared with `under`
+
+    def under(self, settings: Settings) -> Resources:
+        """The same with other settings."""
+        return replace(self, settings=settings)
 
     @asynccontextmanager
     async def open(self, plan: str, plan_file: Path, *, fresh: bool, record_to: Path | None) -> AsyncIterator[Opened]:
@@ -122,11 +126,11 @@ class Resources:
             return self.given.store
         name, env = self.settings.store, self.settings.environment
         if name == "memory":
-            if self._memory is None:
+            if not self._memory:
                 from semgraph.stores.sqlite import SqliteStore
 
-                self._memory = SqliteStore(":memory:")
-            return self._memory
+                self._memory.append(SqliteStore(":memory:"))
+            return self._memory[0]
         if name.startswith("sqlite:"):
             from semgraph.stores.sqlite import SqliteStore
 
@@ -140,6 +144,18 @@ class Resources:
         known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
         raise PlanError(Problem(f'"{name}" is no store', there=f"stores: {known}"))
 
+    def need_graph(self) -> None:
+        """Refuse a store that is not there: one that is only read need not be made. Raises StoreUnavailable."""
+        scheme, _, path = self.settings.store.partition(":")
+        file = self.settings.cwd / path
+        if self.given.store is None and scheme == "sqlite" and not file.exists():
+            shown = file.relative_to(self.settings.cwd) if file.is_relative_to(self.settings.cwd) else file
+            origin = self.settings["store"].origin
+            raise StoreUnavailable(
+                f"there is no graph at {shown} ({origin}), and this plan only reads one. "
+                "Name the one that you mean: --store sqlite:PATH; or run a plan that writes it: semgraph plans list"
+            )
+
     @asynccontextmanager
     async def opened_store(self) -> AsyncIterator[Store]:
         """The store alone, closed afterwards unless it outlives a run."""
@@ -147,14 +163,13 @@ class Resources:
         try:
             yield store
         finally:
-            if store is not self._memory and store is not self.given.store:
+            if store not in self._memory and store is not self.given.store:
                 await store.aclose()
 
     async def aclose(self) -> None:
         """Close what was kept open."""
-        if self._memory is not None:
-            await self._memory.aclose()
-            self._memory = None
+        while self._memory:
+            await self._memory.pop().aclose()
 
 
 def _neo4j(name: str, env: Mapping[str, str]) -> Store:

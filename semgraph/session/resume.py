@@ -3,35 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
+from semgraph.execution.record import FILE, FOLDER
 from semgraph.execution.runs import Run, find_run
+from semgraph.frontend.document import read_file
+from semgraph.frontend.finding import find_plan
+from semgraph.llm.config import Settings, Value
+from semgraph.llm.sources import OPTION
+from semgraph.llm.specs import parse_spec, without_password
+
+if TYPE_CHECKING:
+    from semgraph.session.running import RunRequest
 
 INPUTS = "inputs"
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a run was asked to do."""
+    """What a run was asked to do, and with what.
 
+    Args:
+        run: Its id.
+        plan: Its plan's name.
+        params: The values of the plan's parameters.
+        use: The ways of steps.
+        inputs: Its rows.
+        asked: `until`, `write`, `again` and `on_error`, as they were given.
+        chosen: Models, embedder and store as text, by key of the settings.
+    """
+
+    run: str = ""
     plan: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, pa.Table] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self, now: Settings) -> Settings:
+        """These settings with the run's models, embedder and store, but for what is given anew as an option."""
+        found = dict(now.values)
+        if not _given(now, "models.default") and "models.default" in self.chosen:
+            for key in [key for key in found if _asks(key) and key not in self.chosen]:
+                del found[key]
+            found |= {key: self._value(key, now) for key in self.chosen if _asks(key)}
+        for key in ("models.embed", "store"):
+            if key in self.chosen and not _given(now, key):
+                found[key] = self._value(key, now)
+        return replace(now, values=found)
+
+    def request(self, request: RunRequest) -> RunRequest:
+        """What is asked for now, and what the run was asked for besides."""
+        asked = self.asked
+        return replace(
+            request,
+            until=request.until or asked.get("until"),
+            write=request.write and asked.get("write", True),
+            again=request.again or asked.get("again", False),
+            on_error=request.on_error or asked.get("on_error"),
+        )
+
+    def _value(self, key: str, now: Settings) -> Value:
+        text, origin = self.chosen[key], f"from run {self.run}"
+        if key in now.values and without_password(str(now[key].value)) == text:
+            return Value(now[key].value, origin)  # it may have a password, which no record has
+        if key == "store":
+            return Value(text, origin)
+        return Value(parse_spec(text, "embedder" if key == "models.embed" else "model", origin), origin)
+
+
+def _asks(key: str) -> bool:
+    return key.startswith("models.") and key != "models.embed"
+
+
+def _given(settings: Settings, key: str) -> bool:
+    return key in settings.values and settings[key].origin == OPTION
 
 
 def keep_inputs(folder: Path, inputs: Mapping[str, pa.Table]) -> None:
     """Put the rows that a run was given into its record."""
     import pyarrow.parquet as pq
 
-    (folder / INPUTS).mkdir(parents=True, exist_ok=True)
+    (folder / INPUTS).mkdir(parents=True, exist_ok=True, mode=FOLDER)
     for name, table in inputs.items():
-        pq.write_table(table, folder / INPUTS / f"{name}.parquet")
+        file = folder / INPUTS / f"{name}.parquet"
+        pq.write_table(table, file)
+        file.chmod(FILE)
 
 
 def resumed(ref: str, runs: Path | None) -> Resumed:
@@ -46,4 +109,23 @@ def resumed(ref: str, runs: Path | None) -> Resumed:
         hint = "run the plan again with the same rows: what is written already is left out"
         raise PlanError(Problem(f"run {run.name} ended before its rows were kept", hint=hint))
     inputs = {file.stem: pq.read_table(file) for file in sorted(folder.glob("*.parquet"))}
-    return Resumed(str(run.facts["plan"]), run.facts.get("params") or {}, run.facts.get("use") or {}, inputs)
+    facts = run.facts
+    chosen = {
+        key: str(row["value"])
+        for key, row in (facts.get("settings") or {}).items()
+        if key.startswith("models.") or key == "store"
+    }
+    return Resumed(
+        run.name, str(facts["plan"]), facts.get("params") or {}, facts.get("use") or {}, inputs,
+        facts.get("asked") or {}, chosen,
+    )  # fmt: skip
+
+
+def same_plan(before: Resumed, plan: str | Path, folder: Path) -> None:
+    """Refuse to go on with a run of another plan; its parameters would make no sense here. Raises PlanError."""
+    path, _ = find_plan(plan, (folder,))
+    data = read_file(path).data
+    name = data.get("plan") if isinstance(data, Mapping) else None
+    if name is not None and str(name) != before.plan:
+        hint = f"go on with it: semgraph run {before.plan} --resume {before.run}"
+        raise PlanError(Problem(f"run {before.run} was a run of {before.plan}, not of {name}", hint=hint))

@@ -57,6 +57,8 @@ class RunRequest:
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with what the session has."""
     logical = _trimmed(request)
+    if not request.plan.writes and any(node.calls_store for node in walk(*logical.roots)):
+        resources.need_graph()
     file = Path(logical.file)
     record_to = Path(request.record_to) if request.record_to else None
     async with resources.open(logical.name, file, fresh=request.fresh, record_to=record_to) as opened:
@@ -130,7 +132,10 @@ class _Run:
         self.observations = Observations(physical)
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
-        self.settings = {key: {"value": value, "origin": origin} for key, value, origin in resources.settings.rows()}
+        self.settings = {
+            key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}  # no letter of a key is kept
+            for key, value, origin in resources.settings.rows()
+        }
 
     async def run(self) -> Result:
         """Run, and keep the record true whatever happens."""
@@ -169,8 +174,10 @@ class _Run:
             self.record.text("plan.yaml", dump(plan))
             keep_inputs(self.record.folder, self.request.inputs)
         use = {step: str(choice) for step, choice in plan.use.items()}
+        request = self.request
+        asked = {"until": request.until, "write": request.write, "again": request.again, "on_error": request.on_error}
         self.record.describe(
-            semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use,
+            semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use, asked=asked,
             settings=self.settings, **facts,
         )  # fmt: skip
 

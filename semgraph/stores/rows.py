@@ -137,9 +137,15 @@ def labels_form(names: Iterable[str | None], label: Label, key: str) -> list[str
     return sorted(found - {label.name})
 
 
+# The embedders that are used where none is named, by the length of their vectors.
+_EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
+
+
 def other_length(store: str, label: str, index: str, stored: int, given: int) -> StoreUnavailable:
     """The error for vectors of another length than the stored ones."""
+    likely = _EMBEDDERS.get(stored)
+    made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
     return StoreUnavailable(
         f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {given:,}. "
-        "Nothing was written. Use the embedder that made them (--embedder MODEL), or start another store (--store STORE)."
+        f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
     )

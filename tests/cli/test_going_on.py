@@ -1,0 +1,109 @@
+"""What a later command takes over from an earlier run, and what it refuses to mix."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+from tests.cli.conftest import Project, Serving
+
+
+def stopped(project: Project, *options: str) -> str:
+    """Run until a budget stops it; the run's id."""
+    ended = project("run", "people", "--max-calls", "1", *options)
+    assert ended.code == 4, ended.err
+    return ended.err.split("--resume ")[1].split()[0]
+
+
+def test_a_resumed_run_has_the_models_and_the_store_of_the_first_and_says_so(
+    project: Project, serving: Serving
+) -> None:
+    model = project.env.pop("SEMGRAPH_LLM")
+    name = stopped(project, "--llm", model, "--store", "sqlite:other.db")
+    ended = project("run", "people", "--resume", name)
+    assert ended.code == 0, ended.err
+    assert serving.calls == 3
+    assert f"model  {model}   (from run {name})" in ended.err
+    assert f"(from run {name})" in next(line for line in ended.err.splitlines() if line.startswith("store  other.db"))
+    assert not (project.folder / ".semgraph" / "graph.db").exists()
+    assert project("run", "people", "--llm", model, "--store", "sqlite:other.db").out.startswith("3 of 3 notes")
+
+
+def test_what_is_given_anew_stands(project: Project) -> None:
+    name = stopped(project, "--store", "sqlite:other.db")
+    ended = project("run", "people", "--resume", name, "--store", "sqlite:third.db")
+    assert ended.code == 0, ended.err
+    assert "third.db (new, SQLite)   (option)" in ended.err
+
+
+def test_a_run_that_wrote_nothing_writes_nothing_when_it_goes_on(project: Project) -> None:
+    name = stopped(project, "--no-write")
+    ended = project("run", "people", "--resume", name)
+    assert "write  nothing" in ended.err
+    assert "written: nothing" in ended.out
+
+
+def test_a_run_of_another_plan_is_refused_before_anything_else_is_said(project: Project) -> None:
+    name = stopped(project, "--set", "least=1")
+    for refused in (project("run", "find", "--resume", name), project("explain", "find", "--run", name)):
+        assert refused.code == 2
+        assert refused.err.startswith(f"run {name} was a run of people, not of find")
+        assert len(refused.err.splitlines()) == 1
+
+
+def test_rows_of_a_failed_run_are_given_again_with_what_was_chosen(project: Project) -> None:
+    project.write("notes.jsonl", '{"text": "nobody", "at": "2025-01-01", "group_id": "g"}\n')
+    ended = project("run", "people", "-i", "notes=notes.jsonl", "--store", "sqlite:a b.db")
+    assert ended.code == 3
+    assert "these rows only: semgraph run people --store 'sqlite:a b.db' -i notes=" in ended.err
+
+
+def test_the_next_plan_is_named_with_the_store_that_has_the_graph(project: Project) -> None:
+    assert "Next: semgraph run find --store sqlite:mine.db" in project("run", "people", "--store", "sqlite:mine.db").err
+    for options in (["--store", "memory"], ["--no-write", "--again"], ["--until", "told", "--again"]):
+        assert "Next:" not in project("run", "people", *options).err
+
+
+def test_a_plan_that_only_reads_does_not_make_the_store_that_it_misses(project: Project) -> None:
+    ended = project("run", "find", "-i", "queries=Cleo", "--store", "sqlite:deep/nothere.db")
+    assert ended.code == 5
+    assert "there is no graph at deep/nothere.db (option)" in ended.err
+    assert not (project.folder / "deep").exists()
+
+
+def test_a_search_without_hits_says_so(project: Project) -> None:
+    project("run", "people")
+    ended = project("run", "find", "-i", "queries=Nemo")
+    assert ended.code == 0
+    assert "! nothing was found" in ended.err
+
+
+def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_were_known(project: Project) -> None:
+    ended = project("run", "people", "--rows", "1")
+    assert 'input  the plan\'s example: 3 rows of notes of group "demo"; only the first 1 (--rows)' in ended.err
+    later = project("run", "people")
+    assert "1 of 3 notes are in the graph already (--again: these too)" in later.out
+
+
+def test_until_prints_the_rows_of_the_step_and_no_picture(project: Project) -> None:
+    ended = project("run", "people", "--until", "ties")
+    assert ended.out.startswith("ties: 3 rows")
+    assert "▶" not in ended.out
+    assert "written" not in ended.out
+
+
+def test_a_record_is_for_its_owner_and_has_no_letter_of_a_key(project: Project) -> None:
+    project.env["OPENAI_API_KEY"] = "sk-0123456789abcdefghij"
+    project("run", "people")
+    (folder,) = (project.folder / ".semgraph" / "runs").iterdir()
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {mode(path) for path in files} == {0o600}
+    assert mode(folder) == 0o700
+    assert json.loads((folder / "run.json").read_text())["settings"]["OPENAI_API_KEY"]["value"] == "set"
+    assert not any(b"ghij" in path.read_bytes() for path in files)
+
+
+def mode(path: Path) -> int:
+    """The permissions of a file or folder."""
+    return stat.S_IMODE(path.stat().st_mode)
