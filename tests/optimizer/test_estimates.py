@@ -14,6 +14,7 @@ import semgraph
 from benchmarks.world import StandIn
 from semgraph.checking.oracle import Mind, Oracle
 from semgraph.execution.observed import Memory, Seen
+from semgraph.meter import Part, StepMetrics
 from tests.optimizer.conftest import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -146,3 +147,15 @@ def test_what_runs_saw_is_kept_and_newer_runs_weigh_more(tmp_path: Path) -> None
 
 def test_without_a_journal_nothing_is_kept() -> None:
     assert Memory.beside(None) is None
+
+
+def test_what_an_operator_does_is_counted_for_its_step_too() -> None:
+    step = StepMetrics(calls_issued=2, dollars=0.5)
+    part = Part(step=step)
+    part.calls_issued += 3
+    part.dollars = 0.25
+    assert (part.calls_issued, part.dollars) == (3, 0.25)
+    assert (step.calls_issued, step.dollars) == (5, 0.75)
+    part.dollars = None
+    assert step.dollars is None
+    assert set(part.as_dict()) == set(StepMetrics().as_dict())
