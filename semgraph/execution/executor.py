@@ -132,12 +132,28 @@ class Executor:
         """Compute slices and hand them over; an error goes over the queue, behind the slices that were finished."""
         try:
             for number, part in enumerate(slices(waves, order.ahead)):
-                await queue.put(await self._slice(part, given, f"slice {number}"))
+                for found in await self._slices(part, given, f"slice {number}"):
+                    await queue.put(found)
             await queue.put(None)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - handed to the consumer, which raises it
             await queue.put(error)
+
+    async def _slices(self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str) -> list[_Slice]:
+        """A slice; or, where the data of one window fails a statement, the windows one by one, to find whose it is."""
+        try:
+            return [await self._slice(waves, given, name)]
+        except EngineError as error:
+            windows = [window for wave in waves for window in wave]
+            if len(windows) == 1:
+                self._stop(windows[0], error)
+                return []
+            return [found for window in windows for found in await self._slices(((window,),), given, name)]
+
+    def _stop(self, window: Window, error: EngineError) -> None:
+        group = self.runtime.partitions[window.members[0]]
+        self.outcome.halt(window.partition, f'group "{group}" stopped: {error}')
 
     async def _slice(self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str) -> _Slice:
         windows = [window for wave in waves for window in self._going_on(wave)]
@@ -191,11 +207,20 @@ class Executor:
         windows = self._without_failed(order, wave)
         while windows:
             now = self.options.now(f"wave {windows[0].members[0]}")
-            async with Evaluation(self.runtime, self._rows(windows, {**given, **tables}), now, windows) as evaluation:
-                sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
-                returns = self.plan.logical.returns
-                found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
-                lost = self._fail(evaluation.failures)
+            sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
+            returns = self.plan.logical.returns
+            rows = self._rows(windows, {**given, **tables})
+            try:
+                async with Evaluation(self.runtime, rows, now, windows) as evaluation:
+                    found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
+                    lost = self._fail(evaluation.failures)
+            except EngineError as error:
+                if len(windows) == 1:
+                    self._stop(windows[0], error)
+                else:
+                    for window in windows:
+                        await self._wave(order, (window,), tables, given)
+                return
             good = [window for window in windows if not lost & set(window.members)]
             batches = list(zip(sinks, found, strict=False))
             done = await all_ended(self.commits.window(order, window, everyone, batches, now) for window in good)
