@@ -12,7 +12,7 @@ from semgraph.llm.base import Vectors
 from semgraph.logical.sinks import Delete as DeleteSink
 from semgraph.logical.sinks import Merge
 from semgraph.physical.planner import SinkSpec
-from semgraph.physical.search import vectors_of
+from semgraph.physical.search_vectors import vectors_of, whose
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
 
@@ -49,7 +49,8 @@ async def _write(spec: SinkSpec, table: pa.Table, embed: Embed) -> Write:
     for derived in sink.label.derived.values():
         if derived.by == "embed" and derived.of in rows.column_names:
             texts = rows.column(derived.of).combine_chunks()
-            rows = rows.append_column(derived.name, await vectors_of(texts, embed))
+            vectors = await vectors_of(texts, embed, whose(rows, sink.graph.partition))
+            rows = rows.append_column(derived.name, vectors)
     create = frozenset(name for name, _ in sink.create)
     kind = NodeWrite if sink.label.kind == "node" else EdgeWrite
     return kind(sink.label.name, rows, create, unite, bool(sink.only))
@@ -80,4 +81,3 @@ def _one_row_a_key(rows: pa.Table, key: str, unite: frozenset[str], step: str) -
                 )
                 raise RowsDisagree(msg)
     return pa.Table.from_pylist(list(merged.values()), schema=rows.schema)
-

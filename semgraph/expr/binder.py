@@ -6,18 +6,23 @@ One connection for the process (connecting costs 9 ms); cursors of it execute th
 from __future__ import annotations
 
 import atexit
+import re
 from functools import lru_cache
 
 import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
+from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
+from semgraph.expr.moving import refuse_moving
+from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import NOW, Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
 
 ORDINAL = "_o"
+_NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
 
 
 @lru_cache(maxsize=1)
@@ -40,6 +45,17 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET lock_configuration=true")
     atexit.register(con.close)
     return con
+
+
+@lru_cache(maxsize=1)
+def _aggregates() -> frozenset[str]:
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    return frozenset(name for (name,) in connection().cursor().sql(sql).fetchall())
+
+
+def is_aggregate(call: exp.Func) -> bool:
+    """Whether a function makes one value of the values of many rows."""
+    return isinstance(call, exp.AggFunc) or (isinstance(call, exp.Anonymous) and call.name.lower() in _aggregates())
 
 
 def empty_relation(schema: pa.Schema) -> str:
@@ -77,10 +93,15 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
     return Fault(f'no column "{path}"', there=there, hint=did_you_mean(path, [*schema.names, *dotted]))
 
 
+def with_now(sql: str) -> str:
+    """A statement whose parameter for the time says its type; the same text where it has none. Texts may hold "$now"."""
+    return _NOW_OR_QUOTED.sub(lambda m: f"CAST({m[0]} AS TIMESTAMPTZ)" if m[0] == f"${NOW}" else m[0], sql)
+
+
 @lru_cache(maxsize=8192)
-def _bind(sql: str) -> pa.DataType:
+def _bind(sql: str, timed: bool) -> pa.DataType:
     cursor = connection().cursor()
-    params = {NOW: None} if f"${NOW}" in sql else {}
+    params = {NOW: None} if timed else {}
     try:
         table = cursor.sql(sql, params=params).to_arrow_table() if params else cursor.sql(sql).to_arrow_table()
         found: pa.DataType = table.schema.field(0).type
@@ -92,15 +113,16 @@ def _bind(sql: str) -> pa.DataType:
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
     check_columns(scalar, schema)
+    refuse_moving(scalar, connection())
     plain = _plain_column(scalar, schema)
     if plain is not None:
         return plain
-    sql = scalar.sql.replace(f"${NOW}", f"${NOW}::TIMESTAMPTZ")
+    sql = with_now(scalar.sql)
     read = pa.schema(
         [field for field in schema if field.name in scalar.roots]
     )  # few columns: quick, and often bound before
     try:
-        found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS _t")
+        found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}", sql != scalar.sql)
     except duckdb.Error as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         message = lines[0].split(": ", 1)[-1] if lines else "does not bind"

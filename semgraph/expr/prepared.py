@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.expr.binder import connection
+from semgraph.expr.binder import connection, with_now
 from semgraph.expr.scalar import NOW
 
 _KEPT = 256  # statements; each has a cursor of its own, so that equal names of tables do not meet
@@ -40,16 +40,17 @@ class _Slot:
 
 
 class Prepared:
-    """One statement over tables of fixed names and schemas. Several threads take turns."""
+    """One statement over tables of fixed names, as SQL has them, and schemas. Several threads take turns."""
 
     def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
         self._lock = threading.Lock()
         self._cursor = connection().cursor()
         self._slots = {name: _Slot(table.schema) for name, table in like.items()}
-        self._timed = f"${NOW}" in sql
+        timed = with_now(sql)
+        self._timed = timed != sql
         for name, slot in self._slots.items():
-            self._cursor.register(name, slot)
-        self._cursor.execute("PREPARE statement AS " + with_now(sql))
+            self._cursor.register(name.strip('"'), slot)
+        self._cursor.execute("PREPARE statement AS " + timed)
 
     def run(self, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
         """The rows over these tables. Raises duckdb.Error."""
@@ -63,11 +64,6 @@ class Prepared:
                 for slot in self._slots.values():
                     slot.clear()
         return found
-
-
-def with_now(sql: str) -> str:
-    """A statement whose parameter for the time says its type."""
-    return sql.replace(f"${NOW}", f"CAST(${NOW} AS TIMESTAMPTZ)")
 
 
 def _literal(now: datetime | None) -> str:

@@ -201,3 +201,28 @@ class PromptSet:
         if not self.by:
             return self.prompts[0][1]
         return dict(self.prompts).get(value or "", self.otherwise)
+
+
+RESERVED = ("item", "error", "calls")
+"""Columns of the tables that implementations return; no answer may have such a name."""
+
+
+def check_sections(prompt: Prompt, *, pairs: bool) -> None:
+    """Refuse a prompt that says too little, or something twice, for its operator. Raises Fault."""
+    name = f'prompt "{prompt.name}"'
+    if not prompt.item:
+        raise Fault(f"{name} has no item: nothing of the row would be sent", "prompt")
+    if pairs and not prompt.other_fields:
+        hint = "name its columns in a section # other, or by the alias: {alias.column}"
+        raise Fault(f"{name} says nothing of the other row", "prompt", hint=hint)
+    twice = [path for path, _ in prompt.shared_fields if path in prompt.other.fields]
+    if twice:
+        hint = "# other names columns of the other relation, without the alias; name it in one of the two sections"
+        raise Fault(f'{name}: "{twice[0]}" means two things', "prompt", hint=hint)
+    if prompt.other and not pairs:
+        raise Fault(f'{name} has a section "other", which only sem_join has', "prompt")
+    taken = [answer for answer, _ in prompt.returns if answer in RESERVED or (pairs and answer == "match")]
+    if taken:
+        raise Fault(
+            f'{name} returns "{taken[0]}", a name that the engine uses itself', "prompt", hint="call it otherwise"
+        )

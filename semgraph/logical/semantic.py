@@ -31,13 +31,11 @@ from semgraph.logical.checks import (
     with_own,
 )
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
-from semgraph.logical.prompt import Prompt, PromptSet
+from semgraph.logical.prompt import PromptSet, check_sections
 
 OnError = Literal["raise", "null"]
 Answers = tuple[tuple[str, Type], ...]
 _ON_ERROR = ("raise", "null")
-RESERVED = ("item", "error", "calls")
-"""Columns of the tables that implementations return; no answer may have such a name."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +63,7 @@ class Semantic(Node):
     def check_prompt(self, left: pa.Schema, right: pa.Schema | None = None) -> None:
         """Every placeholder must be a column; all prompts of a set must return the same."""
         for prompt in self.prompt.all:
-            self._check_sections(prompt, pairs=right is not None)
+            check_sections(prompt, pairs=right is not None)
             if prompt.returns != self.answers:
                 msg = f'prompts "{self.prompt.first.name}" and "{prompt.name}" return different things'
                 raise Fault(msg, "prompt")
@@ -76,25 +74,6 @@ class Semantic(Node):
                 except Fault as fault:
                     msg = f'prompt "{self.prompt.first.name}": {fault.what}'
                     raise Fault(msg, "prompt", there=fault.there, hint=fault.hint) from None
-
-    def _check_sections(self, prompt: Prompt, *, pairs: bool) -> None:
-        name = f'prompt "{prompt.name}"'
-        if not prompt.item:
-            raise Fault(f"{name} has no item: nothing of the row would be sent", "prompt")
-        if pairs and not prompt.other_fields:
-            hint = "name its columns in a section # other, or by the alias: {alias.column}"
-            raise Fault(f"{name} says nothing of the other row", "prompt", hint=hint)
-        twice = [path for path, _ in prompt.shared_fields if path in prompt.other.fields]
-        if twice:
-            hint = "# other names columns of the other relation, without the alias; name it in one of the two sections"
-            raise Fault(f'{name}: "{twice[0]}" means two things', "prompt", hint=hint)
-        if prompt.other and not pairs:
-            raise Fault(f'{name} has a section "other", which only sem_join has', "prompt")
-        taken = [answer for answer, _ in prompt.returns if answer in RESERVED or (pairs and answer == "match")]
-        if taken:
-            raise Fault(
-                f'{name} returns "{taken[0]}", a name that the engine uses itself', "prompt", hint="call it otherwise"
-            )
 
     @property
     def reads(self) -> frozenset[str]:

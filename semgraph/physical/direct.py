@@ -17,7 +17,7 @@ from sqlglot import exp
 from semgraph.expr.binder import connection, type_of
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.scalar import Scalar, from_ast
-from semgraph.expr.types import TIMESTAMP
+from semgraph.expr.types import TIMESTAMP, sql_type
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Add, Filter, Project
 from semgraph.physical.sql import MEMBER, PARTITION
@@ -80,8 +80,10 @@ def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
 
 @lru_cache(maxsize=1024)
 def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
-    found = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
-    constant: pa.Scalar[Any] = found.column(0).cast(kind)[0]
+    found = connection().cursor().sql(f"SELECT CAST({sql} AS {sql_type(kind)}) AS x").to_arrow_table()
+    constant: pa.Scalar[Any] = found.column(0).cast(kind)[
+        0
+    ]  # not from a decimal: Arrow makes 0.6000000000000001 of 0.6
     return constant
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.expr.binder import ORDINAL
-from semgraph.expr.scalar import NOW, Scalar
+from semgraph.expr.names import ROWS
+from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Match, hit_fields
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.sql import hidden, quote, scalar_sql
@@ -32,7 +33,7 @@ class Matching(Protocol):
 def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar, ...]]:
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
-    taken = tuple(p for p in parts if f"${NOW}" not in p.sql and store.takes(p, None))
+    taken = tuple(p for p in parts if not p.asks_now and store.takes(p, None))
     properties: dict[str, tuple[str, ...]] = {}
     for element in node.pattern.variables:
         label = node.graph.label(element.label)
@@ -60,8 +61,8 @@ async def run_match(node: Match, left: pa.Table, store: Matching, now: datetime 
     if rest:
         where = " AND ".join(f"({scalar_sql(p, node.partitioned)})" for p in rest)
         own = [quote(n) for n in node.schema.names] + [h for h in hidden(node) if h != ORDINAL] + ["_q"]
-        sql = f"SELECT {', '.join(own)} FROM t WHERE {where} ORDER BY {ORDINAL}"
-        table = await execute(sql, {"t": table}, pa.schema([*schema, pa.field("_q", pa.int64())]), now)
+        sql = f"SELECT {', '.join(own)} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}"
+        table = await execute(sql, {ROWS: table}, pa.schema([*schema, pa.field("_q", pa.int64())]), now)
     if node.how == "left":
         missing = pc.invert(pc.is_in(rows.column("_q"), value_set=table.column("_q").combine_chunks()))
         alone = left.append_column("_q", rows.column("_q")).filter(missing)

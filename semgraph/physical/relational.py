@@ -12,11 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError
-from semgraph.expr.binder import ORDINAL
+from semgraph.expr.binder import ORDINAL, type_of
+from semgraph.expr.names import ROWS
 from semgraph.expr.prepared import Prepared, prepared
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, walk
-from semgraph.physical.direct import Change, direct
-from semgraph.physical.sql import MEMBER, PARTITION, hidden, operator_sql, quote
+from semgraph.physical.direct import Change, direct, value_of
+from semgraph.physical.sql import MEMBER, PARTITION, hidden, operator_sql, quote, scalar_sql
 
 _LARGE = 20_000  # rows from which a statement leaves the event loop's thread
 _HIDDEN = {PARTITION: pa.int64(), MEMBER: pa.int64()}
@@ -111,6 +114,20 @@ async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, n
         msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
         raise EngineError(msg) from error
     return conform(found, schema)
+
+
+async def column_of(
+    scalar: Scalar, source: Node, table: pa.Table, now: datetime | None, kind: pa.DataType | None = None
+) -> pa.Array:  # type: ignore[type-arg]
+    """A scalar over the rows of `source`, as a column of the type that the plan gives it, or of another."""
+    wanted = kind or type_of(scalar, source.schema)
+    simple = value_of(scalar, source.schema)
+    if simple is not None:
+        found = simple(table, now).cast(wanted)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    value = f"CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(wanted)})"
+    sql = f"SELECT {value} AS x FROM {ROWS} ORDER BY {ORDINAL}"
+    return (await execute(sql, {ROWS: table}, pa.schema([pa.field("x", wanted)]), now)).column("x").combine_chunks()
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -52,7 +52,9 @@ async def run_scan(
         return table
     where = " AND ".join(f"({scalar_sql(part, node.partitioned)})" for part in rest)
     names = ", ".join(quote(name) for name in table.column_names)
-    return await execute(f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}", {ROWS: table}, table.schema, now)
+    return await execute(
+        f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}", {ROWS: table}, table.schema, now
+    )
 
 
 def _seen_by(table: pa.Table, partition: pa.ChunkedArray, whose: Mapping[str, Sequence[int]]) -> pa.Table:  # type: ignore[type-arg]

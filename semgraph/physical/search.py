@@ -6,28 +6,27 @@ The store ranks and filters what it can; one DuckDB statement does the rest, so 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
-from semgraph.expr.binder import ORDINAL
 from semgraph.expr.functions import words
-from semgraph.expr.scalar import NOW, Scalar, from_ast
-from semgraph.llm.base import Vectors
+from semgraph.expr.names import LEFT, STEP, STORED
+from semgraph.expr.scalar import Scalar, from_ast
 from semgraph.logical.graph import RANKING, Search
-from semgraph.logical.node import Node
 from semgraph.physical.columns import values
 from semgraph.physical.direct import Value, value_of
-from semgraph.physical.relational import execute, runtime_schema
+from semgraph.physical.relational import column_of, execute, runtime_schema
+from semgraph.physical.search_beyond import hidden_hits
 from semgraph.physical.search_fuse import Asked, fuse, step_matters
-from semgraph.physical.search_sql import statement
-from semgraph.physical.sql import quote, scalar_sql
+from semgraph.physical.search_sql import RESULT_OF, asked_column, statement, vector_column
+from semgraph.physical.search_vectors import Embed, of_one_size, vectors_of, whose
+from semgraph.physical.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
 
@@ -39,7 +38,6 @@ class Searching(Protocol):
         ...
 
 
-Embed = Callable[[Sequence[str], str], Awaitable[Vectors]]
 _NAMES = tuple(name for name, _ in RANKING)
 _OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
 
@@ -51,7 +49,7 @@ def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...],
     stored = set(node.graph.label(node.label).columns) if node.label else set()
     for part in node.where.conjuncts() if node.where is not None else ():
         seen = _without_step_columns(part, node.alias, stored)
-        (taken if store.takes(seen, node.alias) and f"${NOW}" not in seen.sql else rest).append((part, seen))
+        (taken if store.takes(seen, node.alias) and not seen.asks_now else rest).append((part, seen))
     return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
 
 
@@ -73,7 +71,8 @@ class SearchSpec:
     Args:
         node: The operator.
         taken: Conjuncts that the store evaluates.
-        residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched without a limit.
+        residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched without a limit; so they are
+            where `order` is more than properties.
         with_step: Whether there are rows of the step to search.
     """
 
@@ -117,14 +116,15 @@ class SearchSpec:
     def query(self, k: int, prefix: str) -> SearchQuery:
         """The store's part, for the `k` best of each method; row values are in columns that start with `prefix`."""
         node = self.node
-        limit = None if self.residual else k
+        limit = None if self.unlimited else k
         methods = tuple(
             Method(
                 by.via, by.prop, f"{prefix}{i}", by.above, limit and limit * (_OVERFETCH if by.rank == "overlap" else 1)
             )
             for i, by in enumerate(node.by)
         )
-        order = tuple((t.by.columns[0].split(".")[1], t.descending) for t in node.order if _stored_term(t.by, node))
+        stored = node.graph.label(node.label).columns
+        order = tuple(term for term in self.terms if term[0] in stored)  # what a step alone has is NULL in stored rows
         partition = None if node.partition == "all" else node.partition or node.graph.partition
         return SearchQuery(
             node.label,
@@ -135,6 +135,16 @@ class SearchSpec:
             partition,
             order,
         )
+
+    @cached_property
+    def unlimited(self) -> bool:
+        """Whether the store must return all hits: what it cannot evaluate chooses or orders them here."""
+        return bool(self.residual) or not all(_plain_term(term.by, self.node) for term in self.node.order)
+
+    @property
+    def terms(self) -> tuple[tuple[str, bool], ...]:
+        """The properties that hits are ordered by, and whether descending; none where `unlimited`."""
+        return () if self.unlimited else tuple((t.by.columns[0].split(".")[1], t.descending) for t in self.node.order)
 
     @property
     def row_columns(self) -> frozenset[str]:
@@ -152,49 +162,26 @@ class SearchSpec:
 
     @cached_property
     def sql(self) -> str:
-        """The statement over `l` (rows, with the methods' values `_x0` …), `s` (store hits) and `w` (a step's rows)."""
+        """The statement; see `search_sql.statement`."""
         return statement(self)
 
 
-def _stored_term(scalar: Scalar, node: Search) -> bool:
+def _plain_term(scalar: Scalar, node: Search) -> bool:
     path = scalar.columns[0] if len(scalar.columns) == 1 else ""
-    plain = path.startswith(f"{node.alias}.") and scalar.sql == ".".join(quote(p) for p in path.split("."))
-    return plain and path.split(".")[1] in node.graph.label(node.label).columns
+    return path.startswith(f"{node.alias}.") and scalar.sql == ".".join(quote(p) for p in path.split(".")[:2])
 
 
 async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetime | None) -> list[pa.Array]:  # type: ignore[type-arg]
     """For each method, the rows' values: plain words for full text, vectors for `nearest`, the value itself for `equal`."""
     found = []
     for by in node.by:
-        column = await _evaluate(by.to, node.input, left, now)
+        column = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
             column = pa.array([None if v is None else words(v) for v in values(column)], pa.string())
         elif by.via == "nearest":
-            column = await vectors_of(column, embed)
+            column = await vectors_of(column, embed, whose(left, node.graph.partition))
         found.append(column)
     return found
-
-
-async def _evaluate(scalar: Scalar, node: Node, table: pa.Table, now: datetime | None) -> pa.Array:  # type: ignore[type-arg]
-    if scalar.sql == quote(scalar.text) and scalar.text in table.column_names:
-        return table.column(scalar.text).combine_chunks()
-    from semgraph.expr.binder import type_of
-
-    sql = f"SELECT {scalar_sql(scalar, node.partitioned)} AS x FROM t ORDER BY {ORDINAL}"
-    schema = pa.schema([pa.field("x", type_of(scalar, node.schema))])
-    return (await execute(sql, {"t": table}, schema, now)).column("x").combine_chunks()
-
-
-async def vectors_of(texts: pa.Array, embed: Embed) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of a column of texts, each distinct text embedded once; NULL stays NULL."""
-    distinct = [t for t in pc.unique(texts).to_pylist() if t is not None]
-    if not distinct:
-        return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await embed(distinct, "")
-    place = {text: i for i, text in enumerate(distinct)}
-    index = pa.array([None if t is None else place[t] for t in values(texts)], pa.int64())
-    flat = pa.array(vectors.reshape(-1), pa.float32())
-    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]).take(index)
 
 
 async def run_searches(
@@ -222,49 +209,38 @@ async def run_searches(
     hits = dict(zip(stored, await store.search(queries, rows), strict=True)) if stored else {}
     found = []
     for n, asked in enumerate(asking):
-        table = await _finish(asked, hits.get(n), embed, now)
+        table, whom = await _finish(asked, hits.get(n), embed, now)
         k = asked.spec.node.k
-        while n in hits and _hidden_hits(asked, hits[n], k):
+        while n in hits and hidden_hits(asked, hits[n], table.column(asked.spec.node.alias), whom, k):
             k *= 4
             hits[n] = (await store.search([asked.spec.query(k, f"_x{n}_")], rows))[0]
-            table = await _finish(asked, hits[n], embed, now)
+            table, whom = await _finish(asked, hits[n], embed, now)
         found.append(table)
     return found
 
 
-def _hidden_hits(asked: Asked, hits: pa.Table, k: int) -> bool:
-    """Whether rows of the step took the place of stored ones, so that stored hits beyond the k-th might belong to the best.
-
-    Not so where the search is by order over the step's own stored copies: the copies sort where their originals do.
-    """
-    within = asked.within
-    if within is None or asked.spec.residual or not hits.num_rows or not asked.spec.node.by:
-        return False
-    key = asked.spec.node.graph.key
-    taken = pc.is_in(hits.column(key), value_set=within.column(key).combine_chunks())
-    if not pc.any(taken).as_py():
-        return False
-    groups = hits.append_column("_taken", taken).group_by(["_q", "method"])
-    counted = groups.aggregate([("_taken", "sum"), ("rank", "count")])
-    pairs = zip(values(counted.column("rank_count")), values(counted.column("_taken_sum")), strict=True)
-    return any(count >= k and gone for count, gone in pairs)
-
-
-async def _finish(asked: Asked, hits: pa.Table | None, embed: Embed, now: datetime | None) -> pa.Table:
+async def _finish(
+    asked: Asked, hits: pa.Table | None, embed: Embed, now: datetime | None
+) -> tuple[pa.Table, list[int]]:
+    """The result, and for which row each of its rows is, where a step's rows may be among the hits."""
     spec = asked.spec
     with_step = asked.within is not None and step_matters(asked, hits, now)
-    if hits is not None and not with_step and not spec.residual and (spec.node.by or not spec.node.within):
-        return fuse(asked, hits)
-    tables = {"l": asked.left}
-    for i, column in enumerate(asked.values):
-        tables["l"] = tables["l"].append_column(f"_x{i}", column)
+    if hits is not None and not with_step and not spec.unlimited and (spec.node.by or not spec.node.within):
+        return fuse(asked, hits), []
+    tables = {LEFT: asked.left}
     if hits is not None:
-        tables["s"] = hits
+        tables[STORED] = hits
     if with_step and asked.within is not None:
-        tables["w"] = asked.within
-        for i, by in enumerate(spec.node.by):
-            if by.via == "nearest":
-                column = await vectors_of(asked.within.column(by.prop).combine_chunks(), embed)
-                tables["w"] = tables["w"].append_column(f"_v{i}", column)
+        tables[STEP] = asked.within
+    for i, by in enumerate(spec.node.by):
+        column = asked.values[i]
+        if by.via == "nearest" and STEP in tables:
+            texts = tables[STEP].column(by.prop).combine_chunks()
+            vectors = await vectors_of(texts, embed, whose(tables[STEP], spec.node.graph.partition))
+            column, vectors = of_one_size(column, vectors)
+            tables[STEP] = tables[STEP].append_column(vector_column(i), vectors)
+        tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
     chosen = spec if with_step or spec.node.within is None else replace(spec, with_step=False)
-    return await execute(chosen.sql, tables, runtime_schema(spec.node), now)
+    schema = runtime_schema(spec.node)
+    table = await execute(chosen.sql, tables, schema.append(pa.field(RESULT_OF, pa.int64())), now)
+    return table.select(schema.names), values(table.column(RESULT_OF))

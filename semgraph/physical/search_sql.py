@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from semgraph.expr.binder import ORDINAL
+from semgraph.expr.names import INNER, LEFT, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
+from semgraph.logical.checks import Sort
 from semgraph.logical.graph import RANKING, By
 from semgraph.logical.node import Node
 from semgraph.physical.sql import PARTITION, hidden, quote, scalar_sql
@@ -15,10 +17,27 @@ if TYPE_CHECKING:
     from semgraph.physical.search import SearchSpec
 
 NAMES = tuple(name for name, _ in RANKING)
+_RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
+_Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
+_PLACE, _FIRST, _RANK, _WHOSE = '"#place"', '"#first"', '"#rank"', '"#whose"'
+_RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
+
+
+RESULT_OF = "#of"  # of a result: the row that it is for
+
+
+def asked_column(method: int) -> str:
+    """The column of the rows with what a method compares hits with."""
+    return f"#x{method}"
+
+
+def vector_column(method: int) -> str:
+    """The column of a step's rows with their vectors for a method."""
+    return f"#v{method}"
 
 
 def statement(spec: SearchSpec) -> str:
-    """The statement of a search over `l` (rows), `s` (store hits) and `w` (a step's rows)."""
+    """The statement of a search over `LEFT` (rows, with `asked_column`s), `STORED` (hits) and `STEP` (a step's rows)."""
     node = spec.node
     alias = quote(node.alias)
     branches = []
@@ -26,48 +45,57 @@ def statement(spec: SearchSpec) -> str:
         branches.append(_stored_hits(spec))
     if node.within is not None and spec.with_step:
         branches += _step_hits(spec, node.within)
-    order = "score DESC"
-    if not node.by:
-        terms = [
-            f"{scalar_sql(t.by, partitioned=False)} {'DESC' if t.descending else 'ASC'} NULLS LAST" for t in node.order
-        ]
-        order = ", ".join(terms)
-    own = f"_q, method, score, {alias}, _key"
-    ranked = (
-        f"SELECT {own}, row_number() OVER (PARTITION BY _q, method ORDER BY {order}, _key) - 1 AS _r "
-        f"FROM ({' UNION ALL '.join(branches)}) AS _h QUALIFY _r < {node.k}"
-    )
-    via = "CASE method " + " ".join(f"WHEN {i} THEN '{by.via}'" for i, by in enumerate(node.by)) + " END"
-    via = via if node.by else "'order'"
-    if node.fuse == "rrf" and node.by:
-        fused = (
-            f"SELECT _q, _key, round(sum(1.0 / (_r + 1)), 12) AS score, min(_r * 100 + method) AS _first, "
-            f"any_value({alias}) AS {alias}, arg_min({via}, _r * 100 + method) AS via FROM ranked GROUP BY _q, _key"
-        )
-        last = (
-            "SELECT *, row_number() OVER (PARTITION BY _q ORDER BY score DESC, _first, _key) - 1 AS rank "
-            f"FROM fused QUALIFY rank < {node.k}"
-        )
-    else:
-        fused = f"SELECT _q, _key, score, method AS _first, {alias}, {via} AS via, _r AS rank FROM ranked"
-        last = "SELECT * FROM fused"
+    terms = [f"{name} {'DESC' if t.descending else 'ASC'} NULLS LAST" for name, t in _terms(spec)]
+    order = f"{_SCORE} DESC" if node.by else ", ".join(terms)
+    own = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}"
+    place = f"row_number() OVER (PARTITION BY {_Q}, {_METHOD} ORDER BY {order}, {_KEY}) - 1 AS {_PLACE}"
+    ranked = f"SELECT {own}, {place} FROM ({' UNION ALL '.join(branches)}) AS {INNER} QUALIFY {_PLACE} < {node.k}"
+    fused, best = _fusion(spec, alias)
     packed = ", ".join(f"{quote(f.name)} := CAST({_field(f.name, alias)} AS {sql_type(f.type)})" for f in node.hit_type)
     rest = [name for name in hidden(node) if name != ORDINAL]
-    columns = [f"l.{quote(n)}" for n in node.input.schema.names]
+    columns = [f"{LEFT}.{quote(n)}" for n in node.input.schema.names]
     columns += [
-        f"CASE WHEN _f._q IS NULL THEN NULL ELSE struct_pack({packed}) END AS {alias}",
-        *(f"l.{n}" for n in rest),
+        f"CASE WHEN {INNER}.{_Q} IS NULL THEN NULL ELSE struct_pack({packed}) END AS {alias}",
+        *(f"{LEFT}.{n}" for n in rest),
+        f"{LEFT}.{ORDINAL} AS {quote(RESULT_OF)}",
     ]
     join = "LEFT JOIN" if node.how == "left" else "JOIN"
     return (
-        f"WITH ranked AS ({ranked}), fused AS ({fused}), final AS ({last}) "
-        f"SELECT {', '.join(columns)} FROM l {join} final AS _f ON l.{ORDINAL} = _f._q "
-        f"ORDER BY l.{ORDINAL}, _f.rank, _f._first, _f._key"
+        f"WITH {_RANKED} AS ({ranked}), {_FUSED} AS ({fused}), {_BEST} AS ({best}) "
+        f"SELECT {', '.join(columns)} FROM {LEFT} {join} {_BEST} AS {INNER} ON {LEFT}.{ORDINAL} = {INNER}.{_Q} "
+        f"ORDER BY {LEFT}.{ORDINAL}, {_RANK}, {_FIRST}, {_KEY}"
     )
 
 
+def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
+    """Hits of all methods together, and the best of these."""
+    node = spec.node
+    cases = " ".join(f"WHEN {i} THEN '{by.via}'" for i, by in enumerate(node.by))
+    via = f"CASE {_METHOD} {cases} END" if node.by else "'order'"
+    if node.fuse == "none" or not node.by:
+        own = f"{_Q}, {_KEY}, {_SCORE}, {_METHOD} AS {_FIRST}, {alias}, {via} AS {_VIA}, {_PLACE} AS {_RANK}"
+        return f"SELECT {own} FROM {_RANKED}", f"SELECT * FROM {_FUSED}"
+    first = f"{_PLACE} * 100 + {_METHOD}"
+    fused = (
+        f"SELECT {_Q}, {_KEY}, round(sum(1.0 / ({_PLACE} + 1)), 12) AS {_SCORE}, min({first}) AS {_FIRST}, "
+        f"any_value({alias}) AS {alias}, arg_min({via}, {first}) AS {_VIA} FROM {_RANKED} GROUP BY {_Q}, {_KEY}"
+    )
+    over = f"PARTITION BY {_Q} ORDER BY {_SCORE} DESC, {_FIRST}, {_KEY}"
+    best = f"SELECT *, row_number() OVER ({over}) - 1 AS {_RANK} FROM {_FUSED} QUALIFY {_RANK} < {node.k}"
+    return fused, best
+
+
+def _terms(spec: SearchSpec) -> list[tuple[str, Sort]]:
+    """The terms of `order`, each with the column that holds it: they may read the row and the hit."""
+    return [(f'"#term{i}"', term) for i, term in enumerate(spec.node.order)]
+
+
+def _term_columns(spec: SearchSpec) -> str:
+    return "".join(f", {scalar_sql(t.by, partitioned=False)} AS {name}" for name, t in _terms(spec))
+
+
 def _field(name: str, alias: str) -> str:
-    return f"_f.{name}" if name in NAMES else f"{alias}.{quote(name)}"
+    return f"{INNER}.{_RANKINGS[name]}" if name in NAMES else f"{alias}.{quote(name)}"
 
 
 def _base_struct(spec: SearchSpec, present: set[str]) -> str:
@@ -90,57 +118,68 @@ def _text(names: Sequence[str], alias: str) -> str:
     return "concat_ws(' ', " + ", ".join(f"{alias}.{quote(n)}" for n in names) + ")"
 
 
+def _asked(method: int) -> str:
+    return f"{LEFT}.{quote(asked_column(method))}"
+
+
 def _stored_hits(spec: SearchSpec) -> str:
     node = spec.node
     alias, key = quote(node.alias), quote(node.graph.key)
     present = {node.graph.key, *spec.properties}
     present |= {"source", "target"} if node.graph.label(node.label).kind == "edge" else set()
-    inner = f"SELECT _q, method, score AS _s, {key} AS _key, {_base_struct(spec, present)} AS {alias} FROM s"
+    struct = f"{_base_struct(spec, present)} AS {alias}"
+    inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct} FROM {STORED}"
     cases = [
-        f"WHEN method = {i} THEN overlap(l._x{i}, {_text(spec.texts[i], alias)})"
+        f"WHEN {_METHOD} = {i} THEN overlap({_asked(i)}, {_text(spec.texts[i], alias)})"
         for i, by in enumerate(node.by)
         if by.rank == "overlap"
     ]
-    score = f"CASE {' '.join(cases)} ELSE _s END" if cases else "_s"
+    score = f"CASE {' '.join(cases)} ELSE {INNER}.{_SCORE} END" if cases else f"{INNER}.{_SCORE}"
     terms = [f"({scalar_sql(c, partitioned=False)})" for c in spec.residual]
     if cases:
-        terms.append("score > 0")
+        terms.append(f"{_SCORE} > 0")
     if node.within is not None and spec.with_step:
-        same = f" AND w.{PARTITION} = l.{PARTITION}" if node.within.partitioned and node.input.partitioned else ""
-        terms.append(f"NOT EXISTS (SELECT 1 FROM w WHERE w.{key} = _key{same})")
-    where = f"WHERE {' AND '.join(terms)}" if terms else ""
-    own = f"_i._q, _i.method, {score} AS score, _i._key, _i.{alias}"
-    hits = f"SELECT l.*, {own} FROM ({inner}) AS _i JOIN l ON l.{ORDINAL} = _i._q"
-    return f"SELECT _q, method, score, {alias}, _key FROM ({hits}) AS l {where}"
+        both = node.within.partitioned and node.input.partitioned
+        same = f" AND {STEP}.{PARTITION} = {LEFT}.{PARTITION}" if both else ""
+        terms.append(f"NOT EXISTS (SELECT 1 FROM {STEP} WHERE {STEP}.{key} = {_KEY}{same})")
+    where = f" WHERE {' AND '.join(terms)}" if terms else ""
+    own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {score} AS {_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
+    hits = f"SELECT {LEFT}.*, {own} FROM ({inner}) AS {INNER} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {INNER}.{_Q}"
+    columns = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}{_term_columns(spec)}"
+    return f"SELECT {columns} FROM ({hits}) AS {LEFT}{where}"
 
 
 def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
     node = spec.node
     alias, key = quote(node.alias), quote(node.graph.key)
-    vectors = "".join(f", _v{i}" for i, by in enumerate(node.by) if by.via == "nearest")
-    partition = f", {PARTITION} AS _wp" if within.partitioned else ""
-    inner = f"SELECT {_base_struct(spec, set(within.schema.names))} AS {alias}{vectors}{partition} FROM w"
+    vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
+    partition = f", {PARTITION} AS {_WHOSE}" if within.partitioned else ""
+    inner = f"SELECT {_base_struct(spec, set(within.schema.names))} AS {alias}{vectors}{partition} FROM {STEP}"
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
     if within.partitioned and node.input.partitioned:
-        terms.append(f"l.{PARTITION} = _w._wp")
-    pairs = f"FROM l JOIN ({inner}) AS _w ON {' AND '.join(terms) or 'TRUE'}"
-    own = f"l.{ORDINAL} AS _q, {{method}} AS method, {{score}} AS score, {alias}, {alias}.{key} AS _key"
+        terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_WHOSE}")
+    pairs = f"FROM {LEFT} JOIN ({inner}) AS {RIGHT} ON {' AND '.join(terms) or 'TRUE'}"
+
+    def hits(method: int, score: str) -> str:
+        own = f"{LEFT}.{ORDINAL} AS {_Q}, {method} AS {_METHOD}, {score} AS {_SCORE}, {alias}, {alias}.{key} AS {_KEY}"
+        return f"SELECT {own}{_term_columns(spec)} {pairs}"
+
     if not node.by:
-        return ["SELECT " + own.format(method=0, score="1.0") + " " + pairs]
+        return [hits(0, "1.0")]
     found = []
     for i, by in enumerate(node.by):
         score, test = _step_score(spec, by, i, alias)
-        found.append(f"SELECT {own.format(method=i, score=score)} {pairs} WHERE {test}")
+        found.append(f"{hits(i, score)} WHERE {test}")
     return found
 
 
 def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]:
     if by.via == "equal":
-        return "1.0", f"l._x{i} = {alias}.{quote(by.prop)}"
+        return "1.0", f"{_asked(i)} = {alias}.{quote(by.prop)}"
     if by.via == "fulltext":
-        score = f"overlap(l._x{i}, {_text([t for t in spec.texts[i] if _has(spec, t)], alias)})"
+        score = f"overlap({_asked(i)}, {_text([t for t in spec.texts[i] if _has(spec, t)], alias)})"
         return score, f"{score} > 0"
-    score = f"array_cosine_similarity(l._x{i}, _v{i})"
+    score = f"array_cosine_similarity({_asked(i)}, {quote(vector_column(i))})"
     return f"CAST({score} AS DOUBLE)", f"{score} > {by.above}"
 
 

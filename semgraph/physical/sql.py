@@ -13,8 +13,9 @@ from functools import lru_cache, singledispatch
 from sqlglot import exp
 
 from semgraph.errors import EngineError
-from semgraph.expr.binder import ORDINAL
-from semgraph.expr.scalar import Scalar, to_sql
+from semgraph.expr.binder import ORDINAL, is_aggregate
+from semgraph.expr.names import LEFT, RIGHT, ROWS
+from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Columns, Sort, Using
 from semgraph.logical.joins import GroupJoin, Join, Union
@@ -22,6 +23,8 @@ from semgraph.logical.node import Node
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
 
 PARTITION, MEMBER = "_p", "_m"
+RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_MEMBER, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
+_RANK = "#rank"
 _ORDERED_AGGREGATES = (exp.ArrayAgg, exp.GroupConcat, exp.First, exp.Last, exp.AnyValue)
 _ORDERED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Ntile)
 Source = Callable[[Node], str]
@@ -78,7 +81,7 @@ def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
 
 
 def _select(columns: list[str], source: str, rest: str = "") -> str:
-    return f"SELECT {', '.join(columns)} FROM {source} AS _t{' ' + rest if rest else ''}"
+    return f"SELECT {', '.join(columns)} FROM {source} AS {ROWS}{' ' + rest if rest else ''}"
 
 
 def _names(node: Node, prefix: str = "") -> list[str]:
@@ -139,7 +142,7 @@ def _(node: Aggregate, source: Source) -> str:
     sql = _select(columns, source(node.input), f"GROUP BY {', '.join(groups)}" if groups else "")
     if node.having is None:
         return sql
-    return f"SELECT * FROM ({sql}) AS _g WHERE {scalar_sql(node.having, partitioned=False)}"
+    return f"SELECT * FROM ({sql}) AS {ROWS} WHERE {scalar_sql(node.having, partitioned=False)}"
 
 
 @operator_sql.register
@@ -147,16 +150,16 @@ def _(node: Union, source: Source) -> str:
     branches = []
     for i, branch in enumerate(node.relations):
         missing = [f"NULL AS {name}" for name in hidden(node) if name not in hidden(branch)]
-        columns = [*_names(node), *hidden(branch), *missing, f"{i} AS _b"]
+        columns = [*_names(node), *hidden(branch), *missing, f"{i} AS {_BRANCH}"]
         branches.append(_select(columns, source(branch)))
     rest = [name for name in hidden(node) if name != ORDINAL]
-    columns = [*_names(node), f"row_number() OVER (ORDER BY _b, {ORDINAL}) AS {ORDINAL}", *rest]
-    return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS _u"
+    columns = [*_names(node), f"row_number() OVER (ORDER BY {_BRANCH}, {ORDINAL}) AS {ORDINAL}", *rest]
+    return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS {ROWS}"
 
 
 @operator_sql.register
 def _(node: Unnest, source: Source) -> str:
-    column, position = quote(node.column), quote(node.position or "_i")
+    column, position = quote(node.column), quote(node.position or "#i")
     kind = sql_type(node.input.schema.field(node.column).type)
     listed = (
         column if node.how == "inner" else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
@@ -173,7 +176,7 @@ def _(node: Unnest, source: Source) -> str:
     )
     rest = [name for name in hidden(node) if name != ORDINAL]
     ordinal = f"row_number() OVER (ORDER BY {ORDINAL}, {position}) AS {ORDINAL}"
-    return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS _t"
+    return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS {ROWS}"
 
 
 def struct_sql(names: Sequence[str]) -> str:
@@ -183,19 +186,19 @@ def struct_sql(names: Sequence[str]) -> str:
 
 def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | None = None) -> str:
     """The other relation of a join: its row as a struct named `alias`, and its hidden columns under other names."""
-    columns = [f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}", f"{ORDINAL} AS _ro"]
+    columns = [f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
     if other.partitioned:
-        columns += [f"{PARTITION} AS _rp", f"{MEMBER} AS _rm"]
+        columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{MEMBER} AS {_RIGHT_MEMBER}"]
     return f"({_select(columns, source(other))})"
 
 
 def join_condition(node: Node, other: Node, alias: str, using: Using, where: Scalar | None) -> str:
     """What pairs must satisfy: equal paths, `where`, and one partition."""
-    terms = [f"_l.{_path(a)} = {quote(alias)}.{_path(b)}" for a, b in using]
+    terms = [f"{LEFT}.{_path(a)} = {quote(alias)}.{_path(b)}" for a, b in using]
     if where is not None:
         terms.append(f"({scalar_sql(where, partitioned=False)})")
     if node.partitioned and other.partitioned:
-        terms.append(f"_l.{PARTITION} = _r._rp")
+        terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_RIGHT_PARTITION}")
     return " AND ".join(terms) or "TRUE"
 
 
@@ -210,29 +213,52 @@ def _(node: Join, source: Source) -> str:
     side = right_side(right, source, alias, node.fields)
     if node.how in {"semi", "anti"}:
         no = "NOT " if node.how == "anti" else ""
-        columns = [*_names(left, "_l."), *(f"_l.{name}" for name in hidden(left))]
-        exists = f"WHERE {no}EXISTS (SELECT 1 FROM {side} AS _r WHERE {on})"
-        return f"SELECT {', '.join(columns)} FROM {source(left)} AS _l {exists}"
-    columns = [*_names(left, "_l."), f"_r.{quote(alias)}"]
-    columns.append(f"row_number() OVER (ORDER BY _l.{ORDINAL}, _r._ro) AS {ORDINAL}")
+        columns = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left))]
+        exists = f"WHERE {no}EXISTS (SELECT 1 FROM {side} AS {RIGHT} WHERE {on})"
+        return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {exists}"
+    columns = [*_names(left, f"{LEFT}."), f"{RIGHT}.{quote(alias)}"]
+    columns.append(f"row_number() OVER (ORDER BY {LEFT}.{ORDINAL}, {RIGHT}.{RIGHT_ORDINAL}) AS {ORDINAL}")
     if left.partitioned:
-        columns += [f"_l.{PARTITION}", f"_l.{MEMBER}"]
+        columns += [f"{LEFT}.{PARTITION}", f"{LEFT}.{MEMBER}"]
     elif right.partitioned:
-        columns += [f"_r._rp AS {PARTITION}", f"_r._rm AS {MEMBER}"]
+        columns += [f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}", f"{RIGHT}.{_RIGHT_MEMBER} AS {MEMBER}"]
     kind = "LEFT JOIN" if node.how == "left" else "JOIN"
-    return f"SELECT {', '.join(columns)} FROM {source(left)} AS _l {kind} {side} AS _r ON {on}"
+    return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {kind} {side} AS {RIGHT} ON {on}"
 
 
 @operator_sql.register
 def _(node: GroupJoin, source: Source) -> str:
     left, alias = node.input, quote(node.alias)
     on = join_condition(left, node.other, node.alias, node.using, node.where)
-    own = [*_names(left, "_l."), *(f"_l.{name}" for name in hidden(left))]
-    rank = f"row_number() OVER (PARTITION BY _l.{ORDINAL} ORDER BY {order_sql(node.order, left, '_r._ro')}) AS _rn"
+    ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"
+    own = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left)), f"{RIGHT}.{alias}", ordinal]
+    over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order_sql(node.order, left, ordinal)}"
+    own.append(f"row_number() OVER ({over}) AS {quote(_RANK)}")
     right = right_side(node.other, source, node.alias)
-    pairs = f"SELECT {', '.join([*own, f'_r.{alias}', rank])} FROM {source(left)} AS _l LEFT JOIN {right} AS _r ON {on}"
-    computed = dict(zip((n for n, _ in node.add), cast_columns(node.add, node, left, "_rn"), strict=True))
+    pairs = f"SELECT {', '.join(own)} FROM {source(left)} AS {LEFT} LEFT JOIN {right} AS {RIGHT} ON {on}"
+    matches = tuple((name, _of_matches(scalar)) for name, scalar in node.add)
+    computed = dict(zip((n for n, _ in node.add), cast_columns(matches, node, left, _RANK), strict=True))
     columns = [computed.get(name, f"any_value({quote(name)}) AS {quote(name)}") for name in node.schema.names]
     rest = [f"any_value({name}) AS {name}" for name in hidden(left) if name != ORDINAL]
-    within = f"WHERE _rn <= {node.limit}" if node.limit is not None else ""
-    return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS _j {within} GROUP BY {ORDINAL}"
+    within = f"WHERE {quote(_RANK)} <= {node.limit}" if node.limit is not None else ""
+    return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS {ROWS} {within} GROUP BY {ORDINAL}"
+
+
+def _of_matches(scalar: Scalar) -> Scalar:
+    """The same, with aggregates of the matches alone: of a left row without any, of nothing."""
+    tree = scalar.ast
+    matched = exp.column(RIGHT_ORDINAL.strip('"'), quoted=True).is_(exp.Null()).not_()
+    for call in [node for node in tree.find_all(exp.Func) if is_aggregate(node)]:
+        outer: exp.Expr = call
+        while isinstance(outer.parent, (exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
+            outer = outer.parent
+        if isinstance(outer.parent, exp.Window):
+            continue
+        if isinstance(outer.parent, exp.Filter):
+            where = outer.parent.expression
+            where.set("this", exp.and_(matched.copy(), where.this))
+        elif outer.parent is None:
+            tree = exp.Filter(this=outer, expression=exp.Where(this=matched.copy()))
+        else:
+            outer.replace(exp.Filter(this=outer.copy(), expression=exp.Where(this=matched.copy())))
+    return from_ast(tree, scalar.text)

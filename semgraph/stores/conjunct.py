@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.expr import Scalar, Type
+from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import to_sql
 from semgraph.expr.types import type_of_arrow
 
@@ -223,9 +224,9 @@ def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     if all(array is not None for array in plain):
         return [array for array in plain if array is not None]
     read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
-    numbered = rows.select(read_of).append_column("_n", pa.array(range(rows.num_rows), pa.int64()))
+    numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
     listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
-    table = prepared(f"SELECT {listed} FROM _rows ORDER BY _n", {"_rows": numbered}).run({"_rows": numbered})
+    table = prepared(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered}).run({ROWS: numbered})
     return [_canonical(table.column(i).combine_chunks()) for i in range(len(values))]
 
 

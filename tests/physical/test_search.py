@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from semgraph.expr import parse_scalar as sql
 from semgraph.expr.functions import words
+from semgraph.expr.names import LEFT, STORED
 from semgraph.llm.base import Vectors
 from semgraph.logical.graph import By, Search
 from semgraph.logical.relational import Input
@@ -21,6 +22,7 @@ from semgraph.logical.schema import Graph
 from semgraph.physical.relational import execute, runtime_schema
 from semgraph.physical.search import SearchSpec, run_searches
 from semgraph.physical.search_fuse import Asked, fuse
+from semgraph.physical.search_sql import asked_column
 from semgraph.stores.base import Batch, NodeWrite
 from semgraph.stores.sqlite import SqliteStore
 
@@ -165,9 +167,9 @@ def test_fusing_in_memory_is_what_the_statement_does(
             rows = rows.append_column(f"_x0_{i}", column)
         (hits,) = await store.search([spec.query(node.k, "_x0_")], rows)
         await store.aclose()
-        tables = {"l": left, "s": hits}
+        tables = {LEFT: left, STORED: hits}
         for i, column in enumerate(columns):
-            tables["l"] = tables["l"].append_column(f"_x{i}", column)
+            tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
         return fuse(Asked(spec, left, None, columns), hits), await execute(spec.sql, tables, runtime_schema(node))
 
     here, there = asyncio.run(both())

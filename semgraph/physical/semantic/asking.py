@@ -16,18 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.errors import EngineError
-from semgraph.expr.binder import ORDINAL
 from semgraph.expr.functions import canonical_json
-from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.columns import values
 from semgraph.physical.contract import Context, Implementation, Rows
-from semgraph.physical.direct import value_of
-from semgraph.physical.relational import execute, runtime_schema
-from semgraph.physical.sql import MEMBER, PARTITION, scalar_sql
+from semgraph.physical.relational import runtime_schema
+from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.physical.watching import watched
 
 
@@ -171,15 +166,3 @@ def failures(node: Semantic, left: pa.Table, lefts: Sequence[int], errors: Seque
 async def assemble(node: Semantic, inputs: Sequence[pa.Table], asking: Asking) -> Answered:  # noqa: ARG001
     """Ask, and put the result together; each operator has its own way."""
     raise EngineError(f"the engine cannot put together the answers of {node.keyword}")
-
-
-async def column_of(
-    scalar: Scalar, source: Node, kind: pa.DataType, table: pa.Table, now: datetime | None
-) -> pa.Array[Any]:
-    """A scalar over the rows of `source`, as a column of one type."""
-    simple = value_of(scalar, source.schema)
-    if simple is not None:
-        found = simple(table, now).cast(kind)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    text = f"SELECT CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(kind)}) AS x FROM t ORDER BY {ORDINAL}"
-    return (await execute(text, {"t": table}, pa.schema([pa.field("x", kind)]), now)).column(0).combine_chunks()

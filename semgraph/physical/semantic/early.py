@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.expr.binder import ORDINAL
+from semgraph.expr.names import ROWS
 from semgraph.logical.checks import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.physical.columns import dense, values
@@ -137,8 +138,8 @@ class _Queue:
 async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, asking: Asking) -> list[_Queue]:
     keys = [quote(name) for name in stop.per] + ([PARTITION] if PARTITION in hidden(node.input) else [])
     group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
-    sql = f"SELECT {ORDINAL} AS o, {group} AS g FROM t ORDER BY g, {order_sql(stop.order, node.input, ORDINAL)}"
-    found = await execute(sql, {"t": table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), asking.now)
+    sql = f"SELECT {ORDINAL} AS o, {group} AS g FROM {ROWS} ORDER BY g, {order_sql(stop.order, node.input, ORDINAL)}"
+    found = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), asking.now)
     queues: dict[int, _Queue] = {}
     for row, place in zip(values(found.column("o")), values(found.column("g")), strict=True):
         queues.setdefault(place, _Queue([])).rows.append(row)

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.expr.binder import ORDINAL
+from semgraph.expr.names import ROWS
 from semgraph.logical.semantic import SemAgg, SemTopk
 from semgraph.physical.columns import dense, values
-from semgraph.physical.relational import conform, execute, runtime_schema
+from semgraph.physical.relational import column_of, conform, execute, runtime_schema
 from semgraph.physical.semantic.asking import (
     Answered,
     Asking,
     ask,
     assemble,
-    column_of,
     evidence,
     failures,
 )
@@ -31,8 +31,8 @@ async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, no
     keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node.input) else [])
     first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
-    sql = f"SELECT {ORDINAL} AS o, {first} AS g FROM t ORDER BY g, {order}"
-    found = await execute(sql, {"t": table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), now)
+    sql = f"SELECT {ORDINAL} AS o, {first} AS g FROM {ROWS} ORDER BY g, {order}"
+    found = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), now)
     numbers, _ = dense(values(found.column("g")))
     return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("o").combine_chunks()})
 
@@ -60,7 +60,7 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
         if single.any():
-            own = await column_of(dict(node.alone)[f.name], node.input, f.type, taken, asking.now)
+            own = await column_of(dict(node.alone)[f.name], node.input, taken, asking.now, f.type)
             column = pc.if_else(pa.array(single), own, column)
         columns[f.name] = column
     failed = np.asarray([g in renumber and errors[renumber[g]] is not None for g in range(len(sizes))])

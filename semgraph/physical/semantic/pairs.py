@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.expr.binder import ORDINAL
+from semgraph.expr.names import LEFT, RIGHT, ROWS, STEP
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import SemJoin
 from semgraph.physical.columns import dense, values
@@ -23,7 +24,7 @@ from semgraph.physical.semantic.asking import (
     pick,
     shown,
 )
-from semgraph.physical.sql import PARTITION, join_condition, order_sql, right_side
+from semgraph.physical.sql import PARTITION, RIGHT_ORDINAL, join_condition, order_sql, right_side
 
 
 def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
@@ -46,16 +47,17 @@ async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime |
     if node.using and node.where is None and plain:
         rows = _keys(left, [a for a, _ in node.using], both)
         return _matching(rows, _keys(right, [b for _, b in node.using], both))
-    names = {id(node.input): "l0", id(node.other): "r0"}
+    names = {id(node.input): ROWS, id(node.other): STEP}
 
     def source(child: Node) -> str:
         return names[id(child)]
 
     on = join_condition(node.input, node.other, node.alias, node.using, node.where)
     side = right_side(node.other, source, node.alias)
-    sql = f"SELECT _l.{ORDINAL} AS l, _r._ro AS r FROM l0 AS _l JOIN {side} AS _r ON {on} ORDER BY 1, 2"
+    columns = f"{LEFT}.{ORDINAL} AS l, {RIGHT}.{RIGHT_ORDINAL} AS r"
+    sql = f"SELECT {columns} FROM {ROWS} AS {LEFT} JOIN {side} AS {RIGHT} ON {on} ORDER BY 1, 2"
     schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
-    found = await execute(sql, {"l0": left, "r0": right}, schema, now)
+    found = await execute(sql, {ROWS: left, STEP: right}, schema, now)
     return values(found.column("l")), values(found.column("r"))
 
 
@@ -122,8 +124,8 @@ async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> 
         _, first = dense(values(found.column("_l")))
         return found.take(pa.array(first, pa.int64()))
     over = f"PARTITION BY _l ORDER BY {order_sql(node.order, node, ORDINAL)}"
-    sql = f"SELECT {ORDINAL} AS o FROM t QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
-    rows = await execute(sql, {"t": found}, pa.schema([("o", pa.int64())]), now)
+    sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
+    rows = await execute(sql, {ROWS: found}, pa.schema([("o", pa.int64())]), now)
     return found.take(rows.column("o").combine_chunks())
 
 

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.physical.columns import values
-from semgraph.physical.relational import conform, runtime_schema
+from semgraph.physical.relational import column_of, conform, runtime_schema
 from semgraph.physical.semantic.asking import (
     Answered,
     Asking,
     assemble,
-    column_of,
     evidence,
     failures,
 )
@@ -28,7 +27,7 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     (table,) = inputs
     wanted = np.ones(table.num_rows, bool)
     if node.when is not None:
-        when = await column_of(node.when, node.input, pa.bool_(), table, asking.now)
+        when = await column_of(node.when, node.input, table, asking.now, pa.bool_())
         wanted = np.asarray([bool(x) for x in values(when)])
     told = await ask_rows(node, table, wanted, asking)
     index, answers = np.asarray(told.asked, np.int64), told.answers
@@ -41,7 +40,7 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(taken)
         if f.name in otherwise and not wanted.all():
-            rest = await column_of(otherwise[f.name], node.input, f.type, table, asking.now)
+            rest = await column_of(otherwise[f.name], node.input, table, asking.now, f.type)
             column = pc.if_else(pa.array(wanted), column, rest)
         columns[f.name] = column
     found = pa.table(columns)
