@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 EXTRAS := local,neo4j-local,pandas,dev
 
-.PHONY: demo test check fmt recordings bench clean
+# every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (6.5 GB: torch brings CUDA)
+EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,pandas,plot,dev
+VENV_EXTRAS := .venv-extras
+
+.PHONY: demo test test-extras check fmt recordings bench clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -14,6 +18,10 @@ demo: $(VENV)/.demo
 # the whole suite; it starts a real Neo4j by itself. What fails beside another test process must pass alone.
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+# implementations that need extras, with every extra installed
+test-extras: $(VENV_EXTRAS)/.installed
+	$(VENV_EXTRAS)/bin/python -m pytest tests/extras
 
 # formatting, rules, types, layers
 check: $(VENV)/.installed
@@ -46,5 +54,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(INSTALL) ".[$(EXTRAS)]"
 	touch $@ $(VENV)/.demo
 
+$(VENV_EXTRAS)/.installed: pyproject.toml constraints-extras.txt
+	test -x $(VENV_EXTRAS)/bin/python || $(PYTHON) -m venv $(VENV_EXTRAS)
+	$(VENV_EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-extras.txt -e ".[$(EVERY)]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV_EXTRAS) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

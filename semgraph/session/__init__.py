@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from semgraph.errors import PlanError, Problem
+from semgraph.execution.notebook import Drawing
 from semgraph.execution.result import OnProgress, Result
 from semgraph.execution.runs import find_run
 from semgraph.frontend.frame import Frame
@@ -224,7 +225,7 @@ class Session(Compares, Reports):
                 Explained(logical, tables, self._actual(run, logical), some, width), self._resources, format
             )
 
-        return self._waiting.wait(work())
+        return Drawing(self._waiting.wait(work()))
 
     def _actual(self, run: str | None, plan: LogicalPlan) -> Mapping[str, Any] | None:
         """The counters of a recorded run, by step. Raises PlanError if it was a run of another plan."""

@@ -1,0 +1,161 @@
+"""The tasks: rows whose truth is known by how they are made, and what is asked about them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks.world.names import misspelt, organisations, people, places
+from semgraph.expr.types import parse_type
+from semgraph.logical.prompt import Prompt, PromptSet, Template
+from semgraph.logical.relational import Input
+from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.physical.contract import Rows
+
+MARK = "(unreadable)"
+"""What makes the server refuse a row, until it is told to forgive."""
+ASKED = {
+    "sem_filter": "Does “{text}” say that somebody moved?",
+    "sem_map": "{text}",
+    "sem_join": "Are “{name}” and “{c.name}” the same person?",
+    "sem_agg": "{text}",
+    "sem_topk": "How strongly does “{text}” say that Ada Costa moved?",
+}
+RULES = {"sem_map": "Say who moved, and to which place.", "sem_agg": "List all people who are named."}
+RETURNS = {"sem_map": [("person", "string"), ("place", "string")], "sem_agg": [("people", "list<string>")]}
+Truth = set[Any]
+
+
+@dataclass
+class Task:
+    """Rows and what is true of them.
+
+    Args:
+        name: As it stands in the table.
+        operator: Which is asked.
+        left: A text for each left row.
+        truth: What the answers are to be, as `found` gives them.
+        right: A text for each right row of a join.
+        group: The group of each row (sem_agg, sem_topk).
+        k: How many are wanted (sem_topk).
+        again: Run twice, with what was refused forgiven: the second time what is paid again is counted.
+    """
+
+    name: str
+    operator: str
+    left: list[str]
+    truth: Truth
+    right: list[str] = field(default_factory=list)
+    group: list[int] = field(default_factory=list)
+    k: int = 5
+    again: bool = False
+
+    @cached_property
+    def node(self) -> Any:
+        """The node that asks."""
+        column = "name" if self.operator == "sem_join" else "text"
+        source = Input(name="rows", columns=pa.schema({column: pa.string(), "group": pa.int64()}), step="rows")
+        returns = tuple((name, parse_type(kind)) for name, kind in RETURNS.get(self.operator, ()))
+        item, rules = Template.parse(ASKED[self.operator]), RULES.get(self.operator, "")
+        prompts = PromptSet((("", Prompt(self.operator, returns, rules=rules, item=item, max_tokens=512)),))
+        given: dict[str, Any] = {"prompt": prompts, "input": source, "step": self.operator}
+        if self.operator == "sem_join":
+            other = Input(name="others", columns=pa.schema({"name": pa.string()}), step="others")
+            return SemJoin(other=other, alias="c", **given)
+        if self.operator == "sem_topk":
+            return SemTopk(k=self.k, **given)
+        if self.operator == "sem_agg":
+            return SemAgg(by=("group",), **given)
+        return {"sem_map": SemMap, "sem_filter": SemFilter}[self.operator](**given)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows as an implementation gets them."""
+        n, m = len(self.left), len(self.right)
+        columns: dict[str, list[int]] = {"left": list(range(n))}
+        if self.operator == "sem_join":
+            columns = {"left": [i for i in range(n) for _ in range(m)], "right": list(range(m)) * n}
+        if self.operator in {"sem_agg", "sem_topk"}:
+            columns = {"group": self.group or [0] * n} | columns
+        name = "name" if self.operator == "sem_join" else "text"
+        right = pa.table({"name": self.right}) if self.operator == "sem_join" else None
+        items = pa.table({key: pa.array(values, pa.int64()) for key, values in columns.items()})
+        return Rows(pa.table({name: self.left}), right, items, ["bench"] * n, [0] * n)
+
+    def found(self, table: pa.Table) -> Truth:
+        """What a table of answers says, in the form of the truth."""
+        rows = [row for row in table.to_pylist() if row["error"] is None]
+        if self.operator == "sem_filter":
+            return {row["item"] for row in rows if row["keep"]}
+        if self.operator == "sem_join":
+            return {divmod(row["item"], len(self.right)) for row in rows if row["match"]}
+        if self.operator == "sem_topk":
+            return {row["item"] for row in sorted(rows, key=lambda row: (-row["score"], row["item"]))[: self.k]}
+        if self.operator == "sem_agg":
+            return {(row["item"], name) for row in rows for name in row["people"] or []}
+        return {(row["item"], row["person"], row["place"]) for row in rows}
+
+
+def tasks() -> dict[str, Task]:
+    """All tasks, by name; the same ones each time."""
+    draw = random.Random(11)
+    folk = [name for name in people(draw, 400) if name != "Ada Costa"]
+    towns, firms = places(draw, 60), organisations(draw, 60)
+    moves = [f"{folk[i]} moved to {towns[i % 60]}." for i in range(100)]
+    mixed = [moves[i] if i % 3 == 0 else f"{folk[i]} works at {firms[i % 60]}." for i in range(100)]
+    kept = {i for i in range(100) if i % 3 == 0}
+    ranked = [f"Ada Costa moved to {towns[i]}." if i % 10 == 4 else moves[i] for i in range(50)]
+    made = [
+        Task("sem_filter 100 rows", "sem_filter", mixed, kept),
+        Task("sem_filter 100 rows, 10 distinct", "sem_filter", [mixed[i % 10] for i in range(100)], _of(kept, 10)),
+        Task("sem_filter 100 rows, one refused", "sem_filter", _refused(mixed, 42), kept - {42}, again=True),
+        Task("sem_map 100 rows", "sem_map", moves, {(i, folk[i], towns[i % 60]) for i in range(100)}),
+        _join(draw, folk, 20),
+        _join(draw, folk, 256),
+        Task("sem_agg 10 groups of 10", "sem_agg", moves, {(i // 10, folk[i]) for i in range(100)}, group=_tens()),
+        Task("sem_topk 5 of 50", "sem_topk", ranked, {i for i in range(50) if i % 10 == 4}),
+    ]
+    return {task.name: task for task in made}
+
+
+def _join(draw: random.Random, folk: list[str], n: int) -> Task:
+    order = draw.sample(range(n), n)
+    right = [misspelt(draw, folk[i]) for i in order]
+    return Task(f"sem_join {n} x {n}", "sem_join", folk[:n], {(i, j) for j, i in enumerate(order)}, right)
+
+
+def _of(kept: set[int], distinct: int) -> Truth:
+    return {i for i in range(100) if i % distinct in kept}
+
+
+def _refused(texts: list[str], at: int) -> list[str]:
+    return [f"{text[:-1]} {MARK}." if i == at else text for i, text in enumerate(texts)]
+
+
+def _tens() -> list[int]:
+    return [i // 10 for i in range(100)]
+
+
+WAYS: dict[str, list[str]] = {
+    "sem_filter 100 rows": ["per_row", "packed(rows=10)", "packed", "cascade(sample=60, recall=0.9, precision=0.9)"],
+    "sem_filter 100 rows, 10 distinct": ["per_row", "packed(rows=10)"],
+    "sem_filter 100 rows, one refused": ["per_row", "packed(rows=10)"],
+    "sem_map 100 rows": ["per_row", "packed(rows=10)", "reflexion"],
+    "sem_join 20 x 20": ["nested_loop", "block(left=10, right=10)", "cascade"],
+    "sem_join 256 x 256": ["block(left=32, right=16)"],
+    "sem_agg 10 groups of 10": ["single", "tree(fan_in=2)", "fold"],
+    "sem_topk 5 of 50": ["pointwise", "packed(rows=10)", "listwise", "quickselect", "tournament"],
+}
+LOTUS: dict[str, list[str]] = {
+    name: (
+        ["lotus", "lotus(method=heap)", "lotus(method=naive)", 'lotus(method="quick-sem")']
+        if name.startswith("sem_topk")
+        else ["lotus"]
+    )
+    for name in WAYS
+    if name != "sem_join 256 x 256"
+}
