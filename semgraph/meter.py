@@ -14,6 +14,7 @@ class StepMetrics:
 
     `calls_issued`, `calls_journal` and `calls_coalesced` are answers received, by where they came from; `attempts` are
     HTTP requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no known price.
+    `unusable` are answers about several rows that did not answer for all of them, so that the rest was asked again.
     """
 
     operator: str = ""
@@ -32,6 +33,7 @@ class StepMetrics:
     seconds: float = 0.0
     round_trips: int = 0
     embeddings: int = 0
+    unusable: int = 0
 
     def add(self, other: StepMetrics) -> None:
         """Add another step's counters to this one, in place."""

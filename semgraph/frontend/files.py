@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,9 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
         rows, source = _renamed(rows_of(path), renames, spec, value), str(path)
     else:
         text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
-        rows = [{_text_column(spec, cut.key if cut else ""): text}]
+        now = _times_of_reading(spec)
+        rows = [{_text_column(spec, cut.key if cut else ""): text, **now}]
+        source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
     partition, key = (cut.partition, cut.key) if cut else ("", "")
     return Given(spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source)
 
@@ -105,6 +108,12 @@ def _text_column(spec: InputSpec, key: str) -> str:
     hint = f"give a file: -i {spec.name}=FILE.jsonl"
     what = "has no text column that has to be there" if not needed else "has several text columns"
     raise InputError(Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint))
+
+
+def _times_of_reading(spec: InputSpec) -> dict[str, datetime]:
+    """A bare text has no time of its own: where one has to be there, it is that of reading it."""
+    now = datetime.now(UTC)
+    return {name: now for name, kind in spec.columns if kind.name == "timestamp" and not kind.nullable}
 
 
 def _stdin() -> str:

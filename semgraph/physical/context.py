@@ -169,6 +169,7 @@ class NodeContext:
         count = rows.items.num_rows
         framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
         await framing.ask(framing.works(blocks))
+        self._metrics.unusable += framing.unusable
         missing = [item for item in range(count) if item not in framing.outcomes]
         if missing:
             raise EngineError(f"step {node.step}: item {missing[0]} is in no block: put each item in one")

@@ -46,6 +46,7 @@ class Framing(ABC):
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)
+        self.unusable = 0  # replies about several items that did not settle all of them
         self._sheets: dict[tuple[int, str], Sheet] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
@@ -56,7 +57,9 @@ class Framing(ABC):
             later: list[Work] = []
             async with aclosing(self.ctx.ask(self._requests(todo, asked))) as replies:
                 async for index, reply in replies:
-                    later += self.settle(asked[index], reply)
+                    again = self.settle(asked[index], reply)
+                    self.unusable += bool(again) and len(asked[index].items) > 1
+                    later += again
             if not later:
                 return
             todo = sorted(later)

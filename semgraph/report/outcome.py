@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from semgraph.execution.result import Result
@@ -12,7 +13,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.report.formats import UNKNOWN, count, dollars, duration, plain_line, plural, short
 from semgraph.report.picture import Picture, lines, pictures
-from semgraph.report.tables import Column, result_lines
+from semgraph.report.tables import Column, fitting, result_lines
 from semgraph.report.tables import lines as table_lines
 
 _PICTURES = 5
@@ -50,7 +51,7 @@ def outcome(
     steps = step_columns(result.meter.steps, every=every)
     if steps:
         yield ""
-        yield from table_lines(steps, width)
+        yield from table_lines(narrowed(steps, width - 2), width)
         idle = sum(bool(m.operator) for m in result.meter.steps.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} had nothing to ask"
@@ -127,13 +128,24 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     ]
 
 
+def narrowed(columns: list[Column], width: int) -> list[Column]:
+    """The columns of steps for a terminal: where not all fit, what the plan says too falls away before what it cost."""
+    short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
+    tries = [
+        columns,
+        *([c for c in short_titles if c.title not in gone] for gone in ((), ("how",), ("how", "operator"))),
+    ]
+    return next((found for found in tries if len(fitting(found, width)[0]) == len(found)), tries[-1])
+
+
 def _answers(m: StepMetrics) -> int:
     return m.calls_issued + m.calls_journal + m.calls_coalesced
 
 
 def _calls(m: StepMetrics) -> str:
-    kept = m.calls_journal + m.calls_coalesced
-    return f"{count(m.calls_issued)} (+{count(kept)} kept)" if kept else count(m.calls_issued)
+    kept = [(m.calls_journal, "journal"), (m.calls_coalesced, "shared")]
+    more = ", ".join(f"+{count(number)} {where}" for number, where in kept if number)
+    return f"{count(m.calls_issued)} ({more})" if more else count(m.calls_issued)
 
 
 def _tokens_in(m: StepMetrics) -> str:
@@ -157,7 +169,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
     if total.calls_journal:
         parts[0] += f" (+{count(total.calls_journal)} from the journal)"
     if total.calls_coalesced:
-        parts[0] += f" (+{count(total.calls_coalesced)} asked twice, sent once)"
+        parts[0] += f" (+{count(total.calls_coalesced)} shared: asked twice, sent once)"
     parts.append(f"{short(total.tokens_in)} tokens in, {short(total.tokens_out)} out")
     money = "price unknown" if total.dollars is None else dollars(total.dollars)
     if total.dollars == 0 and total.calls_issued:
@@ -191,6 +203,9 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
         yield f"! {note}"
     if not plan.writes and result.tables and not any(table.num_rows for table in result.tables.values()):
         yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
+    for step, m in result.meter.steps.items():
+        if m.unusable:
+            yield f"! {step}: {plural(m.unusable, 'packed answer')} did not answer for every row; the rest was asked again"
     if result.failed:
         yield from _failures(result, plan, anew or typed)
     if result.stopped:
@@ -229,7 +244,9 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
             'Turn structured outputs on there, or --llm "…?structured=tool"'
         )
     file = result.record / "failed.jsonl" if result.record else None
-    if file is not None and file.exists() and plan.order:
+    if file is not None and file.exists() and not plan.order:
+        yield f"  these rows are in {_shown(file)}"
+    elif file is not None and file.exists() and plan.order:
         # What was no answer is in the journal too, and would be read from there.
         anew = " --fresh" if any(f.error.startswith(_INVALID) for f in result.failed) else ""
         yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}{anew}"

@@ -10,7 +10,7 @@ from typing import Any
 from semgraph.execution.runs import Run
 from semgraph.meter import StepMetrics
 from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration
-from semgraph.report.outcome import cost, step_columns, written
+from semgraph.report.outcome import cost, narrowed, step_columns, written
 from semgraph.report.tables import Column, lines
 
 _NAMES = {f.name for f in fields(StepMetrics)}
@@ -85,7 +85,7 @@ def page(run: Run, width: int) -> Iterator[str]:
     steps = {name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
     if steps:
         yield ""
-        yield from lines(step_columns(steps, every=True), width)
+        yield from lines(narrowed(step_columns(steps, every=True), width - 2), width)
         yield f"  {written(run.facts.get('written') or {})}"
         yield cost(total(run), seconds(run) or 0.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+from datetime import UTC, datetime
 
 import pytest
 
@@ -263,6 +264,22 @@ def test_a_text_is_one_row(project: Project) -> None:
     assert "Bob" in done.out.splitlines()[2]
     piped = project("run", "find", "-i", "queries=-", text="Ann\n")
     assert "Ann" in piped.out.splitlines()[2]
+
+
+def test_a_text_without_a_time_is_of_the_time_of_reading_it(project: Project) -> None:
+    today = f"{datetime.now(UTC):%Y-%m-}"
+    done = project("run", "people", "-i", "notes=-", text="Ann knows Bob.")
+    assert done.code == 0, done.err
+    assert f"input  standard input, at {today}" in done.err
+    assert "Ann ─ KNOWS ─▶ Bob" in done.out
+    assert done.out.splitlines()[1].count(today) == 1
+
+
+def test_a_message_is_piped_into_the_shipped_plan(project: Project) -> None:
+    options = ["-i", "episodes=-", "--until", "heard", "--llm", "recorded", "--store", "memory"]
+    done = project("run", "add_episode", *options, text="Ann lives in Oslo.\n")
+    assert done.code == 0, done.err
+    assert "Ann lives in Oslo." in done.out
 
 
 def test_a_bug_is_no_traceback_unless_asked_for(project: Project) -> None:

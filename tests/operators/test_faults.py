@@ -160,9 +160,10 @@ async def test_whatever_comes_back_wrong_from_a_block_is_asked_again(operator: s
     ],
 )
 async def test_what_is_good_in_a_block_is_kept(change: Callable[[list[Any]], None], singly: int) -> None:
-    llm = Oracle(mind("sem_filter"))
-    await ask(some("sem_filter"), "packed(rows=9)", Faulty(llm, packed_only(entries(change))))
+    llm, metrics = Oracle(mind("sem_filter")), StepMetrics()
+    await ask(some("sem_filter"), "packed(rows=9)", Faulty(llm, packed_only(entries(change))), metrics)
     assert Counter(map(is_packed, llm.requests)) == Counter({True: 1, False: singly})
+    assert metrics.unusable == (singly > 0)
 
 
 @pytest.mark.parametrize("spoil", [cut, cut_error, refused, rejected])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,45 @@ def test_the_steps_that_asked_are_listed_with_what_they_cost(plan: LogicalPlan) 
     assert "  ends" in text(result(steps={"told": READ, "ends": moved}), plan, every=True)
 
 
+def test_in_a_narrow_terminal_what_a_step_cost_outlives_how_it_was_done(plan: LogicalPlan) -> None:
+    long = result(steps={"a_step_with_a_long_name": READ})
+    titles = ["  step ", "in → out", "calls", "tokens in", "out", "time"]
+    for width in (80, 70):
+        head = next(line for line in outcome(long, plan, width, 1.0) if line.startswith("  step"))
+        assert all(title in head for title in titles)
+        assert len(head) <= width
+        assert "how" not in head or width == 80
+    assert "more column" not in "\n".join(outcome(long, plan, 80, 1.0))
+
+
+def test_answers_that_were_not_asked_for_now_are_called_as_below_the_table(plan: LogicalPlan) -> None:
+    kept = StepMetrics("sem_map", "per_row", rows_in=4, rows_out=4, calls_issued=1, calls_journal=2, calls_coalesced=1)
+    shown = text(result(steps={"told": kept}), plan)
+    assert "1 (+2 journal, +1 shared)" in shown
+    assert "1 call (+2 from the journal) (+1 shared: asked twice, sent once)" in shown
+
+
+def test_packed_answers_that_had_to_be_asked_again_are_told(plan: LogicalPlan) -> None:
+    spoilt = StepMetrics("sem_map", "packed", rows_in=4, rows_out=4, calls_issued=5, unusable=2)
+    assert list(remarks(result(steps={"told": spoilt}), plan, "people")) == [
+        "! told: 2 packed answers did not answer for every row; the rest was asked again"
+    ]
+
+
+def test_without_an_order_failed_rows_are_still_named_by_their_file(plan: LogicalPlan, tmp_path: Path) -> None:
+    (tmp_path / "failed.jsonl").write_text("{}")
+    found = result(failed=(Failure("told", "cut", None, {}),), record=tmp_path, exit_code=3, members=0)
+    said = list(remarks(found, replace(plan, order=None), "people"))
+    assert said[-1] == f"  these rows are in {tmp_path / 'failed.jsonl'}"
+
+
 def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have_cost_elsewhere() -> None:
     assert cost(READ, 65.4) == (
         "3 calls · 2.3 k tokens in, 156 out · $0 (at gpt-4.1-mini ≈ $0.00075) · 65 s · 2 store queries"
     )
     kept = StepMetrics(calls_journal=5, calls_coalesced=1, dollars=0.0)
     assert cost(kept, 1) == (
-        "0 calls (+5 from the journal) (+1 asked twice, sent once) · 0 tokens in, 0 out · $0 · 1.0 s"
+        "0 calls (+5 from the journal) (+1 shared: asked twice, sent once) · 0 tokens in, 0 out · $0 · 1.0 s"
     )
     paid = StepMetrics(calls_issued=1, tokens_in=1, dollars=0.744)
     assert "· $0.74 ·" in cost(paid, 1)
