@@ -61,6 +61,15 @@ class Budget:
         return time.monotonic() - self._began
 
     @property
+    def seconds_left(self) -> float | None:
+        """How long the run may go on; None: as long as it takes."""
+        return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
+
+    def out_of_time(self) -> BudgetReached:
+        """What is raised when `max_seconds` passes while something is asked, attempts and waits included."""
+        return BudgetReached(f"stopped while a call was under way: max_seconds {self.max_seconds:,g} passed")
+
+    @property
     def counts_tokens(self) -> bool:
         """Whether a reservation needs the tokens of the prompt."""
         return self.max_tokens is not None or self.max_usd is not None
@@ -109,9 +118,8 @@ class Budget:
 
     async def quiet(self) -> None:
         """Wait until nothing is asked any more, but not longer than `max_seconds`."""
-        left = None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
         with suppress(TimeoutError):
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(self.seconds_left):
                 while self._asking:
                     await self._quiet.wait()
 
@@ -161,8 +169,13 @@ class Budgeted(Wrapper):
         await self.budget.reserve(most)
         actual = Cost()
         try:
-            reply = await self.inner.complete(request)
+            async with asyncio.timeout(self.budget.seconds_left) as deadline:
+                reply = await self.inner.complete(request)
             actual = cost_of(reply)
+        except TimeoutError:
+            if deadline.expired():
+                raise self.budget.out_of_time() from None
+            raise
         except RowError as error:
             if error.spent is not None:
                 actual = cost_of(error.spent)

@@ -100,6 +100,14 @@ async def test_seconds_end_the_asking(server: ModelServer, endpoint, ask):
     assert len(server.requests) == 1
 
 
+async def test_seconds_end_a_call_that_is_tried_again_and_again(server: ModelServer, endpoint, ask):
+    server.answer = lambda _: error(500, "oops")
+    patient = RetryPolicy(attempts=1000)
+    model = Budgeted(Retried(endpoint, patient), Budget(max_seconds=0.3))
+    with pytest.raises(BudgetReached, match=r"stopped while a call was under way: max_seconds 0\.3 passed"):
+        await model.complete(ask("never"))
+
+
 @pytest.mark.parametrize(
     ("limits", "spent", "most", "message"),
     [
