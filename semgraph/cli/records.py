@@ -64,12 +64,13 @@ def why(
     messages: Annotated[bool, typer.Option("--messages", help="Print the exact requests and answers.")] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
+    from semgraph.execution.calls import exchanges
     from semgraph.execution.runs import find_run
     from semgraph.execution.why import explain
-    from semgraph.report.why import described, journal, lines
+    from semgraph.report.why import described, lines
 
     found = find_run(run)
-    with journal(found) as lookup:
+    with exchanges(found) as lookup:
         chain = explain(found, what, lookup)
     if options.json:
         options.dump(described(chain))

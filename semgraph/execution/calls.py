@@ -7,15 +7,17 @@ failed, is kept here with its text, unless the journal is off: then no text is k
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from semgraph.errors import RowError
-from semgraph.execution.record import RunRecord, read_lines
+from semgraph.execution.record import RunRecord, read_lines, read_rows
+from semgraph.execution.runs import Run
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage
-from semgraph.llm.journal import Exchange
+from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.roles import Roles
 from semgraph.llm.wrapper import Wrapper
 
@@ -98,3 +100,25 @@ def as_exchange(line: dict[str, Any]) -> Exchange | None:
         seconds=line["seconds"], call_id=line["call"] or "", model=line["model"] or "", dollars=line["dollars"],
     )  # fmt: skip
     return Exchange(request, reply, line["model"] or "", "", line["at"] + line["took"])
+
+
+def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What was asked about and answered, an item a row, by step."""
+    base = folder / "answers"
+    steps = sorted({path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")})
+    return {step: read_rows(folder, "answers", step) for step in steps}
+
+
+@contextmanager
+def exchanges(run: Run, path: Path | str | None = None) -> Iterator[Callable[[str], Exchange | None]]:
+    """The calls that the run's journal still has, or that its record keeps itself, by id. `path` names another journal."""
+    kept = {line["call"]: found for line in read_calls(run.folder) if (found := as_exchange(line)) is not None}
+    path = path or run.facts.get("journal")
+    if not path or not Path(path).exists():
+        yield kept.get
+        return
+    opened = Journal(path, keep_days=None)
+    try:
+        yield lambda call: kept.get(call) or opened.exchange(call)
+    finally:
+        opened.close()

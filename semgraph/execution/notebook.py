@@ -1,4 +1,7 @@
-"""A result as HTML, for notebooks: one line of what it took, then the first rows of each table. Everything is escaped."""
+"""A result as HTML, for notebooks: one line of what it took, the first rows of each table, what was asked about each row.
+
+Everything is escaped.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from semgraph.execution.notebook_asked import folds
 from semgraph.logical.prompt import show
 
 if TYPE_CHECKING:
@@ -19,7 +23,17 @@ _TEXT = 200
 
 def html(result: Result) -> str:
     """The whole as one piece of HTML."""
-    return "\n".join(['<div class="semgraph">', *_summary(result), *_tables(result), "</div>"])
+    asked = folds(result.record) if result.record is not None else ()
+    return "\n".join(['<div class="semgraph">', *_summary(result), *_tables(result), *asked, "</div>"])
+
+
+class Drawing(str):
+    """A drawing in characters, which a notebook shows as it stands."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
 
 
 def _summary(result: Result) -> Iterator[str]:

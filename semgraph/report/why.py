@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semgraph.execution.calls import as_exchange, read_calls
 from semgraph.execution.likeness import UUID, Row
-from semgraph.execution.runs import Run
-from semgraph.execution.why import Asked, Chain, Lookup
+from semgraph.execution.why import Asked, Chain
 from semgraph.report.formats import cell, count, dollars, duration, plural
 from semgraph.report.tables import fit
 
@@ -21,23 +17,6 @@ if TYPE_CHECKING:
 _OTHERS = 5
 _KEY = 8
 _TEXT = 60
-
-
-@contextmanager
-def journal(run: Run, path: Path | str | None = None) -> Iterator[Lookup]:
-    """The calls that the run's journal still has, or that its record keeps itself, by id. `path` names another journal."""
-    kept = {line["call"]: found for line in read_calls(run.folder) if (found := as_exchange(line)) is not None}
-    path = path or run.facts.get("journal")
-    if not path or not Path(path).exists():
-        yield kept.get
-        return
-    from semgraph.llm.journal import Journal
-
-    opened = Journal(path, keep_days=None)
-    try:
-        yield lambda call: kept.get(call) or opened.exchange(call)
-    finally:
-        opened.close()
 
 
 def described(chain: Chain) -> dict[str, Any]:

@@ -8,16 +8,27 @@ from typing import TYPE_CHECKING
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.comparison import Comparison
 from semgraph.execution.result import Result
+from semgraph.llm.config import Settings
+from semgraph.session.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class Reports:
-    """The part of a session that makes pages of what it ran."""
+    """The part of a session that shows itself, and makes pages of what it ran."""
 
     runs: Path | None
     folder: Path
+    settings: Settings
+    _resources: Resources
+
+    def _repr_html_(self) -> str:
+        """How notebooks show it. Nothing is opened."""
+        from semgraph.report.session import html
+
+        given = self._resources.given
+        return html(self.settings, given.llm, given.embedder, given.store)
 
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
         """Write one HTML file of runs and comparisons, with every prompt and answer; it opens without a network.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 
 from semgraph.execution.result import Result
 from semgraph.meter import Meter, StepMetrics
+from tests.report.test_html import line, recorded, texts
 
 
 def result(**more: object) -> Result:
@@ -32,3 +35,17 @@ def test_a_price_that_is_not_known_is_not_zero() -> None:
     found = result()
     found.meter.step("read").dollars = None
     assert "price unknown" in found._repr_html_()
+
+
+def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
+    record = recorded(tmp_path, "<b> or not", [line("c1", **texts("Is it <b>?", "{}"))])
+    shown = result(record=record.folder)._repr_html_()
+    assert "<b>told</b> asked about 1 row<" in shown
+    assert "<details><summary>text &lt;b&gt; or not → pairs [&quot;&lt;b&gt; or not&quot;]</summary>" in shown
+    assert "<pre>Is it &lt;b&gt;?</pre>" in shown
+    assert "100 → 7 tokens · 1.0 s" in shown
+
+
+def test_a_call_that_the_journal_lost_is_said_to_be(tmp_path: Path) -> None:
+    shown = result(record=recorded(tmp_path, lines=[line("c1")]).folder)._repr_html_()
+    assert "call c1: the journal does not have it" in shown

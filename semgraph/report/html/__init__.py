@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from semgraph.execution.calls import exchanges
 from semgraph.execution.comparison_record import load_comparison
 from semgraph.execution.runs import RUNS, Run, find_run
 from semgraph.report.formats import UNKNOWN, count, dollars, duration
@@ -19,7 +20,6 @@ from semgraph.report.html.calls import Opened
 from semgraph.report.html.markup import Html, data, el, join, table
 from semgraph.report.html.records import RunPage, is_comparison
 from semgraph.report.runs import seconds, total
-from semgraph.report.why import journal
 
 Section = tuple[str, str, Html]
 
@@ -68,9 +68,9 @@ def _record(record: Run, anchor: str, opened: Opened) -> tuple[str, list[Section
     with ExitStack() as closing:
         if is_comparison(record.folder):
             found = load_comparison(record.name, record.folder.parent)
-            lookup = closing.enter_context(journal(Run(record.folder), found.journal))
+            lookup = closing.enter_context(exchanges(Run(record.folder), found.journal))
             return of_comparison.title(found), list(of_comparison.sections(found, lookup, opened, anchor))
-        told = RunPage(record, closing.enter_context(journal(record)))
+        told = RunPage(record, closing.enter_context(exchanges(record)))
         return of_run.title(told), list(of_run.sections(told, opened, anchor))
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from semgraph.execution.calls import read_calls
+from semgraph.execution.calls import read_answers, read_calls
 from semgraph.execution.likeness import MEMBER, Row, parsed
-from semgraph.execution.record import read_lines, read_rows
+from semgraph.execution.record import read_lines
 from semgraph.execution.runs import Run
 from semgraph.execution.why import Lookup
 from semgraph.logical.schema import Draw, Graph
@@ -64,9 +64,7 @@ class RunPage:
     @cached_property
     def items(self) -> dict[str, list[Row]]:
         """What was asked about and answered, by step."""
-        base = self.run.folder / "answers"
-        steps = sorted({path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")})
-        return {step: list(read_rows(self.run.folder, "answers", step)) for step in steps}
+        return {step: list(rows) for step, rows in read_answers(self.run.folder).items()}
 
     @cached_property
     def calls(self) -> list[Call]:
