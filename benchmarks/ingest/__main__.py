@@ -61,14 +61,18 @@ def turns(_: argparse.Namespace) -> None:
 
 
 def cpu(_: argparse.Namespace) -> None:
-    """CPU per window, model layer and store apart; the first run warms up."""
+    """Own CPU, model layer and store apart: for a window more, and for a run as such. The first run warms up."""
     with standin() as url:
-        for label, rows in (("one group", list(stream(20, "one"))), ("100 groups", groups(300, 100))):
-            asyncio.run(_cpu(url, rows))
-            clock, total = asyncio.run(_cpu(url, rows))
-            parts = ", ".join(f"{name} {s / len(rows) * 1000:.1f}" for name, s in clock.seconds.items())
-            own = (total - sum(clock.seconds.values())) / len(rows) * 1000
-            print(f"{label:<12} own {own:.1f} ms an episode ({parts}; all {total / len(rows) * 1000:.1f})")
+        for number, lengths in ((1, (10, 30)), (100, (100, 300))):
+            label = f"{number} groups" if number > 1 else "one group"
+            rows = [list(stream(n, "one")) if number == 1 else groups(n, number) for n in lengths]
+            asyncio.run(_cpu(url, rows[0]))
+            few, many = (asyncio.run(_cpu(url, part)) for part in rows)
+            own = [total - sum(clock.seconds.values()) for clock, total in (few, many)]
+            each = (own[1] - own[0]) / (lengths[1] - lengths[0])
+            parts = {name: (s - few[0].seconds[name]) / (lengths[1] - lengths[0]) for name, s in many[0].seconds.items()}
+            beside = ", ".join(f"{name} {s * 1000:.1f}" for name, s in parts.items())
+            print(f"{label:<12} own {each * 1000:.1f} ms an episode ({beside}), {own[0] - each * lengths[0]:.2f} s a run")
 
 
 async def _cpu(url: str, rows: list[dict[str, Any]]) -> tuple[Clock, float]:
