@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 EXTRAS := local,neo4j-local,pandas,dev
 
-# every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (6.5 GB: torch brings CUDA)
+# every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (7 GB: torch brings CUDA)
 EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,pandas,plot,dev
 VENV_EXTRAS := .venv-extras
 
