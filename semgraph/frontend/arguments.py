@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.names import reserved
 from semgraph.expr.scalar import Scalar, parse_scalar
 from semgraph.frontend.faults import unknown
 from semgraph.frontend.scope import Options, Reader, Scope, kind_of, wrong
@@ -31,6 +32,8 @@ def read_name(value: Any, scope: Scope, options: Options) -> str:
     if not NAME.match(value):
         hint = "letters, digits and _, not starting with a digit"
         raise Fault(f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint)
+    if reserved(value):
+        raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
     return value
 
 

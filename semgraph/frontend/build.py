@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from semgraph.errors import Fault, Position
-from semgraph.expr.binder import ORDINAL
+from semgraph.expr.names import reserved
 from semgraph.frontend.arguments import READERS
 from semgraph.frontend.faults import Faults, each, replaced, unknown
 from semgraph.frontend.scope import Scope, kind_of
@@ -157,8 +157,8 @@ def check_result(node: Node) -> None:
     """Refuse columns that DuckDB would take for one, or for the engine's own. Raises Fault."""
     seen: dict[str, str] = {}
     for name in node.schema.names:
-        if name == ORDINAL:
-            raise Fault(f'"{name}" is the engine\'s own column', hint="choose another name")
+        if reserved(name):
+            raise Fault(f'"{name}" is the engine\'s own name', hint="choose another name")
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise Fault(f'the columns "{other}" and "{name}" differ in case alone', hint="rename one of them")

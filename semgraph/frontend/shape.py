@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.names import reserved
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend.arguments import READERS
 from semgraph.frontend.faults import Faults, KeyFault, each
@@ -73,6 +74,8 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
     if not NAME.match(name):
         raise KeyFault(f'"{name}" cannot name a column', hint="letters, digits and _, not starting with a digit")
+    if reserved(name):
+        raise KeyFault(f'"{name}" is the engine\'s own name', hint="choose another name")
     if any(name.lower() == other.lower() for other in others):
         raise KeyFault(f'the column "{name}" is there already, but for case')
     if not isinstance(text, str):

@@ -216,6 +216,11 @@ class TestOnce:
         done = await EmbedOnce(embedder, journal).embed(["a", "b"])
         assert (done.journal, done.calls) == (1, 1)
 
+    async def test_texts_of_two_partitions_never_share_a_request(self, server: ModelServer, embedder):
+        once = EmbedOnce(embedder, batch=2)
+        await asyncio.gather(once.embed(["a", "b", "c"], "g1"), once.embed(["d", "a"], "g2"))
+        assert sorted(request["input"] for request in server.embedding_requests) == [["a", "b"], ["c"], ["d"]]
+
     async def test_memory_is_bounded_and_the_journal_fills_in(self, server: ModelServer, embedder, journal: Journal):
         once = EmbedOnce(embedder, journal, remember=10 * 32)  # ten vectors of 8 float32
         texts = [str(i) for i in range(100)]

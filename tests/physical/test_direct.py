@@ -34,14 +34,14 @@ SOURCE = Input(
 NOW = datetime(2025, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
 SCALARS = ["a", "s.a", "s.n", "'x'", "3", "NULL::VARCHAR", "[]::VARCHAR[]", "$now", "a IS NULL", "s IS NOT NULL", "NOT yes",
            "coalesce(a, b, 'z')", "[a]", "key(a)", "a = b", "a <> s.a", "n > s.n", "yes AND a = b", "yes OR n < 2",
-           "0.5", "[0.5]", "{'a': 0.5}", "DATE '2025-01-02'", "d >= 0.5", "d = 2e0", "'a\\b'", "1 = 1"]  # fmt: skip
+           "0.5", "[0.5]", "{'a': 0.5}", "DATE '2025-01-02'", "d >= 0.5", "d = 2e0", "0.6", "[0.6]", "d = 0.6", "'a\\b'", "1 = 1"]  # fmt: skip
 TESTS = ["yes", "NOT yes", "a = b", "a <> b AND yes", "n >= 1 OR s IS NULL", "s.a IS NOT NULL", "TRUE"]
 ROW = st.fixed_dictionaries(
     {
         "a": st.none() | st.sampled_from(["x", " X ", "y"]),
         "b": st.none() | st.sampled_from(["x", "y"]),
         "n": st.none() | st.integers(0, 3),
-        "d": st.none() | st.sampled_from([0.0, 0.5, 2.0]),
+        "d": st.none() | st.sampled_from([0.0, 0.5, 0.6, 2.0]),
         "yes": st.none() | st.booleans(),
         "at": st.none() | st.just(NOW),
         "s": st.none() | st.fixed_dictionaries({"a": st.none() | st.just("x"), "n": st.none() | st.integers(0, 3)}),

@@ -16,6 +16,7 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.expr.functions import words
 from semgraph.expr.names import LEFT, STORED
 from semgraph.llm.base import Vectors
+from semgraph.logical.checks import Sort
 from semgraph.logical.graph import By, Search
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
@@ -23,6 +24,7 @@ from semgraph.physical.relational import execute, runtime_schema
 from semgraph.physical.search import SearchSpec, run_searches
 from semgraph.physical.search_fuse import Asked, fuse
 from semgraph.physical.search_sql import asked_column
+from semgraph.physical.search_vectors import vectors_of, whose
 from semgraph.stores.base import Batch, NodeWrite
 from semgraph.stores.sqlite import SqliteStore
 
@@ -142,6 +144,78 @@ def test_how_left_keeps_rows_without_a_hit() -> None:
 def test_fuse_none_gives_a_row_for_each_method_and_hit() -> None:
     found = run(search(fuse="none"), given_rows("cy"), ["cy"])
     assert [row["hit"]["via"] for row in found] == ["equal", "fulltext", "nearest"]
+
+
+@pytest.mark.parametrize("alias", ["l", "s", "w", "t", "_w", "ranked", "fused", "score"])
+def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
+    node = search(
+        alias=alias, where=sql(f"length({alias}.name) = 7 AND coalesce({alias}.turn < turn, TRUE)"), within=ROWS
+    )
+    found = run(node, given_rows("ann lee", "ann lee"), NAMES[:1])
+    assert [(row["uuid"], row[alias]["uuid"]) for row in found] == [("r0", "s0"), ("r1", "r0"), ("r1", "s0")]
+
+
+def test_a_row_may_have_columns_named_as_what_ranks_hits() -> None:
+    names = {"score": pa.float64(), "method": pa.int64(), "rank": pa.int64(), "via": pa.string()}
+    source = Input(name="rows", columns=pa.schema([*ROWS.columns, *names.items()]), windowed=True)
+    rows = given_rows("ann lee").append_column("score", pa.array([9.0])).append_column("method", pa.array([7]))
+    rows = rows.append_column("rank", pa.array([8])).append_column("via", pa.array(["x"]))
+    node = search(input=source, where=sql("length(hit.name) = method AND score > 8"), k=1)
+    (found,) = run(node, rows.select(runtime_schema(source).names), NAMES)
+    assert (found["score"], found["via"], found["hit"]["uuid"], found["hit"]["score"]) == (9.0, "x", "s0", 3.0)
+
+
+@pytest.mark.parametrize("within", [None, ROWS])
+@pytest.mark.parametrize(
+    ("order", "best"), [("length(hit.name)", "cy"), ("abs(hit.age - length(name))", "cy"), ("hit.age % 2", "ann lee")]
+)
+def test_an_order_may_be_any_expression_over_row_and_hit(order: str, best: str, within: Input | None) -> None:
+    where = sql("hit.uuid <> uuid")
+    node = search(by=(), order=(Sort(sql(order)),), k=1, within=within, where=where)
+    assert [row["hit"]["name"] for row in run(node, given_rows("dee"), NAMES)] == [best]
+
+
+def test_hits_by_order_are_k_though_rows_of_the_step_stand_for_stored_ones() -> None:
+    order = (Sort(sql("hit.name"), descending=True), Sort(sql("hit.turn"), descending=True))
+    node = search(by=(), order=order, k=2, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"))
+    rows = given_rows("x0", "x1", "x2", "x3", "x4", "x5").set_column(0, "uuid", pa.array([f"s{i}" for i in range(6)]))
+    hits: dict[str, list[str]] = {}
+    for row in run(node, rows, [f"x{i}" for i in range(6)] + ["old", "older"]):
+        hits.setdefault(row["uuid"], []).append(row["hit"]["name"])
+    assert hits == {
+        "s0": ["older", "old"],
+        "s1": ["x0", "older"],
+        **{f"s{i}": [f"x{i - 1}", f"x{i - 2}"] for i in range(2, 6)},
+    }
+
+
+def test_hits_by_order_whose_rows_in_the_step_come_later_are_sought_further() -> None:
+    node = search(by=(), order=(Sort(sql("hit.age")),), k=1, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"))
+    rows = given_rows("x", "y").set_column(0, "uuid", pa.array(["s0", "new"]))  # rows of the step have no age
+    assert [(r["uuid"], r["hit"]["uuid"]) for r in run(node, rows, ["x", "z"])] == [("s0", "s1"), ("new", "s1")]
+
+
+@pytest.mark.parametrize(("asked", "other"), [(None, "ann lee"), ("ann lee", None), (None, None)])
+def test_what_has_no_text_is_near_to_nothing(asked: str | None, other: str | None) -> None:
+    node = search(by=(By("nearest", "name", sql("name"), above=0.1),), within=ROWS, where=sql("hit.uuid <> uuid"))
+    rows = given_rows("a", "b").set_column(2, "name", pa.array([asked, other], pa.string()))
+    assert run(node, rows, []) == []
+    assert [r["uuid"] for r in run(node, rows, NAMES[:1])] == [f"r{i}" for i, n in enumerate((asked, other)) if n]
+
+
+def test_texts_of_two_partitions_are_embedded_apart() -> None:
+    told: list[tuple[tuple[str, ...], str]] = []
+
+    async def embedding(texts: Sequence[str], partition: str) -> Vectors:
+        told.append((tuple(texts), partition))
+        return await embed(texts)
+
+    names = pa.array(["ann", None, "bob", "ann", "ann"], pa.string())
+    table = pa.table({"name": names, "group_id": ["g", "g", "h", "h", "g"]})
+    found = asyncio.run(vectors_of(names, embedding, whose(table, "group_id"))).to_pylist()
+    assert told == [(("ann",), "g"), (("bob", "ann"), "h")]
+    assert found[0] == found[3] == found[4] != found[2]
+    assert found[1] is None
 
 
 @pytest.mark.parametrize("options", [{}, {"k": 1}, {"how": "left"}, {"fuse": "none"}, {"where": sql("hit.age <> 1")}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from semgraph.logical.checks import Sort
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
+from semgraph.physical.relational import column_of
 from tests.physical.relations import relation, rows_of
 
 PEOPLE = {"id": pa.int64(), "city": pa.string()}
@@ -80,6 +82,41 @@ def test_a_group_join_gives_each_left_row_once_with_aggregates_of_its_best_match
     )
     found = [(row["id"], row["first"], row["n"]) for row in rows_of(node, people=ROWS, tags=TAGGED)]
     assert found == [(1, ["x"], 1), (2, None, 0), (3, None, 0), (4, ["x"], 1)]
+
+
+def test_a_group_join_aggregates_nothing_where_nothing_matches() -> None:
+    added = {
+        "n": "count(*)",
+        "tags": "list(t.tag)",
+        "some": "count(*) FILTER (t.tag = 'x')",
+        "text": "coalesce(string_agg(t.tag, ' '), '-')",
+        "any": "product(t.who)",
+    }
+    columns = tuple((name, sql(text)) for name, text in added.items())
+    node = GroupJoin(input=people(), other=tags(), alias="t", using=(("id", "who"),), add=columns)
+    found = [[row[name] for name in ("id", *added)] for row in rows_of(node, people=ROWS[:2], tags=TAGGED)]
+    assert found == [[1, 2, ["y", "x"], 1, "y x", 1.0], [2, 0, None, 0, "-", None]]
+
+
+@pytest.mark.parametrize("alias", ["_t", "_r", "_g", "_j", "_u", "t", "n0", "n1", "m0"])
+def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
+    joined = Join(input=people(), other=people(), alias=alias, using=(("city", "city"),), where=sql(f"{alias}.id > 1"))
+    asked = Add(input=joined, columns=(("x", sql(f"{alias}.id = 4")),))
+    assert [(row["id"], row["x"]) for row in rows_of(asked, people=ROWS)] == [(1, True), (3, False), (4, True)]
+    columns = (("n", sql(f"sum({alias}.id)")),)
+    counted = GroupJoin(input=people(), other=people(), alias=alias, using=(("city", "city"),), add=columns)
+    assert [row["n"] for row in rows_of(counted, people=ROWS)] == [5, None, 3, 5]
+
+
+@pytest.mark.parametrize("alias", ["t", "l", "_t", "_rows"])
+def test_a_scalar_reads_the_plans_columns_whatever_their_names(alias: str) -> None:
+    struct = pa.struct([("id", pa.int64()), ("city", pa.string())])
+    source = relation("people", {**PEOPLE, alias: struct})
+    rows = [{"id": 1, "city": "Rome", alias: {"id": 3, "city": "Oslo"}}, {"id": 5, "city": "Rome", alias: None}]
+    table = pa.Table.from_pylist(rows, schema=source.schema)
+    found = asyncio.run(column_of(sql(f"length({alias}.city) = {alias}.id + 1"), source, table, None))
+    assert found.to_pylist() == [True, None]
+    assert asyncio.run(column_of(sql("round(0.6, 1)"), source, table, None)).to_pylist() == [0.6, 0.6]
 
 
 def test_a_limit_takes_the_first_of_each_group_nulls_last_and_ties_in_row_order() -> None:

@@ -57,7 +57,8 @@ class _Request:
 
 
 class EmbedOnce:
-    """Embeds a text once per run, whoever asks: what is asked in one turn of the event loop travels together.
+    """Embeds a text once per run, whoever asks: what is asked in one turn of the event loop travels together, a
+    partition's texts in requests of their own.
 
     Args:
         inner: The embedder.
@@ -184,7 +185,10 @@ class EmbedOnce:
                         want.tally.journal += 1
                         self._arrive(want, found[want.text])
                 missing = [want for want in missing if want.text not in found]
-            parts = [missing[i : i + self._batch] for i in range(0, len(missing), self._batch)]
+            whose: dict[str, list[_Wanted]] = {}
+            for want in missing:
+                whose.setdefault(want.partition, []).append(want)
+            parts = [own[i : i + self._batch] for own in whose.values() for i in range(0, len(own), self._batch)]
             await asyncio.gather(*(self._fetch(part) for part in parts))
         except BaseException as error:
             for want in request.wanted:
@@ -194,7 +198,7 @@ class EmbedOnce:
 
     async def _fetch(self, part: list[_Wanted]) -> None:
         try:
-            done = await self._ask([want.text for want in part])
+            done = await self._ask([want.text for want in part], part[0].partition)
         except RowError as error:
             if len(part) == 1:
                 self._fail(part[0], error)
@@ -211,14 +215,14 @@ class EmbedOnce:
             want.tally.charge(done, float(sizes[i]), float(sizes[i + 1]))
             self._arrive(want, done.vectors[i].copy())
 
-    async def _ask(self, texts: list[str]) -> Embeddings:
+    async def _ask(self, texts: list[str], partition: str) -> Embeddings:
         if self.budget is None:
-            return await self.inner.embed(texts)
+            return await self.inner.embed(texts, partition)
         tokens = sum(map(self.count_tokens, texts)) if self.budget.counts_tokens else 0
         most, actual = Cost(0, tokens, self.dollars(Usage(tokens)) or 0.0), Cost()
         await self.budget.reserve(most, "the next embeddings")
         try:
-            done = await self.inner.embed(texts)
+            done = await self.inner.embed(texts, partition)
             actual = Cost(0, done.usage.prompt, done.dollars or 0.0)
             return done
         finally:
