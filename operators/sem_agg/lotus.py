@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, Unanswered, documents, lacking, loaded, mixed
+from semgraph.lotus import Bridge, Model, Texts, Unanswered, lacking, loaded
 from semgraph.operator import (
     Context,
     Cost,
@@ -49,20 +49,20 @@ class Lotus(Implementation[SemAgg]):
     async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
         """One run of LOTUS for each group."""
         parts = await loaded()
-        bridge = Bridge(ctx)
+        bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
         def run(items: list[int]) -> Outcome:
-            wrong = mixed(node, rows, items)
+            wrong = texts.mixed(items)
             if wrong:
                 return Outcome(None, wrong)
             left: int = rows.items.column("left")[items[0]].as_py()
             prompt = node.prompt.all[rows.prompt[left]]
             form = Form.of(prompt)
-            asked = documents(parts, node, rows, items, apart=True, more=answer_form(form))
+            asked = texts.documents(items, apart=True, more=answer_form(form))
             model = Model(bridge, parts, prompt, [rows.partition[left]], strict=True, shrinking=True)
-            texts = [document["text"] for document in asked.documents]
+            words = [document["text"] for document in asked.documents]
             try:
-                found = parts.sem_agg(texts, model, asked.instruction, [0] * len(texts), response_format=form.schema)
+                found = parts.sem_agg(words, model, asked.instruction, [0] * len(words), response_format=form.schema)
                 values = form.reads(found.outputs[0])
             except Unanswered as lost:
                 return Outcome(None, lost.faults[0][1].error, tuple(model.calls))

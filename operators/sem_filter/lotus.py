@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, documents, lacking, loaded, said_twice
+from semgraph.lotus import Bridge, Model, Texts, lacking, loaded, said_twice
 from semgraph.operator import (
     Context,
     Cost,
@@ -52,11 +52,11 @@ class Lotus(Implementation[SemFilter]):
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
-        bridge = Bridge(ctx)
+        bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
         def run(items: list[int]) -> dict[int, Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
-            asked = documents(parts, node, rows, items)
+            asked = texts.documents(items)
             model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items], said_twice)
             strategy = parts.reasoning if self.reasoning else None
             found = parts.sem_filter(asked.documents, model, asked.instruction, strategy=strategy)

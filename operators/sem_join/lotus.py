@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, claim, lacking, loaded, said_twice, sides
+from semgraph.lotus import Bridge, Model, Texts, claim, lacking, loaded, said_twice
 from semgraph.operator import (
     Context,
     Cost,
@@ -31,7 +31,6 @@ from semgraph.operator import (
     dataclass,
     pa,
 )
-from semgraph.physical.blocks import Keys
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,13 @@ class Lotus(Implementation[SemJoin]):
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
         """One run of LOTUS for all left rows that have one prompt and the same candidates."""
         parts = await loaded()
-        bridge, keys = Bridge(ctx), Keys(node, rows)
+        bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
         def run(lefts: list[int], rights: tuple[int, ...]) -> dict[tuple[int, int], Outcome]:
             import pandas as pd
 
             prompt = node.prompt.all[rows.prompt[lefts[0]]]
-            mine, theirs = (pd.Series(texts, dtype=object) for texts in sides(prompt, keys, rows, lefts, rights))
+            mine, theirs = (pd.Series(side, dtype=object) for side in texts.sides(prompt, lefts, rights))
             whose = [rows.partition[left] for left in lefts for _ in rights]
             model = Model(bridge, parts, prompt, whose, said_twice)
             found = parts.sem_join(

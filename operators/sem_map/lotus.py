@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, documents, lacking, loaded
+from semgraph.lotus import Bridge, Model, Texts, lacking, loaded
 from semgraph.operator import (
     Context,
     Cost,
@@ -48,12 +48,12 @@ class Lotus(Implementation[SemMap]):
     async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
-        bridge = Bridge(ctx)
+        bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
         def run(items: list[int]) -> dict[int, Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             form = Form.of(prompt)
-            asked = documents(parts, node, rows, items, more=answer_form(form))
+            asked = texts.documents(items, more=answer_form(form))
             model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items])
             found = parts.sem_map(asked.documents, model, asked.instruction, response_format=form.schema)
             return {

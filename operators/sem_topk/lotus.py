@@ -20,7 +20,7 @@ import math
 from functools import partial
 from typing import Literal
 
-from semgraph.lotus import Bridge, Group, Model, Sorter, documents, lacking, loaded, mixed, unnumbered
+from semgraph.lotus import Bridge, Group, Model, Sorter, Texts, lacking, loaded, unnumbered
 from semgraph.operator import (
     Context,
     Cost,
@@ -70,16 +70,16 @@ class Lotus(Implementation[SemTopk]):
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """One run of LOTUS for each group."""
         parts = await loaded()
-        bridge = Bridge(ctx)
+        bridge, texts = Bridge(ctx), Texts(parts, node, rows)
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
 
         def run(items: list[int]) -> dict[int, Outcome]:
-            wrong = mixed(node, rows, items)
+            wrong = texts.mixed(items)
             if wrong:
                 return dict.fromkeys(items, Outcome(None, wrong))
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             model = Model(bridge, parts, prompt, [rows.partition[lefts[items[0]]]], unnumbered)
-            asked = documents(parts, node, rows, items, apart=True)
+            asked = texts.documents(items, apart=True)
             sorter = Sorter(bridge, parts, model, self.method, node.k, reasoning=self.reasoning)
             return sorter.sort(Group(items, asked.documents, asked.instruction)).outcomes
 

@@ -9,9 +9,9 @@ from semgraph.lotus.bridge import Bridge
 from semgraph.lotus.installed import INSTALL, Parts, lacking, loaded
 from semgraph.lotus.model import Answer, Model, Unanswered
 from semgraph.lotus.sorting import Group, Sorter
-from semgraph.lotus.texts import Question, claim, documents, mixed, said_twice, sides, unnumbered
+from semgraph.lotus.texts import Question, Texts, claim, said_twice, unnumbered
 
 __all__ = [
-    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Unanswered", "claim", "documents",
-    "lacking", "loaded", "mixed", "said_twice", "sides", "unnumbered",
+    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "claim",
+    "lacking", "loaded", "said_twice", "unnumbered",
 ]  # fmt: skip

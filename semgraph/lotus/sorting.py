@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +60,8 @@ class Sorter:
                     answer = faulty[group.documents[row]["text"]]
                     group.outcomes[group.items[row]] = Outcome(None, answer.error, answer.calls)
                 rows = [row for row in rows if group.items[row] not in group.outcomes]
-                continue
-            break
+            else:
+                break
         calls = tuple(dict.fromkeys(self._model.calls))
         place = {row: i for i, row in enumerate(order)}
         for row in rows:
@@ -86,7 +87,7 @@ class Sorter:
     def _heap(self, documents: list[dict[str, Any]], asked: str) -> Any:
         while not _HEAP.acquire(timeout=0.1):
             if self._bridge.stopped:
-                raise Unanswered([({}, Answer("", "stopped: the step was ended", ()))])  # type: ignore[list-item]
+                raise CancelledError
         try:
             return self._parts.heapsort(documents, self._model, asked, self._k, strategy=self._strategy)
         finally:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from semgraph.logical.prompt import Prompt, show
+from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.lotus.installed import Parts
 from semgraph.physical.blocks import Keys
@@ -24,55 +24,69 @@ class Question(NamedTuple):
     documents: list[dict[str, Any]]
 
 
-def documents(
-    parts: Parts, node: Semantic, rows: Rows, items: Sequence[int], *, apart: bool = False, more: str = ""
-) -> Question:
-    """The question about items of one prompt.
-
-    Placeholders stand in the instruction as LOTUS writes columns (`{name}` is Name), and their values in the documents. The
-    context is a column of each document.
+class Texts:
+    """What LOTUS is to read of a relation; used from several threads.
 
     Args:
         parts: LOTUS.
-        node: Whose prompt.
-        rows: Whose rows.
-        items: Which, of one prompt.
-        apart: The context stands in the instruction instead: the items have the same.
-        more: Further words of the instruction.
+        node: Whose prompts.
+        rows: The rows.
     """
-    import pandas as pd
 
-    keys = Keys(node, rows)
-    lefts = [keys.left[item] for item in items]
-    prompt = node.prompt.all[rows.prompt[lefts[0]]]
-    names = _columns(prompt.item_fields)
-    frame = {names[path]: _taken(rows, path, lefts) for path in prompt.item_fields}
-    contexts = [keys.context(left) for left in lefts]
-    head = contexts[0] if apart else ""
-    if not apart and any(contexts):
-        frame = {_free("context", frame): contexts} | frame
-    asked = "".join(text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts)
-    instruction = paragraphs(prompt.rules, prompt.examples, head, asked, more)
-    found = parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
-    return Question(instruction, found)
+    def __init__(self, parts: Parts, node: Semantic, rows: Rows) -> None:
+        self.keys = Keys(node, rows)
+        self._parts, self._node, self._rows = parts, node, rows
+        own = {path for prompt in node.prompt.all for path in prompt.item_fields}
+        self._left = {path: column_texts(rows.left, path) for path in own}
+        other = {path for prompt in node.prompt.all for path in prompt.other_fields}
+        self._right = {} if rows.right is None else {path: column_texts(rows.right, path) for path in other}
 
+    def documents(self, items: Sequence[int], *, apart: bool = False, more: str = "") -> Question:
+        """The question about items of one prompt.
 
-def sides(prompt: Prompt, keys: Keys, rows: Rows, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
-    """The texts of some left and some right rows of a join.
+        Placeholders stand in the instruction as LOTUS writes columns (`{name}` is Name), and their values in the
+        documents. The context is a column of each document.
 
-    A question about both rows stands in LOTUS's instruction, so a side's text is its values; else it is the words of
-    its section.
-    """
-    own = {path: column_texts(rows.left, path) for path in prompt.item_fields}
-    assert rows.right is not None
-    other = {path: column_texts(rows.right, path) for path in prompt.other_fields}
-    if prompt.shared_fields:
-        mine = [_values({path: own[path][i] for path in prompt.item_fields}) for i in lefts]
-        theirs = [_values({path: other[path][i] for path in prompt.other_fields}) for i in rights]
-    else:
-        mine = [prompt.item.render({path: own[path][i] for path in prompt.item_fields}) for i in lefts]
-        theirs = [prompt.other.render({path: other[path][i] for path in prompt.other_fields}) for i in rights]
-    return [[paragraphs(keys.context(i), text) for i, text in zip(lefts, mine, strict=True)], theirs]
+        Args:
+            items: Which, of one prompt.
+            apart: The context stands in the instruction instead: the items have the same.
+            more: Further words of the instruction.
+        """
+        import pandas as pd
+
+        lefts = [self.keys.left[item] for item in items]
+        prompt = self._node.prompt.all[self._rows.prompt[lefts[0]]]
+        names = _columns(prompt.item_fields)
+        frame = {names[path]: [self._left[path][i] for i in lefts] for path in prompt.item_fields}
+        contexts = [self.keys.context(left) for left in lefts]
+        head = contexts[0] if apart else ""
+        if not apart and any(contexts):
+            frame = {_free("context", frame): contexts} | frame
+        asked = "".join(text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts)
+        instruction = paragraphs(prompt.rules, prompt.examples, head, asked, more)
+        found = self._parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
+        return Question(instruction, found)
+
+    def sides(self, prompt: Prompt, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
+        """The texts of some left and some right rows of a join.
+
+        A question about both rows stands in LOTUS's instruction, so a side's text is its values; else it is the words of
+        its section.
+        """
+        mine = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
+        theirs = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
+        both = bool(prompt.shared_fields)
+        own = [_values(values) if both else prompt.item.render(values) for values in mine]
+        own = [paragraphs(self.keys.context(i), text) for i, text in zip(lefts, own, strict=True)]
+        return [own, [_values(v) if both else prompt.other.render(v) for v in theirs]]
+
+    def mixed(self, items: Sequence[int]) -> str | None:
+        """Why the rows of a group may not be asked about together, as an error, or None."""
+        found = [self.keys.of(item) for item in items]
+        for position, what in enumerate(("partitions", "prompts", "contexts")):
+            if len({key[position] for key in found}) > 1:
+                return f"mixed: rows that are asked about together have several {what}: group by what they differ in"
+        return None
 
 
 def claim(prompt: Prompt) -> str:
@@ -93,11 +107,6 @@ def _values(values: dict[str, str]) -> str:
     return next(iter(values.values())) if len(values) == 1 else "\n".join(f"{k}: {v}" for k, v in values.items())
 
 
-def _taken(rows: Rows, path: str, lefts: Sequence[int]) -> list[str]:
-    column = rows.left.column(path)
-    return [show(column[i].as_py()) for i in lefts]
-
-
 def _columns(paths: Sequence[str]) -> dict[str, str]:
     """A name for each column; LOTUS makes `userName` and `username` one, so these are kept apart."""
     found: dict[str, str] = {}
@@ -111,16 +120,6 @@ def _free(name: str, taken: Any) -> str:
     while name.capitalize() in shown:
         name += "_"
     return name
-
-
-def mixed(node: Semantic, rows: Rows, items: Sequence[int]) -> str | None:
-    """Why the rows of a group may not be asked about together, as an error, or None."""
-    keys = Keys(node, rows)
-    found = [keys.of(item) for item in items]
-    for position, what in enumerate(("partitions", "prompts", "contexts")):
-        if len({key[position] for key in found}) > 1:
-            return f"mixed: rows that are asked about together have several {what}: group by what they differ in"
-    return None
 
 
 def said_twice(text: str) -> str | None:
