@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -155,7 +156,8 @@ def _console(options: Options, *, stderr: bool) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _WIDTH
+    told = os.environ.get("COLUMNS", "")
+    width = None if stream.isatty() else int(told) if told.isdecimal() and int(told) else _WIDTH
     return Console(file=stream, no_color=options.no_color or None, width=width, highlight=False)
 
 
@@ -195,7 +197,7 @@ def guard(options: Options) -> Iterator[None]:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - all are told, none is swallowed
         if options.verbose:
             say(options.err, "".join(traceback.format_exception(error)).rstrip())
-        for line in _told(error).splitlines():
+        for line in "\n".join((_told(error), *getattr(error, "__notes__", ()))).splitlines():
             say(options.err, line)
         code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
         raise typer.Exit(code) from None

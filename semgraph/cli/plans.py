@@ -68,8 +68,10 @@ def copy(
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them. Overwrites nothing."""
     from semgraph.report.plans import copied
 
-    for path in copied(plan, folder):
-        options.show(str(path))
+    new = copied(plan, folder)
+    options.show(*map(str, new))
+    if not new:
+        options.talk(f"nothing to copy: all that {plan} needs is in {folder} already, as it is here")
 
 
 @app.command()

@@ -114,7 +114,7 @@ def _fetch(options: Options, settings: Settings, plan: LogicalPlan) -> None:
 def _run(
     options: Options, session: Session, plan: LogicalPlan, typed: str, more: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Result:
-    from semgraph.errors import SemgraphError
+    from semgraph.errors import PlanError, SemgraphError
     from semgraph.execution.runs import all_runs
     from semgraph.report.outcome import unfinished
     from semgraph.report.progress import watched
@@ -125,10 +125,11 @@ def _run(
         with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
             job = session.arun(plan, progress=progress, inputs=given, **more)
             return run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
-    except (KeyboardInterrupt, SemgraphError):
+    except (KeyboardInterrupt, SemgraphError) as error:
         kept = [run for run in all_runs(session.runs) if run.name not in before] if session.runs else []
-        for line in unfinished(kept[0], plan, typed + options.words(*_CODE)) if kept else ():
-            options.warn(line)
+        if kept and not isinstance(error, PlanError):  # what is wrong stays wrong: going on would not help
+            for line in unfinished(kept[0], plan, typed + options.words(*_CODE)):
+                error.add_note(line)
         raise
 
 

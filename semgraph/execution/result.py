@@ -34,7 +34,7 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """The outcome of a run.
 
@@ -69,6 +69,26 @@ class Result:
     keys: tuple[str, ...] = ()
     record: Path | None = None
     exit_code: int = 0
+
+    def __repr__(self) -> str:
+        """The run in a line: what it gave, what it asked, what it wrote, what failed."""
+        rows = ", ".join(f"{name} {table.num_rows} rows" for name, table in self.tables.items())
+        total = self.meter.total()
+        kept = total.calls_journal + total.calls_coalesced
+        parts = [
+            f"{self.plan}, run {self.run}",
+            rows or "no results",
+            f"{total.calls_issued} calls" + (f" (+{kept} kept)" if kept else ""),
+            *([f"{self.skipped} of {self.members} rows were there already"] if self.skipped else []),
+            *(
+                ["written: " + ", ".join(f"{n} {label}" for label, n in self.written.items() if n)]
+                if self.written
+                else []
+            ),
+            *([f"{len(self.failed)} failed"] if self.failed else []),
+            *([f"stopped: {self.stopped}"] if self.stopped else []),
+        ]
+        return f"<Result {'; '.join(parts)}>"
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""

@@ -43,7 +43,7 @@ def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
         if path:
             reading.attempt(choose, *path)
         else:
-            reading.attempt_option(choose)
+            reading.attempt_option(f"--use {name}", choose)
 
 
 def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:
@@ -135,7 +135,7 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
     names = [step.removeprefix(reading.prefix) for step in known]
     steps = match_steps(name, names)
     if not steps:
-        if name in reading.steps.built:
+        if name in reading.steps.built or not known:
             return  # pruned, or its problems are told already
         raise unknown(name, names, "use names no step", "steps")
     choice = parse_choice(value)

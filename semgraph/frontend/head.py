@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from semgraph.errors import Fault, PlanError
@@ -60,8 +61,18 @@ def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], u
         raise Faults(faults)
     reading.params.update(chosen.get("params") or {})
     if preset is not None and preset not in presets:
-        reading.attempt_option(partial(_no_preset, preset, presets))
-    reading.attempt_option(lambda: reading.params.update(settle(declared, reading.params, params)))
+        reading.attempt_option("--preset", partial(_no_preset, preset, presets))
+    reading.attempt_option("--set", partial(_given, reading, declared, params))
+
+
+def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Settle what was given for parameters. Raises Fault also for what is not of its parameter's kind."""
+    settled = settle(declared, reading.params, params)
+    for name, value in params.items():
+        if isinstance(declared[name], (int, float)) and not isinstance(value, (int, float, NoneType)):
+            kind = "true or false" if isinstance(declared[name], bool) else "a number"
+            raise Fault(f'parameter "{name}" takes {kind}, not {value!r}', hint=f"its default is {declared[name]!r}")
+    reading.params.update(settled)
 
 
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:

@@ -97,12 +97,12 @@ class Reading:
         """Do something; put what is wrong with it among the problems, at its place below `path`."""
         return self.steps.attempt(action, *path, step=step)
 
-    def attempt_option(self, action: Callable[[], Any]) -> None:
-        """Do something with what was given beside the plan; what is wrong with it has no place in a file."""
+    def attempt_option(self, option: str, action: Callable[[], Any]) -> None:
+        """Do something with what was given beside the plan, as an option of a run; what is wrong has no place in a file."""
         try:
             action()
         except Fault as fault:
-            told = (Problem(part.what, there=part.there, hint=part.hint) for part in each(fault))
+            told = (Problem(f"{option}: {part.what}", there=part.there, hint=part.hint) for part in each(fault))
             self.loading.problems.extend(told)
 
     def all_steps(self) -> dict[str, Node]:

@@ -69,6 +69,11 @@ def _is_plan(path: Path) -> bool:
     return isinstance(data, dict) and "plan" in data
 
 
+def _is_graph(path: Path) -> bool:
+    data = read_file(path).data
+    return isinstance(data, dict) and "nodes" in data and "graph" in data
+
+
 def described(file: PlanFile) -> dict[str, Any]:
     """A plan as plain data. Raises PlanError."""
     plan = file.plan
@@ -201,8 +206,10 @@ def files_in(names: Sequence[str]) -> list[Path]:
             found += [p for p in sorted(path.glob("*.yaml")) if _is_plan(p)]
         elif path.is_file():
             found.append(path)
+        elif "/" not in name and not name.endswith((".yaml", ".yml")):
+            found.append(find_plan(name)[0])
         else:
-            raise PlanError(Problem(f"{name}: there is no such file or folder", hint="semgraph plans list"))
+            raise PlanError(Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list"))
     if not found:
         raise PlanError(
             Problem(f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan")
@@ -214,6 +221,10 @@ def checked(path: Path) -> Checked:
     """Load a plan and its presets; all that is wrong is told."""
     problems: dict[str, None] = {}
     ok = ""
+    if not _is_plan(path) and _is_graph(path):
+        return Checked(
+            shown(path), "", (f"{shown(path)}: a graph, not a plan: it is checked with the plans that name it",)
+        )
     try:
         file = PlanFile(path, shipped=False)
         plan = file.plan
@@ -256,6 +267,8 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     if Path(file.path.name) in texts:
         return
     texts[Path(file.path.name)] = file.path.read_bytes()
+    for recording in sorted((home / "recordings").glob(f"{file.plan.name}.jsonl*")):
+        texts[Path("recordings", recording.name)] = recording.read_bytes()
     document = file.plan.document
     beside = [home / str(document["graph"])] if document.get("graph") else []
     beside += [Path(prompt.file).resolve() for prompt in file.prompts if prompt.file]

@@ -167,3 +167,40 @@ def test_a_way_that_is_none_is_refused_when_a_plan_is_explained(project: Project
     done = project("explain", "people", "--use", "told=pakced")
     assert done.code == 2
     assert 'Did you mean "packed"?' in done.err
+
+
+def test_a_plan_is_checked_by_name_and_a_graph_is_told_to_be_none(project: Project) -> None:
+    assert project("plans", "check", "people").out.startswith("plans/people.yaml   ok")
+    told = project("plans", "check", "plans/graph.yaml")
+    assert told.code == 2
+    assert told.out == "plans/graph.yaml: a graph, not a plan: it is checked with the plans that name it\n"
+
+
+def test_a_copy_has_the_recordings_and_a_second_one_says_that_it_is_there(project: Project) -> None:
+    assert "mine/recordings/add_episode.jsonl" in project("plans", "copy", "add_episode", "mine").out.splitlines()
+    again = project("plans", "copy", "add_episode", "mine")
+    assert (again.code, again.out) == (0, "")
+    assert again.err == "nothing to copy: all that add_episode needs is in mine already, as it is here\n"
+    assert project("run", "mine/add_episode.yaml", "--llm", "recorded", "--store", "memory").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--set", "least=some"], "--set: parameter \"least\" takes a number, not 'some'. Its default is 0"),
+        (["--set", "most=1"], '--set: no parameter "most"'),
+        (["--use", "tolt=per_row"], '--use tolt: use names no step "tolt"'),
+        (["--use", "told=block(("], '--use told: cannot read "block(("'),
+        (["--preset", "quick"], '--preset: no preset "quick"'),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_option(project: Project, options: list[str], said: str) -> None:
+    told = project("run", "people", *options)
+    assert told.code == 2
+    assert told.err.startswith(said)
+    assert len(told.err.splitlines()) == 1
+
+
+def test_tables_fit_the_columns_that_the_environment_names(project: Project) -> None:
+    project.env["COLUMNS"] = "60"
+    assert max(map(len, project("plans", "list").out.splitlines())) <= 60
