@@ -40,9 +40,7 @@ class CallLog:
 
     def noted(self, llm: LLM) -> LLM:
         """Models whose calls are entered here."""
-        if isinstance(llm, Roles):
-            return Roles(**{role: _Noted(model, self.add) for role, model in llm.models.items()})
-        return _Noted(llm, self.add)
+        return noted(llm, self.add)
 
     def add(self, request: Request, reply: Reply | None, at: float, error: str | None) -> None:
         """Enter one call."""
@@ -68,8 +66,18 @@ class CallLog:
         self._pending = []
 
 
+Add = Callable[[Request, Reply | None, float, str | None], None]
+
+
+def noted(llm: LLM, add: Add) -> LLM:
+    """Models whose calls are told, as `CallLog.add` takes them."""
+    if isinstance(llm, Roles):
+        return Roles(**{role: _Noted(model, add) for role, model in llm.models.items()})
+    return _Noted(llm, add)
+
+
 class _Noted(Wrapper):
-    def __init__(self, inner: LLM, add: Callable[[Request, Reply | None, float, str | None], None]) -> None:
+    def __init__(self, inner: LLM, add: Add) -> None:
         super().__init__(inner)
         self.add = add
 

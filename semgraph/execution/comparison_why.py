@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.execution.calls import exchanges
 from semgraph.execution.comparison import Arm, trial_of
 from semgraph.execution.likeness import MEMBER, Row, as_text, at, parsed
-from semgraph.execution.why import Asked
+from semgraph.execution.runs import Run
+from semgraph.execution.why import Asked, Lookup
 from semgraph.logical.prompt import show
-
-if TYPE_CHECKING:
-    from semgraph.llm.journal import Journal
 
 _FIXED = {MEMBER, "left", "right", "error", "calls"}
 
@@ -83,37 +83,15 @@ def told(arm: Arm, number: int, where: Mapping[str, Any]) -> Told:
         said = ", ".join(f"{name}={value}" for name, value in where.items())
         raise PlanError(Problem(f"no frozen row has {said}", there=f"there are {len(rows):,} rows"))
     items = [] if trial.answers is None else trial.answers.to_pylist()
-    with _Lookup(comparison.journal) as lookup:
+    with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
         asked = tuple(_asked(item, lookup) for item in items if item[MEMBER] in wanted)
     return Told(arm.name, number, tuple(rows[i] for i in sorted(wanted)), asked)
 
 
-def _asked(item: Row, lookup: _Lookup) -> Asked:
+def _asked(item: Row, lookup: Lookup) -> Asked:
     calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
     answers = {name: value for name, value in item.items() if name not in _FIXED}
     return Asked(parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls)
-
-
-class _Lookup:
-    """The journal's calls by id; without a journal none is known."""
-
-    def __init__(self, path: Any) -> None:
-        self.path = path
-        self.journal: Journal | None = None
-
-    def __enter__(self) -> Self:
-        if self.path is not None and self.path.exists():
-            from semgraph.llm.journal import Journal
-
-            self.journal = Journal(self.path, keep_days=None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.journal is not None:
-            self.journal.close()
-
-    def __call__(self, call: str) -> Any:
-        return None if self.journal is None else self.journal.exchange(call)
 
 
 def _pairs(row: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import semgraph
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
+from semgraph.execution.calls import CallLog, noted
 from semgraph.execution.comparison import Arm, Comparison, Spent
 from semgraph.execution.comparison_record import save
 from semgraph.execution.record import RunRecord, new_run, timestamp
@@ -78,6 +79,7 @@ class Kept:
     opened: Opened
     id: str = ""
     record: RunRecord | None = None
+    calls: CallLog | None = None
     paid: Spent = Spent()
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -87,6 +89,7 @@ class Kept:
         self.id = new_run(runs or Path())
         self.record = RunRecord(runs / self.id) if runs is not None else None
         journal = self.opened.journal
+        self.calls = CallLog(self.record, texts=journal is not None) if self.record is not None else None
         settings = {k: {"value": v, "origin": origin} for k, v, origin in self.resources.settings.rows()}
         self._describe(
             semgraph=semgraph.__version__, run=self.id, kind="comparison", plan=plan.name, file=plan.file,
@@ -98,10 +101,22 @@ class Kept:
         if self.record is not None:
             self.record.describe(**facts)
 
+    def noted(self, opened: Opened) -> Opened:
+        """What is open, with each call of a model entered in the record once there is one."""
+
+        def add(*call: Any) -> None:
+            if self.calls is not None:
+                self.calls.add(*call)
+
+        scoped = opened.scoped
+        return replace(opened, llm=noted(opened.llm, add), scoped=lambda scope: noted(scoped(scope), add))
+
     def end(self, status: str, why: str | None = None) -> None:
         """Say how it ended, and what was paid."""
         if self.record is None:
             return
+        if self.calls is not None:
+            self.calls.flush()
         paid = self.paid
         total = StepMetrics(
             calls_issued=paid.calls, tokens_in=paid.tokens_in, tokens_out=paid.tokens_out, dollars=paid.dollars
@@ -137,7 +152,7 @@ async def compare(request: Request, resources: Resources) -> Comparison:
         kept = Kept(request, resources, opened)
         work = compare_step if request.step else compare_plans
         try:
-            found = await work(request, resources, opened, kept)
+            found = await work(request, resources, kept.noted(opened), kept)
         except BaseException as error:
             if kept.record is not None:
                 interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))

@@ -10,7 +10,7 @@ from semgraph.report.html.markup import Html, el, join, scrolling, table
 from semgraph.report.picture import Edge, Picture
 
 DRAWN = 200
-_NAMED = 80
+_NAMED = 40
 _ROWS = 500
 _NAME = 28
 Places = Mapping[str, tuple[float, float]]
@@ -45,7 +45,12 @@ def _names(picture: Picture) -> dict[str, str]:
 
 def _legend(picture: Picture, title: str) -> Html:
     ended = any(edge.end for edge in picture.edges.values())
-    return el("figcaption", title, ". Dashed: no longer holds." if ended else ".")
+    unnamed = len(picture.edges) > _NAMED
+    more = [
+        ". Dashed: no longer holds." if ended else ".",
+        " The table has what each edge is called." if unnamed else "",
+    ]
+    return el("figcaption", title, *more)
 
 
 def _drawing(picture: Picture, names: dict[str, str], title: str, number: str) -> Html:
