@@ -69,7 +69,7 @@ def _record(record: Run, anchor: str, opened: Opened) -> tuple[str, list[Section
         if is_comparison(record.folder):
             found = load_comparison(record.name, record.folder.parent)
             lookup = closing.enter_context(exchanges(Run(record.folder), found.journal))
-            return of_comparison.title(found), list(of_comparison.sections(found, lookup, opened, anchor))
+            return of_comparison.title(found), list(of_comparison.sections(found, record, lookup, opened, anchor))
         told = RunPage(record, closing.enter_context(exchanges(record)))
         return of_run.title(told), list(of_run.sections(told, opened, anchor))
 

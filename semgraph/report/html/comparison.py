@@ -8,9 +8,11 @@ from typing import Any
 from semgraph.execution.comparison import Arm, Comparison, Trial
 from semgraph.execution.comparison_cells import columns, dollars, footer, share
 from semgraph.execution.comparison_chart import measure, points
+from semgraph.execution.runs import Run
 from semgraph.execution.why import Lookup
 from semgraph.report.formats import cell, count, plural
 from semgraph.report.html.calls import Opened, listed, shown
+from semgraph.report.html.facts import facts, when
 from semgraph.report.html.layout import ticks
 from semgraph.report.html.markup import Html, el, join, scrolling, table
 from semgraph.report.html.records import Call, measured
@@ -29,9 +31,19 @@ def title(comparison: Comparison) -> str:
     return f"{what} · comparison {comparison.id}"
 
 
-def sections(comparison: Comparison, lookup: Lookup, opened: Opened, anchor: str) -> Iterator[tuple[str, str, Html]]:
-    """The parts of a comparison's page: anchor, heading, content."""
-    yield f"{anchor}-table", "The ways", _table(comparison)
+def sections(
+    comparison: Comparison, run: Run, lookup: Lookup, opened: Opened, anchor: str
+) -> Iterator[tuple[str, str, Html]]:
+    """The parts of a comparison's page: anchor, heading, content.
+
+    Args:
+        comparison: What was found.
+        run: Its record.
+        lookup: The journal: a call by its id.
+        opened: Takes its calls.
+        anchor: What its anchors begin with.
+    """
+    yield f"{anchor}-table", "The ways", join([_table(comparison), _facts(comparison, run)])
     drawn = chart(comparison, anchor)
     if drawn is not None:
         yield f"{anchor}-chart", "Cost and quality", drawn
@@ -54,6 +66,22 @@ def _table(comparison: Comparison) -> Html:
     caption = "What each way costs and how good it is. Bold numbers: the best of their column."
     below = el("ul", *(el("li", line) for line in footer(comparison)), cls="notes")
     return join([table(caption, [c.title for c in cells], rows, numbers), below])
+
+
+def _facts(comparison: Comparison, run: Run) -> Html:
+    number = f"{count(comparison.trials)} of each way, with calls of their own"
+    return facts(
+        [
+            ("plan", f"{comparison.plan} ({run.facts.get('file') or 'made in code'})"),
+            ("step", comparison.step or "all: whole plans"),
+            ("model", comparison.model),
+            ("store", comparison.store),
+            ("reference", comparison.reference),
+            ("trials", number),
+            ("began", when(run.started)),
+            ("ended", run.facts.get("status")),
+        ]
+    )
 
 
 def chart(comparison: Comparison, anchor: str) -> Html | None:
@@ -151,7 +179,8 @@ def _differences(comparison: Comparison) -> Iterator[Html]:
             continue
         found = comparison.disagreements(arm.name, reference.name)
         rows = [[cell(value) for value in row.values()] for row in found.slice(0, _ROWS).to_pylist()]
-        said = f"{arm.name} and {reference.name}: {plural(found.num_rows, 'row')} differ in the first trial"
+        differ = "differs" if found.num_rows == 1 else "differ"
+        said = f"{arm.name} and {reference.name}: {plural(found.num_rows, 'row')} {differ} in the first trial"
         more = f" The first {count(_ROWS)}." if found.num_rows > _ROWS else ""
         yield (
             el("details", el("summary", said), table(f"{said}.{more}", found.column_names, rows))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from semgraph.meter import StepMetrics
 from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration, plural
 from semgraph.report.html.calls import Opened, listed, shown
+from semgraph.report.html.facts import facts as listed_facts
+from semgraph.report.html.facts import when
 from semgraph.report.html.graph import graph
 from semgraph.report.html.markup import Html, cut, el, join, table
 from semgraph.report.html.markup import text as whole
@@ -66,11 +67,11 @@ def _summary(page: RunPage) -> Html:
         ("model", ", ".join(who) + replayed if whole.calls_issued or page.calls else "none was asked"),
         ("embedder", _setting(page, "models.embed")),
         ("store", _setting(page, "store")),
-        ("began", _when(page.run.started)),
+        ("began", when(page.run.started)),
         ("ended", f"{facts.get('status', 'unknown')}{f', after {duration(lasted)}' if lasted is not None else ''}"),
         ("semgraph", facts.get("semgraph")),
     ]
-    told = el("dl", *(el("div", el("dt", name), el("dd", value or UNKNOWN)) for name, value in pairs), cls="facts")
+    told = listed_facts(pairs)
     notes = [*(facts.get("notes") or ()), *([facts["why"]] if facts.get("why") else [])]
     listed_notes = [el("ul", *(el("li", note) for note in notes), cls="notes")] if notes else []
     return join(
@@ -137,10 +138,6 @@ def _chosen(facts: Mapping[str, Any]) -> Html:
         return Html("")
     made = table("What was chosen", ["kind", "name", "value"], rows)
     return el("details", el("summary", "Parameters, ways, settings"), made)
-
-
-def _when(text: str) -> str:
-    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if text else UNKNOWN
 
 
 def _text(value: Any) -> str:
