@@ -65,14 +65,19 @@ def why(
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
     from semgraph.execution.calls import exchanges
-    from semgraph.execution.runs import find_run
-    from semgraph.execution.why import explain
+    from semgraph.execution.runs import all_runs, find_run
+    from semgraph.execution.why import explain, origin_of
     from semgraph.report.why import described, lines
 
-    found = find_run(run)
+    found = find_run(run, asking=True)
     with exchanges(found) as lookup:
         chain = explain(found, what, lookup)
     if options.json:
         options.dump(described(chain))
-    else:
-        options.show(*lines(chain, options.out.width, messages=messages, every=bool(options.verbose)))
+        return
+    options.show(*lines(chain, options.out.width, messages=messages, every=bool(options.verbose)))
+    if any(link.asked for link in chain.links):
+        if not messages:
+            options.talk("the exact requests and answers: --messages")
+    elif (origin := origin_of(chain, found, all_runs())) is not None:
+        options.talk(f"run {origin[0].name} wrote it: semgraph why {origin[0].name} {origin[1]}")

@@ -37,6 +37,11 @@ class Run:
         return _json(self.folder / "metrics.json")
 
     @property
+    def asked(self) -> bool:
+        """Whether a model answered questions of it, now or earlier."""
+        return (self.folder / "answers").is_dir()
+
+    @property
     def started(self) -> str:
         """When it began, in ISO 8601; "" if that is not known."""
         return str(self.facts.get("started") or "")
@@ -60,11 +65,11 @@ def all_runs(folder: Path = RUNS) -> list[Run]:
     return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
 
 
-def find_run(ref: str, folder: Path = RUNS) -> Run:
-    """A record by its name, the beginning of its name, or `last`. Raises PlanError."""
+def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
+    """A record by its name, the beginning of its name, or `last`: with `asking` the last that asked. Raises PlanError."""
     runs = all_runs(folder)
     if ref == LAST and runs:
-        return runs[0]
+        return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
     names = [run.name for run in runs]
     exact = [run for run in runs if run.name == ref]
     found = exact or [run for run in runs if ref and run.name.startswith(ref)]

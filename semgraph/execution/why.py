@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,27 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
         raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', hint=hint))
     (step, row), *others = matches
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
+
+
+def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
+    """The run that asked about what another run only found, and the key by which it has it; None if no record tells.
+
+    Args:
+        chain: Of what was found.
+        run: The run that found it.
+        runs: All records, the latest first.
+    """
+    values = (value for link in chain.links[:1] for value in link.row.values())
+    keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
+    for other in runs:
+        if other.name == run.name or not other.asked:
+            continue
+        tracer = _Tracer(other, lambda _call: None)
+        for key in keys:
+            own = [(step, row) for step, row in tracer.find(key) if row.get(str(other.facts.get("key"))) == key]
+            if own and any(link.asked for link in tracer.back(*own[0])):
+                return other, key
+    return None
 
 
 @dataclass

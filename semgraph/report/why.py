@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _OTHERS = 5
 _KEY = 8
-_TEXT = 60
+_TEXT = 120
 
 
 def described(chain: Chain) -> dict[str, Any]:
@@ -72,7 +72,11 @@ def lines(chain: Chain, width: int, *, messages: bool = False, every: bool = Fal
     for i, link in enumerate(chain.links):
         if not (every or link.asked or i in (0, last)):
             continue
-        yield fit(f"{'← ' if i else ''}{link.step}   {_row(link.row) if link.row else ''}", width).rstrip()
+        row = _row(link.row) if link.row else ""
+        if i:
+            yield fit(f"← {link.step}   {row}", width).rstrip()
+        else:
+            yield from _wrapped(f"{link.step}   ", row, width)
         for asked in link.asked:
             yield from _asked(asked, width, told, messages=messages)
     if not any(link.asked for link in chain.links):
@@ -82,6 +86,15 @@ def lines(chain: Chain, width: int, *, messages: bool = False, every: bool = Fal
         yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
         yield from (fit(f"  {step}   {_row(row)}", width).rstrip() for step, row in chain.others[:_OTHERS])
         yield "  to see one of them, name its key"
+
+
+def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
+    """A row on as many lines as it needs, the later ones below its first word."""
+    from textwrap import wrap
+
+    indent = min(len(lead), 14)
+    lines = wrap(lead + text, max(width, 40), subsequent_indent=" " * indent, break_on_hyphens=False)
+    yield from lines or [lead.rstrip()]
 
 
 def _row(row: Row) -> str:
@@ -113,7 +126,7 @@ def _asked(asked: Asked, width: int, told: set[str], *, messages: bool) -> Itera
     if asked.right not in (None, {}, ""):
         yield fit(f"      beside {_value(asked.right)}", width).rstrip()
     answer = f"failed: {asked.error}" if asked.error else _row(asked.answers)
-    yield fit(f"      answer  {answer}", width).rstrip()
+    yield from _wrapped("      answer  ", answer, width)
     for call, found in asked.calls:
         yield fit(f"      {_call(call, found)}", width).rstrip()
         if messages and found is not None and call not in told:

@@ -63,9 +63,11 @@ def test_why_for_people_is_a_line_for_each_step(project: Project) -> None:
     project("run", "people")
     lines = project("why", "last", "ties:says=Bob knows Cleo.").out.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("←")] == ["told", "notes"]
-    assert lines[2].strip() == "asked about {text “Bob knows Cleo.”}"
-    assert lines[3].strip() == "answer  pairs [{a Bob, b Cleo}]"
-    assert "openai:test-model" in lines[4]
+    asked = next(n for n, line in enumerate(lines) if line.startswith("← told")) + 1
+    assert lines[asked].strip() == "asked about {text “Bob knows Cleo.”}"
+    assert lines[asked + 1].strip() == "answer  pairs [{a Bob, b Cleo}]"
+    assert "openai:test-model" in lines[asked + 2]
+    assert "…" not in "".join(lines[: asked - 1])
 
 
 def test_messages_prints_the_exact_request_and_answer(project: Project) -> None:
@@ -105,3 +107,16 @@ def test_why_has_the_messages_of_a_replayed_run(project: Project) -> None:
     out = project("why", "last", "WORKS_AT", "--messages").out
     assert "── system" in out
     assert "TechCorp" in out.split("── answer")[1]
+
+
+def test_last_is_the_last_run_that_asked_and_what_another_only_found_is_led_back_to_it(project: Project) -> None:
+    project("run", "people")
+    project("run", "find", "-i", "queries=Cleo")
+    asked = project("why", "last", "KNOWS")
+    assert "asked about" in asked.out
+    assert asked.err == "the exact requests and answers: --messages\n"
+    later, first = (line.split()[0] for line in project("runs", "list").out.splitlines()[1:])
+    found = project("why", later, "Cleo")
+    assert "no model was asked about it" in found.out
+    assert f"run {first} wrote it: semgraph why {first} " in found.err
+    assert "asked about" in project(*found.err.split("semgraph ")[1].split()).out
