@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.browser.conftest import Shown
 from tests.report.test_html import HOSTILE, line, recorded, texts
+from tests.report.test_html_comparison import arm, compared
 
 Show = Callable[..., Shown]
 
@@ -53,7 +54,7 @@ def test_it_opens_without_an_error_and_without_a_request(show: Show, tmp_path: P
 def test_hostile_text_is_text(show: Show, tmp_path: Path) -> None:
     """Were any of it HTML, an image would be asked for or a dialog would open."""
     shown = show(recorded(tmp_path, HOSTILE))
-    shown.page.get_by_role("button", name="Call 0 of told").click()
+    shown.page.get_by_role("button", name="Call 1 of told").click()
     assert "<script>alert(1)</script><img src=x" in shown.page.locator("tr.inside pre").nth(1).inner_text()
     assert shown.page.locator("img").count() == 0
     shown.page.wait_for_timeout(50)
@@ -62,7 +63,7 @@ def test_hostile_text_is_text(show: Show, tmp_path: Path) -> None:
 
 def test_a_call_opens_and_closes_by_keyboard(show: Show, tmp_path: Path) -> None:
     page = show(recorded(tmp_path)).page
-    button = page.get_by_role("button", name="Call 0 of told")
+    button = page.get_by_role("button", name="Call 1 of told")
     for _ in range(60):
         page.keyboard.press("Tab")
         if button.evaluate("e => e === document.activeElement"):
@@ -139,3 +140,17 @@ def test_no_width_makes_the_page_scroll_sideways(show: Show, tmp_path: Path) -> 
 def test_who_wants_no_motion_gets_none(show: Show, tmp_path: Path) -> None:
     shown = show(recorded(tmp_path), reduced_motion="reduce")
     assert shown.run("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+
+
+def test_a_comparison_can_be_read_in_light_and_dark_at_every_width(show: Show, tmp_path: Path) -> None:
+    run = compared(tmp_path, arm("per_row", [1], 0.02, 0.9, "c1"), arm("packed(rows=2)", [1, 2], 0.01, 0.8, "c2"))
+    shown = show(run)
+    shown.page.get_by_role("button", name="Open all").click()
+    for scheme in ("light", "dark"):
+        shown.page.emulate_media(color_scheme=scheme)
+        assert shown.run(CONTRAST) == []
+    for width in (320, 1400):
+        shown.page.set_viewport_size({"width": width, "height": 800})
+        assert shown.run("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert shown.run(UNNAMED) == []
+    assert (shown.said, shown.asked) == ([], [])

@@ -117,7 +117,7 @@ def listed(calls: Iterable[tuple[int, Call]], total: int, began: float | None) -
 
 def _button(n: int, call: Call) -> Html:
     bad = " ✗" if call.line.get("error") else ""
-    name = f"{n}{bad}"
+    name = f"{n + 1}{bad}"
     return el(
         "button",
         name,
@@ -125,7 +125,7 @@ def _button(n: int, call: Call) -> Html:
         cls="open",
         data_call=n,
         aria_expanded="false",
-        aria_label=f"Call {n} of {call.step}",
+        aria_label=f"Call {n + 1} of {call.step}",
     )
 
 

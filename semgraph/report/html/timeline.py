@@ -72,7 +72,7 @@ def _band(step: str, members: Sequence[tuple[int, Call]], began: float, whole: f
         free[lane : lane + 1] = [max(end, start + whole * 0.004)]
         left = min(start / whole * 100, 99.6)
         wide = max(call.line["took"] / whole * 100, 0.2)
-        title = f"call {n}: {kinds(call)}, {duration(call.line['took'])}, at {duration(start)}"
+        title = f"call {n + 1}: {kinds(call)}, {duration(call.line['took'])}, at {duration(start)}"
         place = f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px"
         bars.append(el("i", cls=f"bar {kind(call)}", style=place, title=title, data_call=n))
     label = el("span", step, title=step, cls="label")
