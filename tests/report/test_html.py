@@ -282,5 +282,7 @@ def test_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     recorded(tmp_path / "runs")
     made = save(["7f"], tmp_path / "pages" / "run.html", tmp_path / "runs")
     assert made.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    again = save(["7f", "last", "7f3a"], tmp_path / "again.html", tmp_path / "runs")
+    assert again.read_bytes() == made.read_bytes(), "a record that is named twice is shown once"
     with pytest.raises(PlanError, match='no run "zz"'):
         save(["zz"], tmp_path / "run.html", tmp_path / "runs")

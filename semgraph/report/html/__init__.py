@@ -36,7 +36,7 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         PlanError: There is no such record.
         OSError: The file cannot be written.
     """
-    text = page([find_run(ref, runs) for ref in dict.fromkeys(refs)])
+    text = page(list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values()))
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")
     return to
@@ -100,17 +100,14 @@ def _overview(records: Sequence[Run], told: Sequence[tuple[str, list[Section]]])
     for record, (title, sections) in zip(records, told, strict=True):
         link = el("a", title, href=f"#{sections[0][0]}")
         whole, lasted = total(record), seconds(record)
-        known = not is_comparison(record.folder)
         rows.append([
-            link, str(record.facts.get("status", "unknown")) if known else "comparison",
-            count(whole.calls_issued) if known else UNKNOWN, count(whole.tokens_in) if known else UNKNOWN,
-            count(whole.tokens_out) if known else UNKNOWN, dollars(whole.dollars) if known else UNKNOWN,
-            UNKNOWN if lasted is None or not known else duration(lasted),
+            link, str(record.facts.get("status", "unknown")), count(whole.calls_issued), count(whole.tokens_in),
+            count(whole.tokens_out), dollars(whole.dollars), UNKNOWN if lasted is None else duration(lasted),
         ])  # fmt: skip
     heads = ["record", "ended", "calls issued", "tokens in", "tokens out", "$", "wall time"]
     yield el(
         "section",
         el("h2", "Side by side", id="overview"),
-        table("The records of this page", heads, rows, range(2, 7)),
+        table("The records of this page, and what was paid for each", heads, rows, range(2, 7)),
         aria_labelledby="overview",
     )
