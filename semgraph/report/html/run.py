@@ -118,8 +118,8 @@ def _numbers(page: RunPage, whole: StepMetrics, lasted: float | None) -> Html:
 def _scope(page: RunPage, whole: StepMetrics) -> str:
     said = (
         f"All numbers are of this run alone. Tokens and dollars are of the {plural(whole.calls_issued, 'call')} that it "
-        "issued and of the texts that it had embedded; answers from the journal, or to a question that was under way already, cost "
-        "nothing again. Steps run side by side: their times do not add up to the wall time."
+        "issued and of the texts that it had embedded; answers from the journal, or to a question that was under way "
+        "already, cost nothing again. Steps run side by side: their times do not add up to the wall time."
     )
     if any(call.line.get("origin") == "recording" for call in page.calls):
         said += (
