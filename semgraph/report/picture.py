@@ -136,7 +136,7 @@ def _cut(name: str) -> str:
 
 def _title(picture: Picture, graph: Graph) -> str:
     counts = f"{plural(len(picture.nodes), 'node')}, {plural(len(picture.edges), 'edge')}"
-    return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}": {counts}'
+    return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}", this run: {counts}'
 
 
 def _columns(

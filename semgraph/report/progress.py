@@ -45,10 +45,12 @@ class Watch:
     meter: Meter | None = None
 
     def __post_init__(self) -> None:
-        self.started = self.clock()
+        self.started = self.committed = self.clock()
 
     def see(self, progress: Progress) -> None:
         """Take note of what happened."""
+        if not progress.step:
+            self.committed = self.clock()
         self.steps.pop(progress.step, None)  # the latest stands last
         self.steps[progress.step] = (progress.done, progress.total)
         self.meter = progress.meter
@@ -58,13 +60,20 @@ class Watch:
         """Seconds since the start."""
         return self.clock() - self.started
 
+    def asked(self, step: str) -> bool:
+        """Whether a step has asked a model, or is about to: what is settled without one is no news."""
+        done, total = self.steps[step]
+        found = self.meter.steps.get(step) if self.meter is not None else None
+        return done < total or bool(found and found.calls_issued + found.calls_journal + found.calls_coalesced)
+
     def summary(self) -> str:
         """One line: members, what was spent, the time and how long it may still take."""
         done, total = self.steps.get("", (0, 0))
         parts = [f"{self.members} {done} of {total}"] if total and self.members else []
         if self.meter is not None:
             parts.append(spent(self.meter.total()))
-        left = self.elapsed * (total - done) / done if done else 0.0
+        each = (self.committed - self.started) / done if done else 0.0
+        left = each * (total - done) - (self.clock() - self.committed)  # counts down until the next commit
         rest = f", about {clock(left)} left" if done < total and self.elapsed > _WARMUP and left >= 1 else ""
         return " · ".join([*parts, clock(self.elapsed) + rest])
 
@@ -102,7 +111,7 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
     from rich.text import Text
 
     spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(watch.elapsed * 10) % 10]
-    named = [(name, *counts) for name, counts in watch.steps.items() if name]
+    named = [(name, *counts) for name, counts in watch.steps.items() if name and watch.asked(name)]
     running = [step for step in named if step[1] < step[2]]
     finished = [step for step in named if step[1] >= step[2]]
     shown = [*finished[-max(1, _STEPS - len(running)) :], *running[:_STEPS]] if named else []

@@ -12,12 +12,12 @@ import pytest
 from tests.cli.conftest import Project, Serving
 
 PICTURE = """\
-group "demo": 3 nodes, 3 edges  holds         from
-  Ann ─ KNOWS ─▶ Bob            2025-01-15 →  1
+group "demo", this run: 3 nodes, 3 edges  holds         from
+  Ann ─ KNOWS ─▶ Bob                      2025-01-15 →  1
       "Ann knows Bob."
-      ─ KNOWS ─▶ Cleo           2025-01-17 →  3
+      ─ KNOWS ─▶ Cleo                     2025-01-17 →  3
       "Ann knows Cleo."
-  Bob ─ KNOWS ─▶ Cleo           2025-01-16 →  2
+  Bob ─ KNOWS ─▶ Cleo                     2025-01-16 →  2
       "Bob knows Cleo."
 """
 
@@ -74,7 +74,7 @@ def test_rows_come_from_a_file_with_renames(project: Project, serving: Serving) 
     project.write("chat.csv", "when,said,group_id\n2025-02-01,Dan knows Eve.,mine\n2025-02-02,Eve knows Fay.,mine\n")
     done = project("run", "people", "-i", "notes=chat.csv:at=when,text=said", "--rows", "1")
     assert done.code == 0
-    assert 'group "mine": 2 nodes, 1 edge' in done.out
+    assert 'group "mine", this run: 2 nodes, 1 edge' in done.out
     assert serving.calls == 1
 
 
@@ -203,7 +203,7 @@ def test_a_signal_ends_the_run_cleanly_and_it_can_be_resumed(
     serving.server.answer = quick
     ended = project("run", "people", "--resume", name)
     assert ended.code == 0
-    assert 'group "a": 2 nodes, 1 edge' in ended.out
+    assert 'group "a", this run: 2 nodes, 1 edge' in ended.out
     assert "Eve ─ KNOWS ─▶ Fay" in ended.out
     assert serving.calls == 3
 

@@ -136,6 +136,12 @@ def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> 
     ]
 
 
+def test_a_result_is_a_line_in_python() -> None:
+    assert repr(result(steps={"told": READ}, skipped=1)) == (
+        "<Result people, run 7f3a; people 1 rows; 3 calls; 1 of 3 rows were there already; written: 3 Note, 1 Person>"
+    )
+
+
 def test_what_to_do_next(plan: LogicalPlan, tmp_path: Path) -> None:
     ties = pa.table(
         {"uuid": ["1"], "group_id": ["demo"], "source": ["a"], "target": ["a"], "name": ["LIKES"], "says": [""]}

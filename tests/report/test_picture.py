@@ -63,7 +63,7 @@ def test_the_whole_picture() -> None:
     assert (
         drawn(PEOPLE, TIES, 100, {"n1": 1, "n2": 2, "n3": 3})
         == """\
-group "demo": 4 nodes, 3 edges                   holds                    from
+group "demo", this run: 4 nodes, 3 edges         holds                    from
   Alice Chen      ─ WORKS_AT ─▶ TechCorp         2025-01-15 →             1
                   "Alice Chen works at TechCorp."
                   ────────────▶ Project Phoenix
@@ -92,7 +92,7 @@ def test_wide_letters_take_two_places() -> None:
 def test_a_partition_has_a_picture_of_its_own() -> None:
     picture = drawn([person("a", "Ann", "one"), person("b", "Bo", "two")], [])
     assert picture.splitlines() == [
-        'group "one": 1 node, 0 edges', "  without an edge: Ann", 'group "two": 1 node, 0 edges', "  without an edge: Bo",
+        'group "one", this run: 1 node, 0 edges', "  without an edge: Ann", 'group "two", this run: 1 node, 0 edges', "  without an edge: Bo",
     ]  # fmt: skip
 
 

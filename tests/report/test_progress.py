@@ -45,6 +45,28 @@ def test_without_a_terminal_a_long_run_has_a_line_now_and_then(meter: Meter) -> 
     ]
 
 
+def test_the_time_that_is_left_goes_down_between_commits(meter: Meter) -> None:
+    now = [100.0]
+    watch = Watch("notes", lambda: now[0])
+    now[0] += 10
+    watch.see(Progress("", 1, 3, meter))
+    assert watch.summary().endswith("0:10, about 0:20 left")
+    now[0] += 15
+    assert watch.summary().endswith("0:25, about 0:05 left")
+    now[0] += 15
+    assert watch.summary().endswith("0:40")
+
+
+def test_a_step_that_asked_nothing_is_not_shown(meter: Meter) -> None:
+    to, out = console(terminal=True)
+    with watched(to, "notes") as tell:
+        assert tell is not None
+        tell(Progress("looked_up", 3, 3, meter))
+        tell(Progress("read", 3, 3, meter))
+    assert "✓ read  3 of 3" in out.getvalue()
+    assert "looked_up" not in out.getvalue()
+
+
 def test_a_plan_without_windows_says_which_step_is_done(meter: Meter) -> None:
     now = [100.0]
     to, out = console(terminal=False)
