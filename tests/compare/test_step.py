@@ -226,3 +226,12 @@ class TestAfterwards:
 
 def test_the_folder_of_the_package_is_not_written_to() -> None:
     assert not (Path(sg.__file__).parent / ".semgraph").exists()
+
+
+async def test_a_search_over_a_table_needs_no_store(session):
+    tickets = sg.table([{"id": 1, "text": "It leaks."}, {"id": 2, "text": "Lovely."}], key="id", name="tickets")
+    kinds = sg.table([{"uuid": "k1", "name": "It leaks."}, {"uuid": "k2", "name": "Lovely."}], name="kinds")
+    near = tickets.search(kinds, "kind", 1, by={"equal": "name", "to": "text"})
+    plan = near.sem_filter("Does “{text}” complain like “{kind.name}”?").step("complaints")
+    found = await compared(session, plan, ways=["per_row"])
+    assert found["per_row"].trials[0].rows.column("id").to_pylist() == [1]
