@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import tempfile
@@ -37,6 +38,7 @@ def counted(url: str, path: str, *, send: bool = False) -> dict[str, Any]:
 def measured(url: str, task: Task, way: str, run: Callable[[], set[Any] | str]) -> dict[str, Any]:
     """One run: what it asked of the server, how long it took, how right it was."""
     counted(url, "/reset", send=True)
+    gc.collect()  # what others left behind is not this one's to clear
     began, cpu = time.perf_counter(), time.process_time()
     found = run()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import warnings
 from functools import partial
@@ -54,9 +55,14 @@ def _load() -> Parts:
         if not _LOADED:
             # litellm, which LOTUS imports, would fetch a list of prices from the net when it is imported.
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            root = logging.getLogger()
+            level, handlers = root.level, list(root.handlers)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _LOADED.append(_imported())
+            # LOTUS sets the root logger up when it is imported: each request of each library would be a line on stderr.
+            root.setLevel(level)
+            root.handlers[:] = handlers
         return _LOADED[0]
 
 

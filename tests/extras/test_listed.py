@@ -25,6 +25,20 @@ def test_all_are_listed_without_an_import_of_what_they_need() -> None:
     assert json.loads(loaded.stdout) == []
 
 
+def test_logging_and_warnings_are_as_before_when_lotus_is_imported() -> None:
+    asked = """
+import asyncio, json, logging, warnings
+from semgraph.lotus import loaded
+state = lambda: [logging.getLogger().level, len(logging.getLogger().handlers), len(warnings.filters), warnings.showwarning.__name__]
+before = state()
+asyncio.run(loaded())
+print(json.dumps([before, state()]))
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    before, after = json.loads(done.stdout)
+    assert before == after
+
+
 def test_none_lacks_a_package() -> None:
     said = [
         LIBRARY.get(operator, Choice(one.name)).refuses(node(operator, answers=False), Limits()) or ""
