@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 EXTRAS := local,neo4j-local,pandas,dev
 
 # every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (7 GB: torch brings CUDA)
@@ -16,7 +17,7 @@ demo: $(VENV)/.demo
 	$(BIN)/semgraph run plans/add_episode.yaml
 
 # the whole suite; it starts a real Neo4j by itself. What fails beside another test process must pass alone.
-test: $(VENV)/.installed
+test: $(VENV)/.installed $(VENV)/.browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 # implementations that need extras, with every extra installed
@@ -53,6 +54,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) ".[$(EXTRAS)]"
 	touch $@ $(VENV)/.demo
+
+# Chromium, from Debian's packages where it is missing
+$(VENV)/.browser: $(VENV)/.installed
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { $(ROOT) apt-get update -qq && $(ROOT) apt-get install -y -qq --no-install-recommends chromium; }
+	touch $@
 
 $(VENV_EXTRAS)/.installed: pyproject.toml constraints-extras.txt
 	test -x $(VENV_EXTRAS)/bin/python || $(PYTHON) -m venv $(VENV_EXTRAS)
