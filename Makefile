@@ -38,6 +38,7 @@ fmt: $(VENV)/.installed
 # make the shipped recordings anew, with the local model
 recordings: $(VENV)/.installed
 	$(BIN)/python plans/recordings/make.py
+	$(BIN)/python notebooks/record.py
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.ingest turns
