@@ -83,14 +83,16 @@ def _equation(head: str, lines: list[str]) -> str:
 
 
 _PLAIN = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
-_SIGNS = ((" IS NOT NULL", " ≠ NULL"), (" AND ", " ∧ "), (" OR ", " ∨ "), ("NOT ", "¬"))
+_SIGNS = ((" AND ", " ∧ "), (" OR ", " ∨ "))
+# A negation; the NOT of `x IS NOT NULL` and its like belongs to an operator.
+_NOT = re.compile(r"(?<!\bIS )\bNOT (?!NULL\b|DISTINCT\b|IN\b|LIKE\b|BETWEEN\b)")
 
 
 def _text(scalar: object) -> str:
     text = " ".join(str(scalar).split())
     for word, sign in _SIGNS:
         text = text.replace(word, sign)
-    return _PLAIN.sub(r"\1", text)
+    return _PLAIN.sub(r"\1", _NOT.sub("¬", text))
 
 
 def _cols(columns: Columns) -> str:

@@ -62,7 +62,9 @@ def read_rows(
     try:
         given, count = columns_of(rows)
     except Fault as fault:
-        return spec.schema.empty_table(), [RowFault(None, "", fault.what, fault.hint)]
+        needed = [f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key]
+        shown = f", such as {spec.name}=[{{{', '.join(needed)}}}]" if isinstance(rows, (str, bytes, Mapping)) else ""
+        return spec.schema.empty_table(), [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
     if not given and not count:  # an empty list or file says nothing of its columns
         return spec.schema.empty_table(), []
     faults = list(_missing(spec, given, partition, source))

@@ -148,7 +148,9 @@ def described(spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settin
 
         model = local(spec)
         threads = spec.option("threads") or default_threads()
-        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}"
+        busy = not spec.option("threads") and threads < default_threads(0.0)
+        why = " (others keep the cores busy; ?threads=N decides otherwise)" if busy else ""
+        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{why}"
     if spec.provider == "recorded" and plan is not None and settings is not None:
         file = settings.cwd / spec.model if spec.model else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
         found = Recording.read(file)

@@ -204,3 +204,11 @@ def test_a_wrong_value_is_told_with_its_option(project: Project, options: list[s
 def test_tables_fit_the_columns_that_the_environment_names(project: Project) -> None:
     project.env["COLUMNS"] = "60"
     assert max(map(len, project("plans", "list").out.splitlines())) <= 60
+
+
+def test_a_null_test_is_written_as_one(project: Project) -> None:
+    text = (project.folder / "plans" / "people.yaml").read_text()
+    project.write(
+        "plans/people.yaml", text.replace("filter: nth > $least", "filter: nth IS NOT NULL AND NOT nth IN (8, 9)")
+    )
+    assert "nth IS NOT NULL ∧ " in project("explain", "people", "--format", "algebra").out
