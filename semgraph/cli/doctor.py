@@ -23,6 +23,6 @@ def doctor(
     if options.json:
         options.dump([asdict(fact) for fact in found])
     else:
-        options.show(*(fact.line() for fact in found))
+        options.show(*(line for fact in found for line in fact.lines(options.out.width)))
     if any(fact.sign == BAD for fact in found):
         raise typer.Exit(5)

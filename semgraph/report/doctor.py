@@ -50,9 +50,19 @@ class Fact:
     what: str
     remedy: str = ""
 
-    def line(self) -> str:
-        """The fact as text."""
-        return f"{self.sign} {self.about:<11} {self.what}" + (f". {self.remedy}" if self.remedy else "")
+    def lines(self, width: int) -> list[str]:
+        """The fact as text, on as many lines as it takes."""
+        from textwrap import wrap
+
+        text = f"{self.sign} {self.about:<11} {self.what}"
+        whole = f"{text}. {self.remedy}" if self.remedy else text
+        parts = [whole] if len(whole) <= width else [text, *([" " * 14 + self.remedy] if self.remedy else [])]
+        indent = " " * 14
+        return [
+            line
+            for part in parts
+            for line in wrap(part, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        ]
 
 
 class Asked(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from semgraph.errors import PlanError, Problem
@@ -121,7 +122,8 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     """A plan on a page; with the text of its prompts where asked for. Raises PlanError."""
     plan = file.plan
     yield f"{plan.name}   {shown(file.path)}{' (shipped)' if file.shipped else ''}"
-    yield from (f"  {line}" for line in plan.doc.strip().splitlines())
+    for line in plan.doc.strip().splitlines():
+        yield from wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
     for name, spec in plan.inputs.items():
         yield ""
         yield f"input {name}"
@@ -133,9 +135,11 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     yield from _asking(file, width)
     if plan.writes:
         labels = dict.fromkeys(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)
-        yield from ("", f"writes   {', '.join(labels)}")
-    yield f"returns  {', '.join(plan.returns) or 'nothing'}"
-    yield from ("", f"try: semgraph run {file.path.stem}     {example(plan)}")
+        yield from ("", *wrap(f"writes   {', '.join(labels)}", width, subsequent_indent=" " * 9))
+    yield from wrap(f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9)
+    typed, shows = f"try: semgraph run {file.path.stem}", example(plan)
+    fits = len(typed) + len(shows) + 5 <= width
+    yield from ("", *([f"{typed}     {shows}"] if fits else [typed, *wrap(shows, width, initial_indent=" " * 5)]))
     for prompt in file.prompts if prompts else ():
         yield from ("", f"── prompt {prompt.name} {'─' * max(2, width - 12 - len(prompt.name))}")
         yield from Path(prompt.file).read_text(encoding="utf-8").splitlines() if prompt.file else ["(inline)"]
