@@ -92,6 +92,9 @@ class NodeWrite:
     one (stored first, then new values in order); all others overwrite, except that NULL never overwrites. `labels`, if it
     is a column, adds labels where the graph says `open: labels`; `attributes`, a JSON object, replaces all attributes (one
     that is null is left out). `only_existing` touches no node that is not there. JSON is kept in canonical form.
+
+    A key that is stored under another partition than the row's is an error, and nothing of the batch is written. Rows without
+    a partition are merged wherever their key is; so it is with `EdgeWrite` and `Delete`.
     """
 
     label: str
@@ -104,7 +107,8 @@ class NodeWrite:
 @dataclass(frozen=True)
 class EdgeWrite:
     """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the type's end labels. An edge
-    whose ends are not there is an error, and so are other ends for an edge that is there: nothing of the batch is written.
+    whose ends are not there, or are of another partition than its row, is an error, and so are other ends for an edge that is
+    there: nothing of the batch is written.
     """
 
     label: str
@@ -116,8 +120,8 @@ class EdgeWrite:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete nodes or edges by key; `rows` has the key. A node with edges is an error unless `detach`. Marks whose witness
-    is deleted go too.
+    """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored under another partition is not
+    there. A node with edges is an error unless `detach`. Marks whose witness is deleted go too.
     """
 
     label: str
@@ -258,8 +262,8 @@ class Store(Protocol):
 
         Raises:
             ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
-            EngineError: An edge without its ends, a deleted node with edges, a value that cannot be stored; nothing was
-                written. The message names label and key.
+            EngineError: An edge without its ends, what is of another partition, a deleted node with edges, a value that
+                cannot be stored; nothing was written. The message names label and key.
             StoreUnavailable: Connection lost, disk full, or vectors of another length than the stored; nothing was written.
         """
         ...

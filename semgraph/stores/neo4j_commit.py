@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, EngineError
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, Written
+from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Written
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import quoted
 from semgraph.stores.cypher.write import compile_commit
-from semgraph.stores.neo4j_bolt import Bolt, RuleBroken
-from semgraph.stores.rows import Dimensions, other_length
+from semgraph.stores.neo4j_bolt import Bolt, Records, RuleBroken
+from semgraph.stores.rows import Dimensions, other_group, other_length
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
 
 
 async def commit(
@@ -33,13 +37,16 @@ async def commit(
         if not records:
             raise ConcurrentWrite(mark.partition if mark is not None else "")
         for i, write in enumerate(batch.writes):
-            if isinstance(write, EdgeWrite) and not write.only_existing and records[0][i] < write.rows.num_rows:
-                await _refuse_missing_end(bolt, tx, graph, write)
+            if not isinstance(write, Delete) and records[0][i] < write.rows.num_rows:
+                await _refuse(partial(bolt.run, tx), graph, indexes, write)
         return [int(count) for count in records[0][: len(batch.writes)]]
 
     try:
         counts = await bolt.write(work)
     except RuleBroken as error:
+        for write in batch.writes:
+            if isinstance(write, EdgeWrite):  # an edge of this key may lie between ends of another partition
+                await _refuse_other_group(bolt.read, graph, indexes, write, graph.key)
         raise EngineError(f"{_broken(batch, str(error))}; nothing was written") from error
     written: dict[str, int] = {}
     for write, count in zip(batch.writes, counts, strict=True):
@@ -56,7 +63,40 @@ def _refuse_other_lengths(bolt: Bolt, graph: Graph, dimensions: Dimensions, batc
                 raise other_length(bolt.uri, write.label, name, stored, kind.list_size)
 
 
-async def _refuse_missing_end(bolt: Bolt, tx: AsyncManagedTransaction, graph: Graph, write: EdgeWrite) -> None:
+async def _refuse(ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite) -> None:
+    """Say why rows were passed over. Raises EngineError, unless it was because only what is there was to be written."""
+    await _refuse_other_group(ask, graph, indexes, write, graph.key)
+    if isinstance(write, EdgeWrite) and not write.only_existing:
+        await _refuse_missing_end(ask, graph, write)
+        for end in ("source", "target"):
+            await _refuse_other_group(ask, graph, indexes, write, end)
+
+
+async def _refuse_other_group(
+    ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, column: str
+) -> None:
+    """Refuse what is stored under another partition: the row's own key, or, where `column` is one, the key of an end."""
+    if graph.partition not in write.rows.column_names:
+        return
+    label = graph.label(write.label)
+    name = {"source": label.source, "target": label.target}.get(column, label.name)
+    found = f"n:{quoted(name)} {{{quoted(graph.key)}: row.k}}"
+    is_node = graph.label(name).kind == "node"
+    part = quoted(graph.partition)
+    text = (
+        f"UNWIND $rows AS row\nMATCH {f'({found})' if is_node else f'()-[{found}]->()'}"
+        f"{indexes.hint('n', name, graph.key)}\n"
+        f"WHERE coalesce(n.{part}, '') <> row.p RETURN row.of, row.k, n.{part}, row.p LIMIT 1"
+    )
+    columns = {"of": graph.key, "k": column, "p": graph.partition}
+    values = [write.rows.column(name).to_pylist() for name in columns.values()]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    for of, key, stored, given in await ask(text, {"rows": rows}):
+        what = f"{label.name} {of}"
+        raise other_group(what if column == graph.key else f'{what}: its {column} "{key}"', stored, given)
+
+
+async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite) -> None:
     label, key = graph.label(write.label), quoted(graph.key)
     text = (
         "UNWIND $rows AS row\n"
@@ -65,7 +105,7 @@ async def _refuse_missing_end(bolt: Bolt, tx: AsyncManagedTransaction, graph: Gr
         "WHERE NOT source OR NOT target RETURN row, source LIMIT 1"
     )
     rows = write.rows.select([graph.key, "source", "target"]).to_pylist()
-    for row, source in await bolt.run(tx, text, {"rows": rows}):
+    for row, source in await ask(text, {"rows": rows}):
         end, of = ("target", label.target) if source else ("source", label.source)
         raise EngineError(
             f'{label.name} {row[graph.key]}: its {end} "{row[end]}" is no {of} in the store; nothing was written'

@@ -100,6 +100,11 @@ def check_columns(graph: Graph, write: Write) -> None:
         raise EngineError(f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}")
 
 
+def other_group(what: str, stored: str | None, given: str) -> EngineError:
+    """The error for a write to what is stored under another partition."""
+    return EngineError(f'{what} is of group "{stored or ""}", not "{given}"; nothing was written')
+
+
 def json_form(text: str, what: str) -> str:
     """JSON text in canonical form. `what` says what it is, should it be none. Raises EngineError."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from semgraph.errors import EngineError
 from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite
-from semgraph.stores.rows import attributes_form, check_columns, column, labels_form, other_length
+from semgraph.stores.rows import attributes_form, check_columns, column, labels_form, other_group, other_length
 from semgraph.stores.sqlite_marks import leave, take_head
 from semgraph.stores.sqlite_schema import ID, Table, quote, read_dimensions
 from semgraph.stores.sqlite_values import encode, encode_vectors
@@ -51,6 +51,7 @@ class Merge:
             if size is not None:
                 self.sizes[name] = size
         self.keys: list[str] = self.columns[table.graph.key]
+        self.parts: list[str | None] = self.columns.get(table.graph.partition, [None] * len(self.keys))
         self._open_columns()
 
     def _open_columns(self) -> None:
@@ -72,7 +73,7 @@ class Merge:
 
     def run(self, con: sqlite3.Connection, version: int) -> int:
         """Merge the rows, within a transaction; how many were merged. Raises EngineError, StoreUnavailable."""
-        stored = _ids(con, self.table, self.keys)
+        stored = self._stored(con)
         new: list[int] = []
         old: list[int] = []
         for n, key in enumerate(self.keys):
@@ -84,24 +85,34 @@ class Merge:
         if isinstance(self.write, EdgeWrite):
             self._check_ends(con, new, old)
         self._insert(con, new)
-        ids = _ids(con, self.table, self.keys) if new else stored
+        ids = self._stored(con) if new else stored
         self._update(con, old, ids)
         self._write_vectors(con, new, ids, version)
         self._write_vectors(con, old, ids, version, but=self.write.create)
         return len(new) + len(old)
 
+    def _stored(self, con: sqlite3.Connection) -> dict[str, int]:
+        """Ids by key of the rows that are there. Raises EngineError for one of another partition."""
+        found = _found(con, self.table, self.keys)
+        for key, part in zip(self.keys, self.parts, strict=True):
+            if part is not None and key in found and found[key][1] != part:
+                raise other_group(f"{self.table.label.name} {key}", found[key][1], part)
+        return {key: row for key, (row, _) in found.items()}
+
     def _check_ends(self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int]) -> None:
-        """Refuse new edges without their ends, and other ends for edges that are there."""
+        """Refuse new edges without their ends, other ends for edges that are there, and ends of another partition."""
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
-        con.execute('CREATE TEMP TABLE IF NOT EXISTS "#ends" (key TEXT, source TEXT, target TEXT, new INTEGER)')
+        con.execute(
+            'CREATE TEMP TABLE IF NOT EXISTS "#ends" (key TEXT, part TEXT, source TEXT, target TEXT, new INTEGER)'
+        )
         con.execute('DELETE FROM temp."#ends"')
         rows = [
-            (keys[n], ends["source"][n], ends["target"][n], is_new)
+            (keys[n], self.parts[n], ends["source"][n], ends["target"][n], is_new)
             for is_new in (True, False)
             for n in (new if is_new else old)
         ]
-        con.executemany('INSERT INTO temp."#ends" VALUES (?, ?, ?, ?)', rows)
+        con.executemany('INSERT INTO temp."#ends" VALUES (?, ?, ?, ?, ?)', rows)
         key = self.table.key
         for end, node in (("source", label.source), ("target", label.target)):
             there = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
@@ -109,6 +120,12 @@ class Merge:
             for edge, missing in con.execute(sql):
                 why = "has no " + end if missing is None else f'has the {end} "{missing}", which is no {node} here'
                 raise EngineError(f"{label.name} {edge} {why}. Nothing was written.")
+            sql = (
+                f'SELECT e.key, e.{end}, t.{self.table.partition}, e.part FROM temp."#ends" e '
+                f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part LIMIT 1"
+            )
+            for edge, at, stored, given in () if self.write.only_existing else con.execute(sql):
+                raise other_group(f'{label.name} {edge}: its {end} "{at}"', stored, given)
             sql = (
                 f'SELECT e.key, t.{end}, e.{end} FROM temp."#ends" e JOIN {self.table.name} t ON t.{key} = e.key '
                 f"WHERE t.{end} <> e.{end} LIMIT 1"
@@ -133,6 +150,7 @@ class Merge:
     def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
         kept = {
             self.table.graph.key,
+            self.table.graph.partition,
             *self.write.create,
             *(("source", "target") if self.table.label.kind == "edge" else ()),
         }
@@ -193,20 +211,27 @@ def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
     return 'temp."#keys"'
 
 
-def _ids(con: sqlite3.Connection, table: Table, keys: Iterable[str]) -> dict[str, int]:
-    """Ids by key of the rows that are there."""
-    sql = f"SELECT k.key, t.{ID} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
-    return dict(con.execute(sql))
+def _found(con: sqlite3.Connection, table: Table, keys: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """Id and partition by key of the rows that are there."""
+    columns = f"k.key, t.{ID}, t.{table.partition}"
+    sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
+    return {key: (row, part) for key, row, part in con.execute(sql)}
 
 
 def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete) -> int:
-    """Delete nodes or edges by key, and the marks that they witness, within a transaction; how many there were."""
+    """Delete nodes or edges by key and partition, and the marks that they witness; how many there were."""
     table = tables[write.label]
     check_columns(table.graph, write)
-    keys = _keys(con, column(write.rows, table.graph.key).to_pylist())
+    con.execute('CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))')
+    con.execute('DELETE FROM temp."#deleted"')
+    names = [name for name in (table.graph.key, table.graph.partition) if name in write.rows.column_names]
+    rows = zip(*(column(write.rows, name).to_pylist() for name in names), strict=True)
+    con.executemany('INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', ((*row, None)[:2] for row in rows))
+    same = f"g.part IS NULL OR g.part = t.{table.partition}"
+    gone = f'SELECT g.key FROM temp."#deleted" g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})'
     for edges in tables.values() if table.label.kind == "node" else ():
         ends = [end for end in ("source", "target") if getattr(edges.label, end) == write.label]
-        touching = " OR ".join(f"{end} IN (SELECT key FROM {keys})" for end in ends)
+        touching = " OR ".join(f"{end} IN ({gone})" for end in ends)
         if not ends or edges.label.kind == "node":
             continue
         if write.detach:
@@ -217,8 +242,9 @@ def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete) 
         ):
             msg = f"{write.label} cannot be deleted: {edges.label.name} {edge} lies between {source} and {target}"
             raise EngineError(f"{msg}. Nothing was written. Delete the edge before, or say detach.")
-    count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN (SELECT key FROM {keys})").rowcount
-    con.execute(f'DELETE FROM "#marks" WHERE witness = ? AND row IN (SELECT key FROM {keys})', (write.label,))
+    count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
+    marked = 'SELECT 1 FROM temp."#deleted" g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)'
+    con.execute(f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,))
     return count
 
 

@@ -251,9 +251,7 @@ async def test_statistics_count_labels_and_know_dimensions(store, world):
     assert empty.counts == {"Person": 0, "Note": 0, "KNOWS": 0, "NAMES": 0}
     await world.commit(
         store,
-        world.write(
-            "Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b", "group_id": "h"}
-        ),
+        world.write("Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}),
         world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
         mark=world.mark("h1", rows=("x", "y")),
     )
@@ -291,7 +289,7 @@ async def test_clear_some_partitions(groups):
 
 
 async def test_clear_takes_edges_that_touch_what_goes(groups, world):
-    await world.commit(groups, world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": "h"}))
+    await world.commit(groups, world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}))
     await groups.clear(["g"])
     assert (await groups.scan("KNOWS", (), None, ())).column("uuid").to_pylist() == ["hk", "k"]
 

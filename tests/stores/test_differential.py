@@ -43,6 +43,11 @@ def group_of(key: str) -> str:
     return "g" if int(key[1:]) % 3 else "h"
 
 
+def mostly_in(group: str, keys: list[str]) -> st.SearchStrategy[str]:
+    """Keys of a partition, seldom of another."""
+    return st.sampled_from([key for key in keys if group_of(key) == group] * 4 + keys)
+
+
 def rows_of(keys: list[str], **columns: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Rows with distinct keys, each in the partition of its key; any other value may be NULL."""
     values = {name: st.none() | values for name, values in columns.items()}
@@ -59,18 +64,26 @@ people = rows_of(
 notes = rows_of(
     NOTES, content=texts, weight=st.floats(-9, 9), kept=st.booleans(), tags=st.lists(texts, max_size=2, unique=True)
 )
-ends = {"source": st.sampled_from(PEOPLE), "target": st.sampled_from(PEOPLE)}
-edges = st.tuples(
-    rows_of(EDGES, fact=texts, notes=st.lists(texts, max_size=2, unique=True), fact_embedding=vectors), *ends.values()
+strangers = people.map(lambda rows: [{**row, "group_id": "g"} for row in rows])
+edges = st.sampled_from(["g", "h"]).flatmap(
+    lambda group: st.tuples(
+        rows_of(
+            [key for key in EDGES if group_of(key) == group],
+            fact=texts, notes=st.lists(texts, max_size=2, unique=True), fact_embedding=vectors,
+        ),
+        mostly_in(group, PEOPLE),
+        mostly_in(group, PEOPLE),
+    )
+)  # fmt: skip
+named = st.sampled_from(NOTES).flatmap(
+    lambda note: st.fixed_dictionaries(
+        {"source": st.just(note), "target": mostly_in(group_of(note), PEOPLE), "group_id": st.just(group_of(note))}
+    )
 )
-names = st.lists(
-    st.fixed_dictionaries({"uuid": st.just("m"), "source": st.sampled_from(NOTES), "target": st.sampled_from(PEOPLE)}),
-    min_size=1,
-    max_size=3,
-)
+names = st.lists(named, min_size=1, max_size=3)
 how = st.fixed_dictionaries({"only_existing": st.booleans(), "unite": st.booleans(), "create": st.booleans()})
 writes = st.one_of(
-    st.tuples(st.just("Person"), people, how),
+    st.tuples(st.just("Person"), st.one_of(people, people, people, strangers), how),
     st.tuples(st.just("Note"), notes, how),
     st.tuples(st.just("KNOWS"), edges.map(lambda e: [{**row, "source": e[1], "target": e[2]} for row in e[0]]), how),
     st.tuples(st.just("NAMES"), names.map(lambda rows: [{**r, "uuid": r["source"] + r["target"]} for r in rows]), how),

@@ -316,7 +316,13 @@ async def test_the_index_gives_what_reading_all_gives(
         for i in range(400)
     ]
     facts = [
-        {"uuid": f"k{i:03}", "source": "p000", "target": f"p{i:03}", "fact": "x", "fact_embedding": [i, 1, i % 5, 2]}
+        {
+            "uuid": f"k{i:03}",
+            "source": "p000",
+            "target": f"p{i % 40 * 10:03}",
+            "fact": "x",
+            "fact_embedding": [i, 1, i % 5, 2],
+        }
         for i in range(200)
     ]
     await world.commit(store, world.write("Person", *people), world.write("KNOWS", *facts))

@@ -2,6 +2,9 @@
 
 Where there is a mark, the head of its partition is locked by a write and only then compared: two who read before they write
 would both win. If the head is another's, the statement yields no record and has written nothing but that lock.
+
+A row whose key, or an end of which, is stored under another partition is passed over, so that fewer rows are counted than
+were sent: who runs the statement looks why, and rolls back.
 """
 
 from __future__ import annotations
@@ -104,15 +107,25 @@ class Shape:
         flagged = bool(create & {"labels", *self.label.vectors.values()})
         steps = [f"CALL () {{\nUNWIND $w{number} AS row", self._found()]
         if not self.write.only_existing:
-            steps.append("ON CREATE SET n += row.c" + (f", n.{FRESH} = true" if flagged else ""))
+            part = f", n.{quoted(self.graph.partition)} = row.p" if self._confined else ""
+            steps.append(f"ON CREATE SET n += row.c{part}" + (f", n.{FRESH} = true" if flagged else ""))
         fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
-        steps.append(f"WITH n, row, {fresh} AS fresh" + (f"\nREMOVE n.{FRESH}" if flagged else ""))
+        steps.append(f"WITH n, row, {fresh} AS fresh{self._within('n')}" + (f"\nREMOVE n.{FRESH}" if flagged else ""))
         steps += self._settings(names, create, self.write.unite)
         return "\n".join([*steps, f"RETURN count(*) AS w{number}\n}}"])
 
     @property
     def _key(self) -> str:
         return quoted(self.graph.key)
+
+    @property
+    def _confined(self) -> bool:
+        return self.graph.partition in self.write.rows.column_names
+
+    def _within(self, var: str) -> str:
+        """The condition that what is bound is of the row's partition; without a partition all is."""
+        same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.p"
+        return f"\nWHERE row.p IS NULL OR {same}" if self._confined else ""
 
     def _hint(self, var: str, label: str) -> str:
         return self.indexes.hint(var, label, self.graph.key)
@@ -128,7 +141,10 @@ class Shape:
         if only_existing:
             return f"MATCH ()-{edge}->(){hint}"
         ends = (("source", self.label.source), ("target", self.label.target))
-        matches = (f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}}){self._hint(var, end)}" for var, end in ends)
+        matches = (
+            f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}}){self._hint(var, end)}{self._within(var)}"
+            for var, end in ends
+        )
         return "\n".join([*matches, f"MERGE (source)-{edge}->(target)"])
 
     def _settings(self, names: set[str], create: frozenset[str], unite: frozenset[str]) -> list[str]:
@@ -160,7 +176,9 @@ class Shape:
     def _deletion(self, number: int, write: Delete) -> str:
         node = self.label.kind == "node"
         found = f"{quoted(self.label.name)} {{{self._key}: row.k}}"
-        pattern = (f"(n:{found})" if node else f"()-[n:{found}]->()") + self._hint("n", self.label.name)
+        pattern = (
+            (f"(n:{found})" if node else f"()-[n:{found}]->()") + self._hint("n", self.label.name) + self._within("n")
+        )
         verb = "DETACH DELETE" if node and write.detach else "DELETE"
         text = (
             f"CALL () {{\nUNWIND $w{number} AS row\nMATCH {pattern}\nWITH collect(DISTINCT n) AS found\n"
@@ -171,7 +189,7 @@ class Shape:
         return (
             f"{text}\nCALL () {{\nUNWIND $w{number} AS row\n"
             f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})"
-            f"{self.indexes.hint('m', MARK, 'row')}\nDELETE m\n}}"
+            f"{self.indexes.hint('m', MARK, 'row')} WHERE row.p IS NULL OR m.partition = row.p\nDELETE m\n}}"
         )
 
 

@@ -1,7 +1,8 @@
 """The rows of a write as parameters of its statement, each a map:
 
-`k` its key, `c` properties for creation, `s` properties to set, `u` lists to unite, `l` labels, `a` attributes, `v` vectors,
-`z` names of vectors of zeros, which have no direction and are not kept; `source` and `target` of edges.
+`k` its key, `p` its partition (NULL: any), `c` properties for creation, `s` properties to set, `u` lists to unite, `l` labels,
+`a` attributes, `v` vectors, `z` names of vectors of zeros, which have no direction and are not kept; `source` and `target` of
+edges.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def rows_of(graph: Graph, write: Write) -> list[dict[str, Any]]:
     """The rows as the statement reads them. Raises EngineError for what cannot be written."""
     label = graph.label(write.label)
     if isinstance(write, Delete):
-        return [{"k": key} for key in write.rows.column(graph.key).to_pylist()]
+        keys = write.rows.column(graph.key).to_pylist()
+        confined = graph.partition in write.rows.column_names
+        parts = write.rows.column(graph.partition).to_pylist() if confined else [None] * len(keys)
+        return [{"k": key, "p": part} for key, part in zip(keys, parts, strict=True)]
     columns = {name: _values(write.rows, label, name) for name in write.rows.column_names}
     found = _Written(graph, label, write)
     return [found.row(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
@@ -77,7 +81,8 @@ class _Written:
         """A row as a map; NULL is nothing to write."""
         key = row[self.graph.key]
         refuse_long(key, f"{self.graph.key} of {self.label.name}")
-        found: dict[str, Any] = {"k": key, "c": {}, "s": {}, "u": {}, "v": {}, "z": [], "l": [], "a": None}
+        part = row.get(self.graph.partition)
+        found: dict[str, Any] = {"k": key, "p": part, "c": {}, "s": {}, "u": {}, "v": {}, "z": [], "l": [], "a": None}
         for name, value in row.items():
             if value is not None:
                 self._place(found, name, value, "c" if name in self.write.create else "s")

@@ -1,0 +1,144 @@
+"""What every store promises of partitions: a write stays within the one that its rows name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from semgraph.errors import EngineError
+from semgraph.stores.base import Delete, PartitionState
+
+
+@pytest.fixture
+async def two(store, world):
+    """Two people and who knows whom, in group "g" and in group "h"."""
+    for group in ("g", "h"):
+        await world.commit(
+            store,
+            world.write("Person", *({"uuid": f"{group}{i}", "name": group, "group_id": group} for i in (1, 2))),
+            world.write(
+                "KNOWS",
+                {"uuid": f"{group}k", "source": f"{group}1", "target": f"{group}2", "group_id": group, "fact": "f"},
+            ),
+            mark=world.mark(f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"),
+        )
+    return store
+
+
+async def everything(store):
+    people = (await store.scan("Person", ("name", "labels"), None, ())).to_pylist()
+    edges = (await store.scan("KNOWS", ("fact",), None, ())).to_pylist()
+    return people, edges, await store.states("p", ["g", "h"])
+
+
+async def refused(store, world, what, *writes):
+    """Commit what must be refused, beside what could be written; everything stays as it was."""
+    before = await everything(store)
+    with pytest.raises(EngineError, match=what + "; nothing was written"):
+        await world.commit(
+            store,
+            world.write("Person", {"uuid": "g1", "name": "lost"}, {"uuid": "g9"}),
+            *writes,
+            mark=world.mark("lost", before="head g", rows=("g2",)),
+        )
+    assert await everything(store) == before
+
+
+@pytest.mark.parametrize("only_existing", [False, True])
+async def test_a_node_of_another_partition_is_not_written(two, world, only_existing):
+    rows = {"uuid": "g2", "name": "fine"}, {"uuid": "h1", "name": "theirs", "labels": ["Boss"]}
+    write = world.write("Person", *rows, only_existing=only_existing)
+    await refused(two, world, 'Person h1 is of group "h", not "g"', write)
+
+
+@pytest.mark.parametrize("only_existing", [False, True])
+async def test_what_only_a_new_node_would_get_is_refused_too(two, world, only_existing):
+    create = frozenset({"name", "group_id", "labels"})
+    write = world.write("Person", {"uuid": "h1", "labels": ["Boss"]}, create=create, only_existing=only_existing)
+    await refused(two, world, 'Person h1 is of group "h", not "g"', write)
+
+
+async def test_the_empty_partition_is_one_as_others(two, world):
+    await refused(
+        two, world, 'Person h1 is of group "h", not ""', world.write("Person", {"uuid": "h1", "group_id": ""})
+    )
+    await world.commit(two, world.write("Person", {"uuid": "e", "group_id": ""}))
+    await world.commit(two, world.write("Person", {"uuid": "e", "group_id": "", "name": "E"}))
+    await refused(two, world, 'Person e is of group "", not "g"', world.write("Person", {"uuid": "e"}))
+
+
+@pytest.mark.parametrize("ends", [("h1", "h2"), ("g1", "g2")])
+async def test_an_edge_of_another_partition_is_not_written(two, world, ends):
+    edge = {"uuid": "hk", "source": ends[0], "target": ends[1], "fact": "theirs"}
+    await refused(two, world, 'KNOWS hk is of group "h", not "g"', world.write("KNOWS", edge))
+
+
+async def test_an_existing_edge_of_another_partition_is_not_written(two, world):
+    edge = {"uuid": "hk", "source": "h1", "target": "h2", "fact": "theirs"}
+    write = world.write("KNOWS", edge, only_existing=True)
+    await refused(two, world, 'KNOWS hk is of group "h", not "g"', write)
+
+
+@pytest.mark.parametrize(("source", "target", "end"), [("g1", "h1", "target"), ("h1", "g1", "source")])
+async def test_an_edge_does_not_lead_into_another_partition(two, world, source, target, end):
+    edges = {"uuid": "fine", "source": "g1", "target": "g9"}, {"uuid": "over", "source": source, "target": target}
+    what = f'KNOWS over: its {end} "h1" is of group "h", not "g"'
+    await refused(two, world, what, world.write("KNOWS", *edges))
+
+
+async def test_rows_without_a_partition_are_merged_wherever_their_key_is(two, world):
+    row = {"uuid": "h1", "name": "changed"}
+    table = world.table("Person", [row]).drop_columns(["group_id"])
+    await world.commit(two, type(world.write("Person", row))("Person", table))
+    await world.commit(two, world.write("Person", {"uuid": "h2", "name": "changed", "group_id": None}))
+    await world.commit(two, world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}))
+    people, edges, _ = await everything(two)
+    assert [(one["uuid"], one["group_id"], one["name"]) for one in people] == [
+        ("g1", "g", "g"),
+        ("g2", "g", "g"),
+        ("h1", "h", "changed"),
+        ("h2", "h", "changed"),
+    ]
+    assert [edge["uuid"] for edge in edges] == ["gk", "hk", "over"]
+
+
+def within(label, group, *keys, detach=False):
+    """A delete as plans make it: key and partition."""
+    return Delete(label, pa.table({"uuid": list(keys), "group_id": [group] * len(keys)}), detach)
+
+
+async def test_what_is_of_another_partition_is_not_deleted(two, world):
+    before = await everything(two)
+    for detach in (False, True):
+        done = await world.commit(two, within("Person", "g", "h1", "h2", detach=detach), within("KNOWS", "g", "hk"))
+        assert not any(done.rows.values())
+    assert await everything(two) == before
+
+
+async def test_what_is_of_the_partition_is_deleted_with_its_edges_and_marks(two, world):
+    done = await world.commit(two, within("Person", "g", "g1", "h1", detach=True))
+    assert done.rows["Person"] == 1
+    people, edges, states = await everything(two)
+    assert [one["uuid"] for one in people] == ["g2", "h1", "h2"]
+    assert [edge["uuid"] for edge in edges] == ["hk"]
+    assert (dict(states["g"].marked), list(states["h"].marked)) == ({}, ["h1"])
+    assert states["g"] == PartitionState("head g")
+
+
+async def test_a_delete_within_its_partition_takes_no_mark_of_another(two, world):
+    mark = world.mark("later", before="head g", rows=("h2",), witness="Person")
+    await world.commit(two, mark=mark)
+    await world.commit(two, within("Person", "h", "h2", detach=True))
+    await world.commit(two, world.write("Person", {"uuid": "h2", "group_id": "h"}))
+    assert set((await two.states("p", ["g"]))["g"].marked) == {"g1", "h2"}
+
+
+async def test_a_write_within_its_partition_is_one_round_trip(two, world):
+    before = two.round_trips
+    await world.commit(
+        two,
+        within("KNOWS", "g", "gk", "hk"),
+        world.write("Person", {"uuid": "g1", "name": "new"}, {"uuid": "g3"}),
+        world.write("KNOWS", {"uuid": "new", "source": "g1", "target": "g3"}),
+    )
+    assert two.round_trips == before + 1
