@@ -33,7 +33,9 @@ def served() -> Any:
 def test_what_a_session_was_given_serves_one_run_after_another(served: Watched, tmp_path: Path) -> None:
     llm = OpenAI("gpt-4.1-mini", served.base_url, "none")
     embedder = f"openai:stand-in@{served.base_url}?dimensions=256"
-    with semgraph.Session(llm=llm, embedder=embedder, store="memory", journal=False, runs="", folder=tmp_path) as session:
+    with semgraph.Session(
+        llm=llm, embedder=embedder, store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
         counts = [session.run(PLAN, episodes=said(STORY[: n + 1])).committed for n in range(3)]
         session._waiting.wait(llm.aclose())
     assert counts == [1, 1, 1]
