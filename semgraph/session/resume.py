@@ -35,7 +35,7 @@ class Resumed:
         use: The ways of steps.
         inputs: Its rows.
         asked: `until`, `write`, `again` and `on_error`, as they were given.
-        chosen: Models, embedder and store as text, by key of the settings.
+        chosen: Models, embedder and store as text, with their origins, by key of the settings.
     """
 
     run: str = ""
@@ -44,17 +44,19 @@ class Resumed:
     use: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, pa.Table] = field(default_factory=dict)
     asked: Mapping[str, Any] = field(default_factory=dict)
-    chosen: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def settings(self, now: Settings) -> Settings:
-        """These settings with the run's models, embedder and store, but for what is given anew as an option."""
+        """These settings with the run's models, embedder and store, but for what is given anew: as an option, or where
+        the run had it from (a variable of the environment, a file).
+        """
         found = dict(now.values)
-        if not _given(now, "models.default") and "models.default" in self.chosen:
+        if not self._anew(now, "models.default") and "models.default" in self.chosen:
             for key in [key for key in found if _asks(key) and key not in self.chosen]:
                 del found[key]
             found |= {key: self._value(key, now) for key in self.chosen if _asks(key)}
         for key in ("models.embed", "store"):
-            if key in self.chosen and not _given(now, key):
+            if key in self.chosen and not self._anew(now, key):
                 found[key] = self._value(key, now)
         return replace(now, values=found)
 
@@ -69,8 +71,12 @@ class Resumed:
             on_error=request.on_error or asked.get("on_error"),
         )
 
+    def _anew(self, now: Settings, key: str) -> bool:
+        origin = now[key].origin
+        return origin == OPTION or (key in self.chosen and origin == self.chosen[key][1])
+
     def _value(self, key: str, now: Settings) -> Value:
-        text, origin = self.chosen[key], f"from run {self.run}"
+        text, origin = self.chosen[key][0], f"from run {self.run}"
         if key in now.values and without_password(str(now[key].value)) == text:
             return Value(now[key].value, origin)  # it may have a password, which no record has
         if key == "store":
@@ -80,10 +86,6 @@ class Resumed:
 
 def _asks(key: str) -> bool:
     return key.startswith("models.") and key != "models.embed"
-
-
-def _given(settings: Settings, key: str) -> bool:
-    return key in settings.values and settings[key].origin == OPTION
 
 
 def keep_inputs(folder: Path, inputs: Mapping[str, pa.Table]) -> None:
@@ -111,7 +113,7 @@ def resumed(ref: str, runs: Path | None) -> Resumed:
     inputs = {file.stem: pq.read_table(file) for file in sorted(folder.glob("*.parquet"))}
     facts = run.facts
     chosen = {
-        key: str(row["value"])
+        key: (str(row["value"]), str(row["origin"]))
         for key, row in (facts.get("settings") or {}).items()
         if key.startswith("models.") or key == "store"
     }
