@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli import compare, doctor, explain, models, neo4j, operators, plans, records, report, run
+from semgraph.cli import compare, doctor, explain, journal, models, neo4j, operators, plans, records, report, run
 from semgraph.cli.common import INTERRUPTED, Options, everywhere
 
 _ABOUT = "Knowledge-graph pipelines as query plans."
@@ -51,6 +51,7 @@ for name, group in {
     "model": models.app,
     "neo4j": neo4j.app,
     "runs": records.app,
+    "journal": journal.app,
 }.items():
     app.add_typer(group, name=name)
 

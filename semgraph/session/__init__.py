@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -19,8 +19,9 @@ from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.session.compares import Compares
+from semgraph.session.example import run_before
 from semgraph.session.explaining import Explained, ExplainFormat, explained
-from semgraph.session.inputs import example_rows, typed_inputs
+from semgraph.session.inputs import typed_inputs
 from semgraph.session.reports import Reports
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed, same_plan
@@ -184,12 +185,15 @@ class Session(Compares, Reports):
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         before = self.going_on(resume)
         given = given or dict(before.inputs)
+        resources = self._resources.under(before.settings(self.settings))
         if not given and logical.inputs:
-            for name in example_rows(logical).after:
-                await self.arun(self._beside(logical, name), progress=progress, write=write)
+            resources = resources.sharing()
+            await run_before(
+                RunRequest(logical, {}, write=write, progress=progress, runs=self.runs), self.prepare, resources
+            )
         tables = typed_inputs(logical, given, rows)
         request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
-        return await run_plan(before.request(request), self._resources.under(before.settings(self.settings)))
+        return await run_plan(before.request(request), resources)
 
     def explain(
         self,
@@ -257,10 +261,12 @@ class Session(Compares, Reports):
                 await store.ensure(labels, None)
             return await store.statistics()
 
-    def _beside(self, plan: LogicalPlan, name: str) -> str | Path:
-        """A plan that an example names: the one beside it, if there is one."""
-        path = Path(plan.file).parent / f"{name}.yaml"
-        return path if path.is_file() else name
+    def forget(self, groups: Iterable[str]) -> int:
+        """Delete what the journal holds of some groups, not the graph nor records of runs; how many answers and vectors.
+
+        Raises SemgraphError if another process holds the journal, or it cannot be written; nothing was deleted.
+        """
+        return self._resources.forget([groups] if isinstance(groups, str) else groups)
 
     async def aclose(self) -> None:
         """Close what the session keeps open."""

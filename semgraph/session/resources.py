@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -49,15 +49,26 @@ class Opened:
 
 @dataclass
 class Resources:
-    """Opens what runs need, and keeps what must outlive a run: the store in memory."""
+    """Opens what runs need, and keeps what must outlive a run: the store in memory. Each run has a budget of its own, unless
+    all are to share `budget`.
+    """
 
     settings: Settings
     given: Given
+    budget: Budget | None = None
     _memory: list[Store] = field(default_factory=list)  # one, once it is made; shared with `under`
 
     def under(self, settings: Settings) -> Resources:
         """The same with other settings."""
         return replace(self, settings=settings)
+
+    def sharing(self) -> Resources:
+        """The same with one budget, as the limits say, for all its runs."""
+        return replace(self, budget=self._budget())
+
+    def _budget(self) -> Budget:
+        limits = self.settings.limits
+        return Budget(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
 
     @asynccontextmanager
     async def open(self, plan: str, plan_file: Path, *, fresh: bool, record_to: Path | None) -> AsyncIterator[Opened]:
@@ -69,8 +80,7 @@ class Resources:
             fresh: Ask anew even what the journal knows.
             record_to: Where to record the run, if it is to be recorded.
         """
-        limits = self.settings.limits
-        budget = Budget(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
+        budget = self.budget or self._budget()
         recording = plan_file.parent / "recordings" / f"{plan}.jsonl"
         path = self.settings.journal_path
         async with AsyncExitStack() as closing:
@@ -143,6 +153,17 @@ class Resources:
             return _neo4j(name, env)
         known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
         raise PlanError(Problem(f'"{name}" is no store', there=f"stores: {known}"))
+
+    def forget(self, groups: Iterable[str]) -> int:
+        """Delete what the journal holds of some groups; how many answers and vectors there were. Raises SemgraphError."""
+        path = self.settings.journal_path
+        if path is None or not path.exists():
+            return 0
+        journal = Journal(path, self.settings.keep_days)
+        try:
+            return journal.forget(groups)
+        finally:
+            journal.close()
 
     def need_graph(self) -> None:
         """Refuse a store that is not there: one that is only read need not be made. Raises StoreUnavailable."""

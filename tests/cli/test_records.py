@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.conftest import Project
+from tests.cli.conftest import Project, Serving
 
 
 def test_runs_are_listed_the_latest_first(project: Project) -> None:
@@ -120,3 +120,13 @@ def test_last_is_the_last_run_that_asked_and_what_another_only_found_is_led_back
     assert "no model was asked about it" in found.out
     assert f"run {first} wrote it: semgraph why {first} " in found.err
     assert "asked about" in project(*found.err.split("semgraph ")[1].split()).out
+
+
+def test_answers_of_a_group_are_deleted_from_the_journal(project: Project, serving: Serving) -> None:
+    assert project("run", "people").code == 0
+    done = project("journal", "forget", "demo")
+    assert done.code == 0, done.err
+    assert done.out.startswith("3 answers and vectors deleted from ")
+    assert project("journal", "forget", "demo", "none").out.startswith("0 answers")
+    assert project("run", "people", "--again").code == 0
+    assert serving.calls == 6

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -329,3 +331,45 @@ async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
     async with semgraph.Session(llm=Oracle(Mind()), store="memory", folder=tmp_path, journal=False, runs="") as session:
         result = await session.arun(path, inputs={"rows": [{"id": "a"}], "use": [{"id": "b"}]})
     assert result.tables["both"].column("id").to_pylist() == ["a", "b"]
+
+
+# -- what the journal and the budget are for ----------------------------------------------------------------------------
+
+
+async def test_what_the_journal_holds_of_a_group_is_forgotten(simple: Work) -> None:
+    path = simple.folder / "kept.db"
+    async with simple.session(store="memory", journal=path) as session:
+        await session.arun("add_episode", episodes=said(STORY[:2], "g") + said(STORY[2:4], "h"))
+
+        def held(group: str) -> list[int]:
+            tables = ("answers", "vectors")
+            with closing(sqlite3.connect(path)) as file:
+                sql = "SELECT count(*) FROM {} WHERE partition = ?"
+                return [file.execute(sql.format(name), (group,)).fetchone()[0] for name in tables]
+
+        before, others = held("g"), held("h")
+        assert all(before)
+        assert all(others)
+        assert session.forget("g") == sum(before)
+        assert (held("g"), held("h")) == ([0, 0], others)
+        assert session.forget(["g", "none"]) == 0
+
+
+def test_nothing_is_forgotten_where_there_is_no_journal(plain: semgraph.Session, tmp_path: Path) -> None:
+    assert plain.forget(["g"]) == 0
+    assert not (tmp_path / ".semgraph").exists()
+
+
+@pytest.mark.parametrize(("most", "stopped"), [(1, True), (2, False)])
+async def test_an_example_and_the_plans_before_it_share_one_budget(
+    tmp_path: Path, oracle: Oracle, most: int, stopped: bool
+) -> None:
+    (tmp_path / "complaints.yaml").write_text(COMPLAINTS, encoding="utf-8")
+    later = COMPLAINTS.replace("plan: complaints", "plan: later").replace(
+        '"It leaks."}]}', '"It leaks too."}]}, after: [complaints]'
+    )
+    (tmp_path / "later.yaml").write_text(later, encoding="utf-8")
+    async with semgraph.Session(llm=oracle, store="memory", folder=tmp_path, max_calls=most) as session:
+        result = await session.arun("later")
+    assert len(oracle.requests) == most
+    assert bool(result.stopped) is stopped

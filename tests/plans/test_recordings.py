@@ -30,7 +30,7 @@ async def test_an_example_replays_its_recording_without_a_model(name: str) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_says_who_answered_and_when(name: str) -> None:
     header = json.loads((PLANS / "recordings" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert "Qwen2.5-Coder-1.5B" in header["model"] or not header["model"]
+    assert header["model"] == "local:Qwen2.5-Coder-1.5B"
     assert header["date"]
 
 
