@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from semgraph.errors import (
         BudgetReached,
         ConcurrentWrite,
+        DataError,
         EngineError,
         InputError,
         ModelUnavailable,
@@ -39,6 +40,7 @@ _PLACES = {
     "BudgetReached": "semgraph.errors",
     "Comparison": "semgraph.execution.comparison",
     "ConcurrentWrite": "semgraph.errors",
+    "DataError": "semgraph.errors",
     "EngineError": "semgraph.errors",
     "Frame": "semgraph.frontend.frame",
     "InputError": "semgraph.errors",
@@ -60,6 +62,7 @@ __all__ = [
     "BudgetReached",
     "Comparison",
     "ConcurrentWrite",
+    "DataError",
     "EngineError",
     "Frame",
     "InputError",

@@ -10,6 +10,7 @@ SemgraphError                     1
 ├── BudgetReached                 4   a limit that the user set; the run can be resumed
 ├── ConcurrentWrite               1   another run wrote this partition first
 ├── RowError                      1   the answer for one row; kept beside the row, raised with on_error: raise
+├── DataError                     1   rows that a step cannot compute with, or that cannot be written; others may do
 └── EngineError                   1   semgraph itself, an optimizer rule or an implementation broke its contract
 ```
 """
@@ -115,6 +116,10 @@ class RowError(SemgraphError):
         self.attempts = attempts
         self.spent = spent
         super().__init__(message)
+
+
+class DataError(SemgraphError):
+    """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it stops theirs."""
 
 
 class EngineError(SemgraphError):

@@ -12,7 +12,7 @@ from semgraph import errors
 
 HEAVY = ("pandas", "pyarrow", "numpy", "duckdb", "sqlglot", "networkx", "openai", "neo4j")
 NAMES = {
-    "BudgetReached", "Comparison", "ConcurrentWrite", "EngineError", "Frame", "InputError", "ModelUnavailable", "PlanError", "Progress",
+    "BudgetReached", "Comparison", "ConcurrentWrite", "DataError", "EngineError", "Frame", "InputError", "ModelUnavailable", "PlanError", "Progress",
     "Result", "RowError", "SemgraphError", "Session", "StoreUnavailable", "UnavailableError", "load_plan", "plan", "table",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError, EngineError
 from semgraph.llm.base import Vectors
 from semgraph.logical.sinks import Delete as DeleteSink
 from semgraph.logical.sinks import Merge
@@ -15,11 +15,6 @@ from semgraph.physical.planner import SinkSpec
 from semgraph.physical.search_vectors import vectors_of, whose
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
-
-
-class RowsDisagree(EngineError):
-    """Rows that cannot be written: two of one key that differ, or one without a key."""
-
 
 Embed = Callable[[Sequence[str], str], Awaitable[Vectors]]
 
@@ -60,7 +55,7 @@ def _one_row_a_key(rows: pa.Table, key: str, unite: frozenset[str], step: str) -
     """Rows with one key become one: they must agree in every column outside `unite`; NULL agrees with all."""
     keys = rows.column(key).to_pylist()
     if None in keys:
-        raise RowsDisagree(f'step {step}: a row to write has no "{key}"')
+        raise DataError(f'step {step}: a row to write has no "{key}"')
     if len(set(keys)) == len(keys):
         return rows
     merged: dict[Any, dict[str, Any]] = {}
@@ -79,5 +74,5 @@ def _one_row_a_key(rows: pa.Table, key: str, unite: frozenset[str], step: str) -
                     f'step {step}: two rows with {key} "{row[key]}" differ in "{name}": {before[name]!r} and {value!r}. '
                     f"Aggregate them in a step before, or name the list in unite"
                 )
-                raise RowsDisagree(msg)
+                raise DataError(msg)
     return pa.Table.from_pylist(list(merged.values()), schema=rows.schema)

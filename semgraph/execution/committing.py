@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from semgraph.errors import ConcurrentWrite
-from semgraph.execution.commit import RowsDisagree, batch_of
+from semgraph.errors import ConcurrentWrite, DataError
+from semgraph.execution.commit import batch_of
 from semgraph.execution.evaluation import Runtime
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.windows import Members, Window, rows_of
@@ -49,7 +49,7 @@ class Commits:
             return True
         try:
             batch = await batch_of([(s, rows_of(t, window.members)) for s, t in sinks], self._embed)
-        except RowsDisagree as error:
+        except DataError as error:
             self.outcome.halt(window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}')
             return False
         head = uuid4().hex

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, EngineError, SemgraphError
+from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.committing import COMMIT, Commits
 from semgraph.execution.evaluation import Evaluation, Runtime
 from semgraph.execution.outcome import Options, Outcome
@@ -144,14 +144,14 @@ class Executor:
         """A slice; or, where the data of one window fails a statement, the windows one by one, to find whose it is."""
         try:
             return [await self._slice(waves, given, name)]
-        except EngineError as error:
+        except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
                 self._stop(windows[0], error)
                 return []
             return [found for window in windows for found in await self._slices(((window,),), given, name)]
 
-    def _stop(self, window: Window, error: EngineError) -> None:
+    def _stop(self, window: Window, error: DataError) -> None:
         group = self.runtime.partitions[window.members[0]]
         self.outcome.halt(window.partition, f'group "{group}" stopped: {error}')
 
@@ -214,7 +214,7 @@ class Executor:
                 async with Evaluation(self.runtime, rows, now, windows) as evaluation:
                     found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
                     lost = self._fail(evaluation.failures)
-            except EngineError as error:
+            except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
                 else:

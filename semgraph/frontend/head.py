@@ -125,7 +125,7 @@ def _inputs(reading: Reading) -> None:
 def _order(reading: Reading) -> None:
     if reading.data.get("order") is not None:
         value = reading.steps.expansion.expand(reading.data["order"], ("order",))
-        if isinstance(value, Mapping) and value.get("input") in reading.broken:
+        if isinstance(value, Mapping) and str(value.get("input")) in reading.broken:
             return
         reading.order = read_order(value, reading.inputs, reading.graph.partition)
 

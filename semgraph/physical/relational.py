@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.expr.binder import ORDINAL, type_of
 from semgraph.expr.names import ROWS
 from semgraph.expr.prepared import Prepared, prepared
@@ -112,7 +112,7 @@ async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, n
             found = prepared(sql, numbered).run(numbered, now)
     except duckdb.Error as error:
         msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
-        raise EngineError(msg) from error
+        raise DataError(msg) from error
     return conform(found, schema)
 
 

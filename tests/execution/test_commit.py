@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.execution.commit import _one_row_a_key
 
 SCHEMA = pa.schema([("uuid", pa.string()), ("name", pa.string()), ("seen", pa.list_(pa.string()))])
@@ -24,10 +24,10 @@ def test_null_agrees_with_everything_and_lists_are_united_in_order() -> None:
 
 
 def test_two_rows_that_differ_are_refused_by_key_column_and_values() -> None:
-    with pytest.raises(EngineError, match="step people: two rows with uuid \"a\" differ in \"name\": 'Ann' and 'Anna'"):
+    with pytest.raises(DataError, match="step people: two rows with uuid \"a\" differ in \"name\": 'Ann' and 'Anna'"):
         merge(("a", "Ann", []), ("a", "Anna", []))
 
 
 def test_a_row_without_a_key_is_refused() -> None:
-    with pytest.raises(EngineError, match='has no "uuid"'):
+    with pytest.raises(DataError, match='has no "uuid"'):
         merge((None, "Ann", []))

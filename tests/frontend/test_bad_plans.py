@@ -55,10 +55,12 @@ def test_every_problem_has_a_place_in_a_file_that_is_there() -> None:
 
 @pytest.mark.usefixtures("in_bad")
 def test_options_that_the_plan_does_not_know() -> None:
-    assert told("adder.yaml", params={"stpe": 2}) == ('no parameter "stpe". Parameters: step. Did you mean "step"?')
-    assert told("adder.yaml", preset="fast") == 'no preset "fast". Presets: none'
+    assert told("adder.yaml", params={"stpe": 2}) == (
+        '--set: no parameter "stpe". Parameters: step. Did you mean "step"?'
+    )
+    assert told("adder.yaml", preset="fast") == '--preset: no preset "fast". Presets: none'
     assert told("adder.yaml", use={"mor": "block"}) == (
-        'use names no step "mor". Steps: more, less. Did you mean "more"?'
+        '--use mor: use names no step "mor". Steps: more, less. Did you mean "more"?'
     )
 
 

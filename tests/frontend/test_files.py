@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +23,7 @@ inputs:
   notes: {id: string null, content: string, at: timestamp, n: int64 null, tags: list<string> null}
   asked: {id: string null, query: string}
   pairs: {left: string, right: string}
+  counted: {text: string, n: int64}
 steps:
   long: [{from: notes}, {filter: "n > 1"}]
 returns: [long]
@@ -38,7 +41,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogicalPlan:
     return load_plan("notes.yaml")
 
 
-def rows(plan: LogicalPlan, option: str) -> list[dict[str, object]]:
+def rows(plan: LogicalPlan, option: str) -> list[dict[str, Any]]:
     (given,) = read_inputs([option], plan).values()
     assert given.rows.schema == plan.inputs[given.name].schema
     return given.rows.to_pylist()
@@ -178,7 +181,14 @@ def test_a_text_that_could_be_any_of_several_columns_is_refused(plan: LogicalPla
 
 
 def test_a_text_does_not_fill_other_columns_that_have_to_be_there(plan: LogicalPlan) -> None:
-    assert 'needs column "at"' in problem(plan, "notes=hello world")
+    assert 'needs column "n"' in problem(plan, "counted=hello world")
+
+
+def test_a_text_was_said_when_it_is_read(plan: LogicalPlan) -> None:
+    before = datetime.now(UTC)
+    (row,) = rows(plan, "notes=hello world")
+    assert row["content"] == "hello world"
+    assert before <= row["at"] <= datetime.now(UTC)
 
 
 def test_an_option_that_names_no_input(plan: LogicalPlan) -> None:
