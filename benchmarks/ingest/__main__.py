@@ -70,9 +70,13 @@ def cpu(_: argparse.Namespace) -> None:
             few, many = (asyncio.run(_cpu(url, part)) for part in rows)
             own = [total - sum(clock.seconds.values()) for clock, total in (few, many)]
             each = (own[1] - own[0]) / (lengths[1] - lengths[0])
-            parts = {name: (s - few[0].seconds[name]) / (lengths[1] - lengths[0]) for name, s in many[0].seconds.items()}
+            parts = {
+                name: (s - few[0].seconds[name]) / (lengths[1] - lengths[0]) for name, s in many[0].seconds.items()
+            }
             beside = ", ".join(f"{name} {s * 1000:.1f}" for name, s in parts.items())
-            print(f"{label:<12} own {each * 1000:.1f} ms an episode ({beside}), {own[0] - each * lengths[0]:.2f} s a run")
+            print(
+                f"{label:<12} own {each * 1000:.1f} ms an episode ({beside}), {own[0] - each * lengths[0]:.2f} s a run"
+            )
 
 
 async def _cpu(url: str, rows: list[dict[str, Any]]) -> tuple[Clock, float]:

@@ -49,7 +49,7 @@ def chart(comparison: Comparison) -> Any:
     for arm, x, y in found:
         low, high = arm.quality.interval or (y, y)
         axes.errorbar(x, y, yerr=[[max(0.0, y - low)], [max(0.0, high - y)]], fmt="o", capsize=3)
-        axes.annotate(arm.name, (x, y), xytext=(6, 4), textcoords="offset points")
+        axes.annotate(arm.name, (x, y), xytext=(6, 4), textcoords="offset points", parse_math=False)
     axes.set_xlabel("$ cold, one trial" if unit == "$" else "tokens, one trial")
     axes.set_ylabel(measure(comparison))
     return figure

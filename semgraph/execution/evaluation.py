@@ -208,11 +208,14 @@ class Evaluation:
         whose = None if node.partition == "all" else self._whose()
         return await run_scan(node, whose, self._store(node.step), self.now)
 
-    def _whose(self) -> dict[str, list[int]]:
-        """Of each partition the windows at hand, by a member."""
-        found: dict[str, list[int]] = {}
-        for window in self._windows:
-            found.setdefault(self.runtime.partitions[window.members[0]], []).append(window.members[0])
+    def _whose(self) -> dict[str, list[tuple[int, int]]]:
+        """Of each partition the windows at hand: their number, and a member that is still in them."""
+        confinement = self.runtime.confinement
+        found: dict[str, list[tuple[int, int]]] = {}
+        for window in self._windows if confinement else ():
+            member = window.members[0]
+            number = confinement.window_of(member) if confinement else member
+            found.setdefault(self.runtime.partitions[member], []).append((number, member))
         return found
 
     async def _cluster(self, node: Cluster) -> pa.Table:

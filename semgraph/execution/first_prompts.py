@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from semgraph.errors import SemgraphError
 from semgraph.execution.evaluation import Evaluation, Runtime
-from semgraph.execution.windows import cut, prepare, rows_of
+from semgraph.execution.windows import Confinement, Wave, cut, prepare, rows_of
 from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
 from semgraph.llm.roles import bound
 from semgraph.logical.node import walk
@@ -114,9 +114,9 @@ async def first_prompts(
 ) -> list[FirstPrompt]:
     """The first prompt of each semantic step, over the first rows of each partition; the store is read, no model is asked."""
     runtime = Runtime(plan, _Listening(llm), _Mute(), store, Meter())
-    given = await _first_rows(plan, runtime, inputs)
+    given, windows = await _first_rows(plan, runtime, inputs)
     found = []
-    async with Evaluation(runtime, given, now) as evaluation:
+    async with Evaluation(runtime, given, now, windows) as evaluation:
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
@@ -127,16 +127,21 @@ async def first_prompts(
     return found
 
 
-async def _first_rows(plan: PhysicalPlan, runtime: Runtime, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
+async def _first_rows(
+    plan: PhysicalPlan, runtime: Runtime, inputs: Mapping[str, pa.Table]
+) -> tuple[dict[int, pa.Table], Wave]:
     tables = dict(inputs)
+    first: Wave = ()
     order = plan.logical.order
     if order is not None and order.input in tables:
         members = await prepare(order, tables[order.input])
-        runtime.partitions[:] = members.partitions
+        runtime.partitions[:] = members.names
         waves = cut(order, dict(enumerate(members.of)))
-        first = [m for window in waves[0] for m in window.members] if waves else []
-        tables[order.input] = rows_of(members.table, first)
-    return {id(n): tables[n.name] for n in walk(*plan.roots) if isinstance(n, Input) and n.name in tables}
+        runtime.confinement = Confinement.of(members, waves)
+        first = waves[0] if waves else ()
+        some = [m for window in first for m in window.members]
+        tables[order.input] = runtime.confinement.by_window(rows_of(members.table, some))
+    return {id(n): tables[n.name] for n in walk(*plan.roots) if isinstance(n, Input) and n.name in tables}, first
 
 
 async def _first_request(node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime) -> Request | None:

@@ -68,6 +68,11 @@ class Confinement:
                 window[list(part.members)] = part.members[0]
         return cls(members.table.column(PARTITION).combine_chunks(), pa.array(window, pa.int64()))
 
+    def window_of(self, member: int) -> int:
+        """The number of the window that a member was cut into, also where it has lost members since."""
+        number: int = self._window[member].as_py()
+        return number
+
     def by_window(self, table: pa.Table) -> pa.Table:
         """A relation as steps see it; one that derives from no member stays as it is."""
         return self._set(table, self._window)

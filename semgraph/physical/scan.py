@@ -32,13 +32,13 @@ class Scanning(Protocol):
 
 
 async def run_scan(
-    node: Scan, whose: Mapping[str, Sequence[int]] | None, store: Scanning, now: datetime | None
+    node: Scan, whose: Mapping[str, Sequence[tuple[int, int]]] | None, store: Scanning, now: datetime | None
 ) -> pa.Table:
     """The rows of a label in the schema of the node; one round trip.
 
     Args:
         node: The operator.
-        whose: The partitions that are read, and of each the windows, by a member, that see its rows; None: all rows, once.
+        whose: The partitions that are read, and of each the windows that see its rows: `_p` and `_m`; None: all rows, once.
         store: Where they are. Conjuncts that it does not take are decided here.
         now: The value of `$now`.
     """
@@ -57,13 +57,15 @@ async def run_scan(
     )
 
 
-def _seen_by(table: pa.Table, partition: pa.ChunkedArray, whose: Mapping[str, Sequence[int]]) -> pa.Table:  # type: ignore[type-arg]
+def _seen_by(table: pa.Table, partition: pa.ChunkedArray, whose: Mapping[str, Sequence[tuple[int, int]]]) -> pa.Table:  # type: ignore[type-arg]
     """The rows once for each window that sees them, and whose they are."""
     parts = []
-    for name, members in whose.items():
+    for name, windows in whose.items():
         own = table.filter(pc.equal(partition, pa.scalar(name)))
-        for member in members:
-            number = pa.repeat(pa.scalar(member, pa.int64()), own.num_rows)
-            parts.append(own.append_column(PARTITION, number).append_column(MEMBER, number))
+        for numbers in windows:
+            seen = own
+            for column, number in zip((PARTITION, MEMBER), numbers, strict=True):
+                seen = seen.append_column(column, pa.repeat(pa.scalar(number, pa.int64()), own.num_rows))
+            parts.append(seen)
     schema = pa.schema([*table.schema, pa.field(PARTITION, pa.int64()), pa.field(MEMBER, pa.int64())])
     return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()

@@ -104,10 +104,10 @@ def test_no_rows_in_a_session(project: Project, serving: Serving) -> None:
 
 def test_no_questions_find_nothing(project: Project, serving: Serving) -> None:
     project.write("none.jsonl", "")
-    ended = project("run", "search", "-i", "queries=none.jsonl")
+    ended = project("run", "search", "--store", "memory", "-i", "queries=none.jsonl")
     quiet(ended, 0)
     assert ended.out.startswith("edges: 0 rows")
-    quiet(project("run", "search", "-i", "queries= "), 0)
+    quiet(project("run", "search", "--store", "memory", "-i", "queries= "), 0)
     assert serving.requests == 0
 
 

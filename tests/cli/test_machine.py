@@ -52,7 +52,7 @@ def test_a_run_announces_what_it_will_fetch_before_it_does(project: Project) -> 
 
 def test_a_search_does_not_ask_for_a_model_that_it_does_not_need(project: Project) -> None:
     project.env["SEMGRAPH_OFFLINE"] = "1"
-    done = project("run", "find", "--llm", "local", "-i", "queries=Ann")
+    done = project("run", "find", "--llm", "local", "--store", "memory", "-i", "queries=Ann")
     assert done.code == 0
     assert "model  none: this plan asks no language model" in done.err
 

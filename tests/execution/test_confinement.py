@@ -203,3 +203,38 @@ writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{fr
     assert result.tables["found"].column("text").to_pylist() == ["1", "2"]
     assert (result.committed, result.exit_code) == (2, 1)
     assert 'group "h" stopped' in result.notes[0]
+
+
+@pytest.mark.parametrize("lost", range(3))
+async def test_a_window_that_loses_a_member_sees_its_group_s_rows_all_the_same(bench: Bench, lost: int) -> None:
+    body = """steps:
+  people: [{from: Person}]
+  asking: [{from: asked}, {sem_filter: {prompt: "Is {name} well?"}}]
+  found:
+    - from: asking
+    - join: {other: people, alias: p, where: "TRUE"}
+    - project: {uuid: "id(uuid, p.uuid)", group_id, text: p.name}
+  named: [{from: asked}, {project: {uuid, group_id, name}}]
+returns: [found]
+writes: [{merge: {from: found, node: Note, create: {text}}}, {merge: {from: named, node: Person}}]
+"""
+    names = ["x", "y"]
+    names.insert(lost, "bad")
+    rows = [{"group_id": "g", "at": f"2025-01-0{n + 1}", "name": name} for n, name in enumerate(names)]
+    result = await bench.run(body, rows, window=3)
+    assert (result.committed, len(result.failed)) == (2, 1)
+    found = result.tables["found"].to_pylist()
+    assert len(found) == 2 * len({row["text"] for row in found}) > 0
+
+
+@pytest.mark.parametrize("how", ["tree", "prompts"])
+def test_what_will_be_asked_of_several_groups_is_explained(tmp_path: Path, how: Any) -> None:
+    (tmp_path / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    path = tmp_path / "confined.yaml"
+    body = "steps:\n  found: [{from: asked}, {sem_filter: {prompt: 'Is {name} well?'}}]\nreturns: [found]\n"
+    path.write_text(HEAD.format(window=1, ahead=64, more="") + body, encoding="utf-8")
+    rows = [{"group_id": g, "at": "2025-01-01", "name": f"{g}{n}"} for n, g in enumerate(["g", "g", "h", "i"])]
+    with semgraph.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path) as session:
+        shown = session.explain(path, format=how, asked=rows)
+    assert "found" in shown
+    assert how != "prompts" or "g0" in shown
