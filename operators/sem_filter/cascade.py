@@ -6,7 +6,8 @@ the upper one on are kept unasked, and those between go to the model, packed. Ro
 
 What holds, for each partition and prompt by itself, against the answers that the model gives when it is asked about every
 row in the same way (an error counts as no): over the draw of the sample, with probability at least 1 - delta, the rows kept
-hold at least `recall` of those the model would keep, and at least `precision` of them are ones that it would keep.
+hold at least `recall` of those the model would keep, and at least `precision` of them are ones that it would keep. Rows that
+the prompt cannot tell apart are asked about once and count once: it is a statement about distinct rows.
 
 - Lower threshold, at delta / 2: a low order statistic of the scores of the sampled rows that were kept. The count of sampled
   rows among the lowest is hypergeometric and its lower tail is bounded by the binomial's, as the size of the kept set is not

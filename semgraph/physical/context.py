@@ -80,8 +80,9 @@ class NodeContext:
         return self._model.count_tokens(text)
 
     def random(self, *key: str) -> random.Random:
-        """A generator that depends on seed, node and key alone."""
-        text = json.dumps([self._seed, self._node.fingerprint, *key])
+        """A generator that depends on seed, node, trial and key alone."""
+        trial = [str(self._trial)] if self._trial else []  # repetitions draw anew
+        text = json.dumps([self._seed, self._node.fingerprint, *trial, *key])
         return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
 
     def request(

@@ -13,7 +13,7 @@ from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
 from semgraph.session.comparing import Kept, Request
 from semgraph.session.comparing_copy import held, known_rows, partitions_read
-from semgraph.session.comparing_cost import admit, at_most, observed
+from semgraph.session.comparing_cost import Ledger, admit, at_most, observed
 from semgraph.session.comparing_graph import read_graph_truth
 from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
 from semgraph.session.comparing_quality import of_plans, of_step
@@ -54,8 +54,11 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
 
     async def attempt(name: str, number: int) -> Trial:
         llm = opened.scoped(f"compare {name}: {choices[name][0]}")
-        trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number)
-        kept.paid += trial.paid
+        ledger = Ledger()
+        try:
+            trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number, ledger)
+        finally:
+            kept.paid += ledger.paid  # also what a trial spent that a limit stopped
         request.say(_done(name, trial, request.trials))
         return trial
 
@@ -160,8 +163,11 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
     async def attempt(name: str, number: int) -> Whole:
         scope = ", ".join(f"{step}={choice}" for step, choice in arms[name].items())
         llm = opened.scoped(f"compare plan {name}: {scope}")
-        whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length)
-        kept.paid += whole.trial.paid
+        ledger = Ledger()
+        try:
+            whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length, ledger)
+        finally:
+            kept.paid += ledger.paid
         request.say(_done(name, whole.trial, request.trials))
         return whole
 

@@ -62,10 +62,9 @@ def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> Phy
 
 async def try_plan(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], held: Held, opened: Opened, llm: LLM, library: Library, number: int,
-    dimensions: int | None,
+    dimensions: int | None, ledger: Ledger,
 ) -> Whole:  # fmt: skip
-    """One trial of a plan. Raises BudgetReached; what was answered is in the journal."""
-    ledger = Ledger()
+    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the journal."""
     async with held.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)
         embedder: Any = CountedEmbedder(opened.embedder, ledger)

@@ -208,10 +208,9 @@ async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -
 
 
 async def try_way(
-    frozen: Frozen, way: Implementation[Any], llm: LLM, embedder: Embedder, column: str, number: int
+    frozen: Frozen, way: Implementation[Any], llm: LLM, embedder: Embedder, column: str, number: int, ledger: Ledger
 ) -> Trial:
-    """One trial of a way over all rows. Raises BudgetReached; what was answered is in the journal."""
-    ledger = Ledger()
+    """One trial of a way over all rows, spent from `ledger`. Raises BudgetReached; what was answered is in the journal."""
     node = frozen.node
     began = time.perf_counter()
     async with NodeContext(

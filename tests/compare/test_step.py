@@ -157,6 +157,7 @@ class TestLimits:
         assert "max_calls 8" in found.stopped
         assert found.missing == {"packed(rows=3)": 1}
         assert found["per_row"].cold.calls == 7
+        assert found.paid.calls == len(server.requests), "also what was sent for the trial that was stopped"
         assert found.exit_code == 4
         async with opened(server, tmp_path) as session:
             rest = await compared(session, complaints)
