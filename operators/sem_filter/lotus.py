@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, Texts, lacking, loaded, said_twice
+from semgraph.lotus import Bridge, Model, Texts, by_prompt, lacking, loaded, said_twice
 from semgraph.operator import (
     Context,
     Cost,
@@ -66,10 +66,5 @@ class Lotus(Implementation[SemFilter]):
             }
 
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        by_prompt: dict[int, list[int]] = {}
-        for item, left in enumerate(lefts):
-            by_prompt.setdefault(rows.prompt[left], []).append(item)
-        found: dict[int, Outcome] = {}
-        for some in await bridge.run([partial(run, items) for items in by_prompt.values()]):
-            found |= some
+        found = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
         return answer_table(node, [found[item] for item in range(len(lefts))])

@@ -74,9 +74,7 @@ class Lotus(Implementation[SemJoin]):
             }
 
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _alike(rows).items()]
-        found: dict[tuple[int, int], Outcome] = {}
-        for some in await bridge.run(runs):
-            found |= some
+        found = await bridge.gather(runs)
         return answer_table(node, [found[pair["left"], pair["right"]] for pair in rows.items.to_pylist()])
 
 

@@ -84,9 +84,7 @@ class Lotus(Implementation[SemTopk]):
             return sorter.sort(Group(items, asked.documents, asked.instruction)).outcomes
 
         groups = [await self._ordered(node, rows, ctx, items) for items in rows.groups()]
-        found: dict[int, Outcome] = {}
-        for some in await bridge.run([partial(run, items) for items in groups]):
-            found |= some
+        found = await bridge.gather([partial(run, items) for items in groups])
         return answer_table(node, [found[item] for item in range(len(lefts))])
 
     async def _ordered(self, node: SemTopk, rows: Rows, ctx: Context, items: list[int]) -> list[int]:

@@ -9,9 +9,9 @@ from semgraph.lotus.bridge import Bridge
 from semgraph.lotus.installed import INSTALL, Parts, lacking, loaded
 from semgraph.lotus.model import Answer, Model, Unanswered
 from semgraph.lotus.sorting import Group, Sorter
-from semgraph.lotus.texts import Question, Texts, claim, said_twice, unnumbered
+from semgraph.lotus.texts import Question, Texts, by_prompt, claim, said_twice, unnumbered
 
 __all__ = [
-    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "claim",
-    "lacking", "loaded", "said_twice", "unnumbered",
+    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "by_prompt",
+    "claim", "lacking", "loaded", "said_twice", "unnumbered",
 ]  # fmt: skip

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TypeVar
 
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
-from semgraph.physical.contract import Context
+from semgraph.physical.contract import Context, Outcome
 
+K = TypeVar("K")
 T = TypeVar("T")
 Asked = Sequence[Request | RowError]
 Answered = list[Reply | RowError]
@@ -58,6 +59,13 @@ class Bridge:
         if self._failure is not None:
             raise self._failure
         return found  # type: ignore[return-value]
+
+    async def gather(self, jobs: Sequence[Callable[[], Mapping[K, Outcome]]]) -> dict[K, Outcome]:
+        """What the jobs found out, together, as `run` has it."""
+        found: dict[K, Outcome] = {}
+        for some in await self.run(jobs):
+            found |= some
+        return found
 
     def ask(self, requests: Asked) -> Answered:
         """The replies to requests, in order; an error among them is given back. Called from a job's thread."""

@@ -89,6 +89,15 @@ class Texts:
         return None
 
 
+def by_prompt(rows: Rows) -> list[list[int]]:
+    """The items of each prompt: a run of LOTUS has one instruction."""
+    lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+    found: dict[int, list[int]] = {}
+    for item, left in enumerate(lefts):
+        found.setdefault(rows.prompt[left], []).append(item)
+    return list(found.values())
+
+
 def claim(prompt: Prompt) -> str:
     """What LOTUS is to judge of a pair: the question about both, or that they match."""
     if not prompt.shared_fields:
