@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semgraph.expr.scalar import Scalar, conjunction
+from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node
-from semgraph.optimizer.moving import Alone, may_move, rewrite_alone
+from semgraph.optimizer.moving import Alone, may_move, rewrite_alone, without_conjuncts
 
 
 def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -16,19 +16,7 @@ def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """
 
     def change(node: Node, alone: Alone) -> Node:
-        where = getattr(node, "where", None)
-        if node.keyword != "filter" or where is None:
-            return node
-        below, rest = node.inputs[0], []
-        for part in where.conjuncts():
-            moved = _below(node, part, below, alone) if may_move(part) else None
-            if moved is None:
-                rest.append(part)
-            else:
-                below = moved
-        if below is node.inputs[0]:
-            return node
-        return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
+        return without_conjuncts(node, lambda part, below: _below(node, part, below, alone) if may_move(part) else None)
 
     return rewrite_alone(roots, change)
 

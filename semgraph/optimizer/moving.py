@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
-from semgraph.expr.scalar import NOW, Scalar
+from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.logical.node import Node, scalars_of, walk
 
 Alone = Callable[[Node], bool]
@@ -46,9 +47,34 @@ def _name(node: Node) -> object:
     return node.fingerprint if node.calls_llm else id(node)
 
 
+def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
+    """A filter without the conjuncts that what is below it takes; any other node as it is.
+
+    `take` is given a conjunct and what is below the filter, and gives what is below with the conjunct in it, or None.
+    """
+    where = getattr(node, "where", None)
+    if node.keyword != "filter" or where is None:
+        return node
+    below, rest = node.inputs[0], []
+    for part in where.conjuncts():
+        taken = take(part, below)
+        if taken is None:
+            rest.append(part)
+        else:
+            below = taken
+    if below is node.inputs[0]:
+        return node
+    return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
+
+
+def is_fixed(scalar: Scalar) -> bool:
+    """Whether a condition looks at its own row alone: at no other one, and at no time of a window."""
+    return not scalar.asks_now and not scalar.has_window
+
+
 def may_move(scalar: Scalar) -> bool:
-    """Whether a condition means the same wherever its columns are: it looks at no other row, and at no time of a window."""
-    return f"${NOW}" not in scalar.sql and not scalar.has_window and not _may_fail(scalar)
+    """Whether a condition means the same wherever its columns are, and can fail nowhere."""
+    return is_fixed(scalar) and not _may_fail(scalar)
 
 
 def may_see_more(node: Node) -> bool:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from semgraph.expr.scalar import NOW, conjunction
 from semgraph.logical.node import Node
-from semgraph.optimizer.moving import Alone, rewrite_alone
+from semgraph.optimizer.moving import Alone, is_fixed, rewrite_alone, without_conjuncts
 
 
 def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -16,18 +13,8 @@ def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """
 
     def change(node: Node, alone: Alone) -> Node:
-        where = getattr(node, "where", None)
-        if node.keyword != "filter" or where is None or not alone(node.inputs[0]):
+        if node.keyword != "filter" or not alone(node.inputs[0]):
             return node
-        below, rest = node.inputs[0], []
-        for part in where.conjuncts():
-            taken = None if f"${NOW}" in part.sql or part.has_window else below.take_filter(part)
-            if taken is None:
-                rest.append(part)
-            else:
-                below = taken
-        if below is node.inputs[0]:
-            return node
-        return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
+        return without_conjuncts(node, lambda part, below: below.take_filter(part) if is_fixed(part) else None)
 
     return rewrite_alone(roots, change)
