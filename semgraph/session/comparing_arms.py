@@ -52,17 +52,13 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
     kept.paid = frozen.before
     column = plan.graph.partition
 
-    async def attempt(name: str, number: int) -> Trial:
+    async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
         llm = opened.scoped(f"compare {name}: {choices[name][0]}")
-        ledger = Ledger()
-        try:
-            trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number, ledger)
-        finally:
-            kept.paid += ledger.paid  # also what a trial spent that a limit stopped
+        trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number, ledger)
         request.say(_done(name, trial, request.trials))
         return trial
 
-    trials, stopped = await _each(list(ways), request.trials, attempt)
+    trials, stopped = await _each(list(ways), request.trials, attempt, kept)
     quality = of_step(node, frozen.rows, trials, reference, truth)
     columns = truth.columns if truth else whole_rows(node)
     shown = columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
@@ -129,16 +125,19 @@ def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
 
 
 async def _each(
-    names: Sequence[str], trials: int, attempt: Callable[[str, int], Awaitable[T]]
+    names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept
 ) -> tuple[dict[str, list[T]], str | None]:
     """All first trials, then all second ones, ...: at a limit every way has as many as can be."""
     found: dict[str, list[T]] = {name: [] for name in names}
     for number in range(trials):
         for name in names:
+            ledger = Ledger()
             try:
-                found[name].append(await attempt(name, number))
+                found[name].append(await attempt(name, number, ledger))
             except BudgetReached as error:
                 return found, f"{error}; {name}, trial {number}, is not complete. What was answered is in the journal"
+            finally:
+                kept.paid += ledger.paid  # also what a trial spent that a limit stopped
     return found, None
 
 
@@ -160,18 +159,14 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
     request.say(f"whole plans: how much they ask depends on the answers (≤ ? calls, $ ?); {_limits(opened)}")
     kept.begin()
 
-    async def attempt(name: str, number: int) -> Whole:
+    async def attempt(name: str, number: int, ledger: Ledger) -> Whole:
         scope = ", ".join(f"{step}={choice}" for step, choice in arms[name].items())
         llm = opened.scoped(f"compare plan {name}: {scope}")
-        ledger = Ledger()
-        try:
-            whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length, ledger)
-        finally:
-            kept.paid += ledger.paid
+        whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length, ledger)
         request.say(_done(name, whole.trial, request.trials))
         return whole
 
-    trials, stopped = await _each(list(arms), request.trials, attempt)
+    trials, stopped = await _each(list(arms), request.trials, attempt, kept)
     reference = next(iter(arms))
     quality = of_plans(trials, reference, truth) if trials[reference] else dict.fromkeys(arms, Quality())
     counts = {name: table.num_rows for name, table in request.inputs.items()}
