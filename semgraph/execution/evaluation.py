@@ -22,7 +22,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, Part, StepMetrics
 from semgraph.physical.cluster import clusters
-from semgraph.physical.context import NodeContext
+from semgraph.physical.context import NodeContext, count_embeddings
 from semgraph.physical.framing import check_answer
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
@@ -73,12 +73,7 @@ class Runtime:
     async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
         """Embed distinct texts, metered to a step."""
         found: Embeddings = await self.embedder.embed(texts, partition)
-        metrics = self.meter.step(step)
-        metrics.embeddings += found.calls
-        metrics.attempts += found.attempts
-        metrics.tokens_in += found.usage.prompt
-        if metrics.dollars is not None:
-            metrics.dollars = None if found.dollars is None else metrics.dollars + found.dollars
+        count_embeddings(self.meter.step(step), found)
         return found.vectors
 
 
@@ -210,11 +205,12 @@ class Evaluation:
 
     def _whose(self) -> dict[str, list[tuple[int, int]]]:
         """Of each partition the windows at hand: their number, and a member that is still in them."""
-        confinement = self.runtime.confinement
         found: dict[str, list[tuple[int, int]]] = {}
-        for window in self._windows if confinement else ():
+        if self.runtime.confinement is None:
+            return found
+        for window in self._windows:
             member = window.members[0]
-            number = confinement.window_of(member) if confinement else member
+            number = self.runtime.confinement.window_of(member)
             found.setdefault(self.runtime.partitions[member], []).append((number, member))
         return found
 

@@ -15,9 +15,9 @@ from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.search import SearchSpec
+from semgraph.stores.cypher.hits import EXACT_BELOW
 
 Actual = Mapping[str, Mapping[str, Any]]
-_EXACT_BELOW = 5_000
 
 
 def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": "search", "over": over, "by": ways, "k": node.k}
     found["partition"] = node.partition or "the row's own"
     if "nearest" in ways:
-        found["nearest"] = f"exact within a partition of less than {_EXACT_BELOW:,} rows, or where both ends are given"
+        found["nearest"] = f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given"
     if len(specs) > 1:
         found["shares"] = sorted({s.node.step for s in specs if s.node is not node})
     if spec.residual:
