@@ -16,7 +16,10 @@ def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """
 
     def change(node: Node, alone: Alone) -> Node:
-        return without_conjuncts(node, lambda part, below: _below(node, part, below, alone) if may_move(part) else None)
+        def take(part: Scalar, below: Node) -> Node | None:
+            return _below(node, part, below, alone) if may_move(part, node) else None
+
+        return without_conjuncts(node, take)
 
     return rewrite_alone(roots, change)
 

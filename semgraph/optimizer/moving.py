@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from sqlglot import exp
+import pyarrow as pa
 
 from semgraph.expr.scalar import Scalar, conjunction
+from semgraph.expr.total import cannot_fail
 from semgraph.logical.node import Node, scalars_of, walk
 
 Alone = Callable[[Node], bool]
 Change = Callable[[Node, Alone], Node]
-_MAY_FAIL = (exp.StrToTime, exp.Sqrt, exp.Ln, exp.Log, exp.Anonymous)
-_NEVER = {"key", "word_count", "alike", "cut", "uuid5", "json_array"}  # the project's own functions take every text
 
 
 def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
@@ -50,10 +49,11 @@ def _name(node: Node) -> object:
 def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
     """A filter without the conjuncts that what is below it takes; any other node as it is.
 
-    `take` is given a conjunct and what is below the filter, and gives what is below with the conjunct in it, or None.
+    `take` is given a conjunct and what is below the filter, and gives what is below with the conjunct in it, or None. A
+    filter that looks at other rows is left whole: what its windows see are the rows before any of its conjuncts.
     """
     where = getattr(node, "where", None)
-    if node.keyword != "filter" or where is None:
+    if node.keyword != "filter" or where is None or where.has_window:
         return node
     below, rest = node.inputs[0], []
     for part in where.conjuncts():
@@ -67,26 +67,24 @@ def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -
     return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
 
 
-def is_fixed(scalar: Scalar) -> bool:
-    """Whether a condition looks at its own row alone: at no other one, and at no time of a window."""
-    return not scalar.asks_now and not scalar.has_window
+def may_move(scalar: Scalar, node: Node) -> bool:
+    """Whether a condition on the rows of `node` means the same wherever its columns are, and can fail nowhere.
 
-
-def may_move(scalar: Scalar) -> bool:
-    """Whether a condition means the same wherever its columns are, and can fail nowhere."""
-    return is_fixed(scalar) and not _may_fail(scalar)
+    It looks at its own row alone, at no other one, and at no time of a window.
+    """
+    return not scalar.asks_now and not scalar.has_window and cannot_fail(scalar, node.schema)
 
 
 def may_see_more(node: Node) -> bool:
     """Whether an operator may be given rows that it was not given before: none of its scalars can fail on them."""
-    return not any(_may_fail(scalar) for scalar in scalars_of(node))
+    schema = _seen(node)
+    return all(cannot_fail(scalar, schema) for scalar in scalars_of(node))
 
 
-def _may_fail(scalar: Scalar) -> bool:
-    """Whether there may be values on which it stops the run: casts above all, which a filter below may have screened."""
-    for node in scalar.ast.walk():
-        if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and not isinstance(node.this, exp.Null):
-            return True
-        if isinstance(node, _MAY_FAIL) and str(node.name).lower() not in _NEVER:
-            return True
-    return False
+def _seen(node: Node) -> pa.Schema:
+    """The columns that the scalars of a relational operator may read."""
+    found = {field.name: field for field in node.schema} | {field.name: field for field in node.inputs[0].schema}
+    for other in node.inputs[1:]:
+        alias = getattr(node, "alias", "") or "_right"
+        found[alias] = pa.field(alias, pa.struct(list(other.schema)))
+    return pa.schema(list(found.values()))

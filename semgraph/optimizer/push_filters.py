@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node
-from semgraph.optimizer.moving import Alone, is_fixed, rewrite_alone, without_conjuncts
+from semgraph.optimizer.moving import Alone, may_move, rewrite_alone, without_conjuncts
 
 
 def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """Move what a read below a filter takes into it; a read that others use too is left alone.
 
-    A search takes nothing: its `where` acts before k, a filter above it after.
+    A search takes nothing: its `where` acts before k, a filter above it after. What may fail stays where the filters before
+    it screen its rows.
     """
 
     def change(node: Node, alone: Alone) -> Node:
         if node.keyword != "filter" or not alone(node.inputs[0]):
             return node
-        return without_conjuncts(node, lambda part, below: below.take_filter(part) if is_fixed(part) else None)
+        return without_conjuncts(node, lambda part, below: below.take_filter(part) if may_move(part, node) else None)
 
     return rewrite_alone(roots, change)

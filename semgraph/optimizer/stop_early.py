@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from semgraph.expr.total import cannot_fail
 from semgraph.logical.checks import Stop
 from semgraph.logical.node import Node
 from semgraph.optimizer.moving import Alone, rewrite_alone
@@ -13,14 +14,15 @@ def stop_early(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """Tell an operator that asks about each row by itself when a limit above it has enough.
 
     The limit must choose by columns that were there before the model was asked; between the two there may be operators
-    that give a row for a row. The limit stays: the operator may give some rows more.
+    that give a row for a row. Its order is computed of all rows then, so it must not be able to fail on one that the model
+    would have dropped. The limit stays: the operator may give some rows more.
     """
 
     def change(node: Node, alone: Alone) -> Node:
         if node.keyword != "limit" or not node.inputs:
             return node
         stop = Stop(node.n, node.per, node.order)  # type: ignore[attr-defined]
-        if any(term.by.has_window for term in stop.order):
+        if any(term.by.has_window or not cannot_fail(term.by, node.schema) for term in stop.order):
             return node
         below = _told(node.inputs[0], stop, node.reads, alone)
         return node if below is None else node.with_inputs(below)
