@@ -89,7 +89,10 @@ def needs_answers(node: Semantic) -> None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemMap(Semantic):
-    """Each row, with typed columns that the model answers. Rows without `when` are not asked and take `otherwise`."""
+    """Each row, with typed columns that the model answers. Rows without `when` are not asked and take `otherwise`.
+
+    `numbers_of`: an answer, and the column with the list of records whose field `number` its values must be.
+    """
 
     keyword: ClassVar[str] = "sem_map"
     rows: ClassVar[RowsTrait] = "1:1"
@@ -98,6 +101,7 @@ class SemMap(Semantic):
     when: Scalar | None = argument("scalar", default=None)
     otherwise: Columns = argument("columns", default=())
     stop: Stop | None = None
+    numbers_of: tuple[str, str] | None = None
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema

@@ -25,7 +25,7 @@ _TASK = (
 def join_to_classify(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
     """Make a question for each left row of a join that asks a model, with its candidates as a list.
 
-    Meant for a small other side: a list must fit one call. Joins with answers of their own, `keep: one`, several prompts, or a
+    A number that is not in the list is asked for again, and then that row's error. Meant for a small other side: a list must fit one call. Joins with answers of their own, `keep: one`, several prompts, or a
     way that the plan chooses are left alone.
     """
 
@@ -57,7 +57,7 @@ def _classified(node: SemJoin) -> Node:
     asked = SemMap(
         input=candidates, prompt=PromptSet((("", _prompt(node.prompt.first, node.alias)),)), on_error=node.on_error,
         when=parse_scalar(f"{_LISTED} IS NOT NULL"), otherwise=((_FOUND, parse_scalar("[]::BIGINT[]")),), step=step,
-        origin=origin,
+        origin=origin, numbers_of=(_FOUND, _LISTED),
     )  # fmt: skip
     test = parse_scalar(f"list_contains({_FOUND}, {node.alias}.{_NUMBER})")
     where = test if node.where is None else conjunction((node.where, test))

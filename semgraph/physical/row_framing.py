@@ -90,7 +90,7 @@ class RowFraming(Framing):
         """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can be read."""
         sheet = self.sheet(self.prompt_of(work.items[0]), "row")
         if len(work.items) == 1:
-            return self.settle_alone(work, reply, lambda text: self._read_one(sheet.form, text))
+            return self.settle_alone(work, reply, lambda text: self._read_one(sheet.form, text, work.items[0]))
         calls = (*work.calls, *calls_of(reply))
         try:
             good = self._read_block(work, answer_text(reply))
@@ -109,15 +109,25 @@ class RowFraming(Framing):
         for item in work.items:
             self.outcomes[item] = outcome
 
-    def _read_one(self, form: Form, text: str) -> dict[str, Any]:
-        return self._checked(form.read(parse(text)))
+    def _read_one(self, form: Form, text: str, item: int) -> dict[str, Any]:
+        return self._checked(form.read(parse(text)), item)
 
-    def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, values: dict[str, Any], item: int) -> dict[str, Any]:
         if self.node.keyword == "sem_filter":
             return values | {"keep": values.pop("answer") == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
             raise Invalid(f"score must be from 0 to {_BEST}")
+        listed = getattr(self.node, "numbers_of", None)
+        if listed is not None:
+            self._check_numbers(values[listed[0]], listed, item)
         return values
+
+    def _check_numbers(self, given: list[int], listed: tuple[str, str], item: int) -> None:
+        name, column = listed
+        shown = self.records.values(self.keys.left[item], self.prompt_of(item))[column]
+        foreign = set(given) - {record["number"] for record in shown}
+        if foreign:
+            raise Invalid(f"{name} has {min(foreign)}, which is the number of no record")
 
     def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
         """The good answers of a block by item. Raises Invalid if it is no list of answers."""
@@ -136,7 +146,7 @@ class RowFraming(Framing):
                 continue
             seen.add(item)
             try:
-                good[item] = self._checked(form.read(entry))
+                good[item] = self._checked(form.read(entry), item)
                 del good[item][self._id]
             except Invalid:
                 continue

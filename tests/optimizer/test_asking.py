@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Faulty, Mind, Oracle
+from semgraph.checking.oracle import Faulty, Mind, Oracle, edited
 from semgraph.errors import RowError
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.base import Reply, Request
@@ -120,3 +120,41 @@ async def test_a_limit_asks_an_equal_row_no_second_time(bench: Bench, tmp_path: 
     steps = '    - sem_filter: {prompt: "Loud: {city}"}\n    - limit: {n: 30}'
     _, before, after = await both(bench, plan(tmp_path, steps))
     assert before == after == 2
+
+
+CLASSIFIED = """
+plan: classified
+inputs: {people: {id: int64, name: string}, others: {id: int64, name: string}}
+steps:
+  pairs:
+    - from: people
+    - sem_join: {prompt: "Are {name} and {o.name} alike?", other: others, alias: o}
+    - project: {id, other: o.id}
+returns: [pairs]
+allow: [join_to_classify]
+"""
+
+
+@pytest.mark.parametrize("always", [False, True])
+async def test_numbers_that_no_record_has_are_asked_for_again(tmp_path: Path, always: bool) -> None:
+    (tmp_path / "classified.yaml").write_text(CLASSIFIED, encoding="utf-8")
+    oracle = Oracle(Mind(answer=lambda text: {"numbers": [2, 3] if "Ann" in text else [1]}))
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        if "Ann" in request.messages[-1].content and (always or "not valid" not in request.messages[-1].content):
+            return edited(reply, lambda said: {"numbers": [*said["numbers"], 4]})
+        return reply
+
+    others = [{"id": 10 * i, "name": f"name {i}"} for i in (1, 2, 3)]
+    people = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Ben"}]
+    async with semgraph.Session(
+        llm=Faulty(oracle, spoil), store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
+        found = await session.arun(load_plan(tmp_path / "classified.yaml"), people=people, others=others)
+    assert len(oracle.requests) == 3
+    assert "numbers has 4, which is the number of no record" in oracle.requests[-1].messages[-1].content
+    ann = [] if always else [{"id": 1, "other": 20}, {"id": 1, "other": 30}]
+    assert found.tables["pairs"].to_pylist() == [*ann, {"id": 2, "other": 10}]
+    assert [failure.error for failure in found.failed] == (
+        ["invalid: numbers has 4, which is the number of no record"] if always else []
+    )
