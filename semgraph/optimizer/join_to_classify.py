@@ -25,8 +25,9 @@ _TASK = (
 def join_to_classify(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
     """Make a question for each left row of a join that asks a model, with its candidates as a list.
 
-    A number that is not in the list is asked for again, and then that row's error. Meant for a small other side: a list must fit one call. Joins with answers of their own, `keep: one`, several prompts, or a
-    way that the plan chooses are left alone.
+    A number that is not in the list is asked for again, and is then that row's error. Meant for a small other side: a list
+    must fit one call. Joins with answers of their own, `keep: one`, several prompts, or a way that the plan chooses are left
+    alone.
     """
 
     def change(node: Node) -> Node:
