@@ -14,7 +14,7 @@ from semgraph.execution.observed import Seen, key_of
 from semgraph.logical.graph import Scan, Search
 from semgraph.logical.joins import Union
 from semgraph.logical.node import Node, walk
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.contract import Cost, RowEstimate
 from semgraph.physical.planner import PhysicalPlan
@@ -137,9 +137,12 @@ class Estimator:
         """Of an operator that reads no relation: what was given, or what the store holds."""
         if isinstance(node, Scan):
             held = None if self.counts is None else self.counts.get(node.label)
+            if held is None:
+                return Amount()
             everything = node.partition == "all" and not node.where
-            return Amount() if held is None else Amount(float(held), "exact" if everything else "most")
-        count = self.inputs.get(getattr(node, "name", ""))
+            first = held if node.limit is None or node.partitioned else min(held, node.limit)
+            return Amount(float(first), "exact" if everything else "most")
+        count = 0 if isinstance(node, Nothing) else self.inputs.get(getattr(node, "name", ""))
         return Amount() if count is None else Amount(float(count), "exact")
 
     def _bound(self, node: Node) -> Amount:

@@ -21,7 +21,7 @@ from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.windows import Confinement, Members, Wave, Window, cut, prepare, rows_of, slices
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic import Failure
@@ -64,7 +64,8 @@ class Executor:
                 await self.commits.rows(list(zip(self.plan.sinks, tables, strict=False)))
 
     def _inputs(self, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
-        return {id(n): inputs[n.name] for n in walk(*self.plan.roots) if isinstance(n, Input)}
+        found = [n for n in walk(*self.plan.roots) if isinstance(n, Input)]
+        return {id(n): n.columns.empty_table() if isinstance(n, Nothing) else inputs[n.name] for n in found}
 
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
         """Add the rows of a wave to the results; those that derive from no member are the same in each: the last stay."""

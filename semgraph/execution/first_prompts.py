@@ -20,7 +20,7 @@ from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
 from semgraph.llm.roles import bound
 from semgraph.logical.node import walk
 from semgraph.logical.prompt import Prompt
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.context import NodeContext
@@ -141,6 +141,7 @@ async def _first_rows(
         first = waves[0] if waves else ()
         some = [m for window in first for m in window.members]
         tables[order.input] = runtime.confinement.by_window(rows_of(members.table, some))
+    tables |= {n.name: n.columns.empty_table() for n in walk(*plan.roots) if isinstance(n, Nothing)}
     return {id(n): tables[n.name] for n in walk(*plan.roots) if isinstance(n, Input) and n.name in tables}, first
 
 

@@ -21,7 +21,7 @@ from semgraph.frontend.settings import known_keys, mapping, settle
 from semgraph.frontend.shape import input_schema
 from semgraph.logical.node import Node
 from semgraph.logical.plan import InputSpec, Order
-from semgraph.logical.relational import Add
+from semgraph.logical.relational import Add, Nothing
 
 _KEYS = ("plan", "inputs", "params", "preset")
 
@@ -101,6 +101,9 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
     faults = known_keys(given, inner.inputs, "the called plan")
     found: dict[str, Node] = {}
     for name, spec in inner.inputs.items():
+        if name not in given and spec.optional:
+            found[name] = Nothing(step=f"{step}/{name}", origin=origin, name=f"{step}/{name}", columns=spec.schema)
+            continue
         if name not in given:
             faults.append(Fault(f'the call needs the input "{name}"'))
             continue

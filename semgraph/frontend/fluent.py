@@ -114,6 +114,7 @@ def _document(
         "doc": doc,
         "graph": _graph(world),
         "inputs": {i: _columns(made) for i, made in recorded.inputs.items()},
+        "optional": [name for name, made in recorded.inputs.items() if made.spec is not None and made.spec.optional],
         "order": _order(recorded.inputs),
         "steps": recorded.steps,
         "writes": sinks,

@@ -14,7 +14,7 @@ from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.reading import NO_GRAPH, Reading, at
 from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import defaults, known_keys, mapping, settle
-from semgraph.frontend.shape import check_keys, input_schema, read_inputs, read_order
+from semgraph.frontend.shape import check_keys, input_schema, read_inputs, read_optional, read_order
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
@@ -34,6 +34,7 @@ def read_head(reading: Reading, preset: str | None, params: Mapping[str, Any], u
     if reading.data.get("graph") is not None:
         reading.attempt(partial(_graph, reading), "graph")
     reading.attempt(partial(_inputs, reading), "inputs")
+    reading.attempt(partial(_optional, reading), "optional")
     reading.name_things({}, {})
     reading.attempt(partial(_order, reading), "order")
 
@@ -120,6 +121,12 @@ def _inputs(reading: Reading) -> None:
     reading.broken = {str(fault.path[0]) for fault in faults}
     if faults:
         raise Faults(faults)
+
+
+def _optional(reading: Reading) -> None:
+    order = reading.data.get("order")
+    ordered = str(order.get("input")) if isinstance(order, Mapping) else ""
+    reading.inputs = read_optional(reading.data.get("optional"), reading.inputs, reading.broken, ordered)
 
 
 def _order(reading: Reading) -> None:

@@ -206,6 +206,7 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         "propertyNames": _NAMED,
         "additionalProperties": _map(_TEXT),
     },
+    "optional": {"description": "Inputs that need not be given: without rows.", **_names()},
     "params": {"description": "Parameters and their defaults.", "type": "object", "propertyNames": _NAMED},
     "presets": {
         "description": "Named sets of parameters and choices.",

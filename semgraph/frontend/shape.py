@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
 from semgraph.logical.schema import NAME
 
 KEYS = (
-    "plan", "doc", "graph", "inputs", "params", "presets", "order", "steps", "writes", "returns", "use", "allow", "example",
+    "plan", "doc", "graph", "inputs", "optional", "params", "presets", "order", "steps", "writes", "returns", "use", "allow",
+    "example",
 )  # fmt: skip
 ORDER_KEYS = ("input", "partition", "by", "key", "key_of", "window", "ahead", "on_error")
 _ON_ERROR = ("set_aside", "stop")
@@ -54,6 +56,23 @@ def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
         except Fault as fault:
             faults += each(fault.under(name))
     return found, faults
+
+
+def read_optional(
+    value: Any, inputs: Mapping[str, InputSpec], broken: Iterable[str], ordered: str
+) -> dict[str, InputSpec]:
+    """The inputs, with those marked that need not be given. Raises Faults."""
+    names: tuple[str, ...] = READERS["names"](value or [], _NO_SCOPE, {})
+    faults = []
+    for i, name in enumerate(names):
+        if name not in inputs and name not in broken:
+            there = "inputs: " + (", ".join(inputs) or "none")
+            faults.append(Fault(f'optional names no input: "{name}"', i, there=there, hint=did_you_mean(name, inputs)))
+        if name == ordered:
+            faults.append(Fault(f'"{name}" is cut into windows: without its rows there is nothing to run', i))
+    if faults:
+        raise Faults(faults)
+    return {name: replace(spec, optional=name in names) for name, spec in inputs.items()}
 
 
 def _columns(value: Any) -> tuple[tuple[str, Type], ...]:

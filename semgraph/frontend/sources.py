@@ -20,7 +20,7 @@ from semgraph.frontend.head import read_graph
 from semgraph.frontend.reading import NO_GRAPH, Loading, Reading
 from semgraph.frontend.recording import FluentScope, Made, World, joined, told
 from semgraph.frontend.rows import check_rows, columns_of
-from semgraph.frontend.shape import input_schema, read_inputs, read_order
+from semgraph.frontend.shape import input_schema, read_inputs, read_optional, read_order
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
@@ -36,6 +36,7 @@ def table(
     graph: str | Path | Graph | None = None,
     folder: str | Path | None = None,
     order: Mapping[str, Any] | None = None,
+    optional: bool = False,
 ) -> Frame:
     """Rows as a relation.
 
@@ -46,6 +47,7 @@ def table(
         graph: The graph that store reads and writes are about: its file, or a `Graph`.
         folder: Where `prompts/` and called plans are; else beside the graph file, else the working directory.
         order: How the rows are cut into windows, as in a plan's `order` without `input`.
+        optional: Whether a saved plan runs without these rows too: then there are none.
 
     Raises:
         InputError: The rows cannot be read as a table.
@@ -60,6 +62,7 @@ def table(
         raise InputError(Problem(f'input {name} has no column "{key}", which is to be its key', there=there))
     try:
         cut = None if order is None else read_order({"input": name, **order}, {name: spec}, world.graph.partition)
+        spec = read_optional([name] if optional else [], {name: spec}, (), name if cut is not None else "")[name]
     except Fault as fault:
         raise told("order", fault) from None
     checked = check_rows(spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else "")

@@ -26,10 +26,14 @@ TURN = "turn"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A declared input: typed columns. A nullable one may be missing; the key of the order may be NULL and is then made."""
+    """A declared input: typed columns. A nullable one may be missing; the key of the order may be NULL and is then made.
+
+    An optional input that is not given has no rows.
+    """
 
     name: str
     columns: tuple[tuple[str, Type], ...]
+    optional: bool = False
 
     @property
     def schema(self) -> pa.Schema:

@@ -49,6 +49,11 @@ class Input(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Nothing(Input):
+    """An optional input that a calling plan does not give: it has no rows."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Filter(Node):
     """σ: the rows for which `where` is true."""
 

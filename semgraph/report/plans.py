@@ -126,7 +126,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
         yield from wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
     for name, spec in plan.inputs.items():
         yield ""
-        yield f"input {name}"
+        yield f"input {name}{' (optional)' if spec.optional else ''}"
         columns = [Column("column", [n for n, _ in spec.columns]), Column("type", [str(t) for _, t in spec.columns])]
         yield from list(lines(columns, width))[1:]
     yield from _section("params (--set NAME=VALUE)", {n: _value(v) for n, v in plan.params.items()}, width)
@@ -152,7 +152,7 @@ def example(plan: LogicalPlan) -> str:
         return "runs its example: " + ", ".join(
             f"{plural(len(rows), 'row')} of {name}" for name, rows in inputs.items()
         )
-    return " ".join(f"-i {name}=FILE" for name in plan.inputs)
+    return " ".join(f"-i {name}=FILE" for name, spec in plan.inputs.items() if not spec.optional)
 
 
 def _value(value: Any) -> str:

@@ -43,7 +43,7 @@ def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) 
     for name, spec in plan.inputs.items():
         order = plan.order if plan.order is not None and plan.order.input == name else None
         value = source.get(name)
-        if value is None and order is None:
+        if value is None and spec.optional:
             value = []
         if value is None:
             raise PlanError(Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE"))

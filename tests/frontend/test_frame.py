@@ -181,6 +181,15 @@ def test_a_saved_plan_is_the_plan(folder):
     assert load_plan(saved).doc == "Books."
 
 
+def test_a_table_may_be_optional(tickets, folder):
+    kinds = table([{"id": 1, "kind": "spam"}], name="kinds", optional=True)
+    path = tickets.join(kinds, "kind", using="id", how="left").step("known").save(folder.path / "known.yaml")
+    assert load_plan(path).inputs["kinds"].optional
+    assert not load_plan(path).inputs["tickets"].optional
+    with pytest.raises(PlanError, match="without its rows there is nothing to run"):
+        table([{"id": "1"}], order={"key": "id", "partition": "id"}, optional=True)
+
+
 def test_frames_that_make_no_plan(tickets, folder):
     with pytest.raises(PlanError, match='two tables are named "tickets"'):
         tickets.join(table(TICKETS, name="tickets"), "o", using="id").to_plan()

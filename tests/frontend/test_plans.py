@@ -13,7 +13,7 @@ from semgraph.logical.graph import Scan, Search
 from semgraph.logical.joins import Union
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, Order
-from semgraph.logical.relational import Add, Filter, Input, Limit
+from semgraph.logical.relational import Add, Filter, Input, Limit, Nothing
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge
 
@@ -402,6 +402,22 @@ def test_a_called_plan_with_one_result_is_the_step(load, folder):
     plan = load(NOTES + "steps: {s: [{call: {plan: one, inputs: {of: notes}}}, {filter: 'TRUE'}]}\nreturns: [s]\n")
     assert plan.steps["s"].inputs[0].step == "s/a"
     assert plan.steps["s"].step == "s"
+
+
+def test_a_call_may_leave_out_what_is_optional(load, folder):
+    folder.write(
+        "two.yaml",
+        "plan: two\ninputs: {of: {id: string}, kinds: {id: string}}\noptional: [kinds]\n"
+        "steps: {s: [{from: of}, {join: {other: kinds, alias: k, using: id, how: left}}]}\nreturns: [s]\n",
+    )
+    given = NOTES + "steps: {a: [{call: {plan: two, inputs: {of: notes, kinds: notes}}}]}\nreturns: [a]\n"
+    without = NOTES + "steps: {a: [{call: {plan: two, inputs: {of: notes}}}]}\nreturns: [a]\n"
+    assert load(given).steps["a/s"].schema.names == load(without).steps["a/s"].schema.names
+    nothing = load(without).steps["a/s"].inputs[1]
+    assert isinstance(nothing, Nothing)
+    assert nothing.schema.names == ["id"]
+    with pytest.raises(PlanError, match='the call needs the input "of"'):
+        load(NOTES + "steps: {a: [{call: {plan: two, inputs: {kinds: notes}}}]}\nreturns: [a]\n")
 
 
 def test_what_a_called_plan_writes_is_written_by_the_caller(load, folder):
