@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.checking.oracle import Grams, Mind, Oracle
-from semgraph.expr.types import TIMESTAMP, parse_type
+from semgraph.expr.types import TIMESTAMP, Type, parse_type
 from semgraph.llm.base import LLM, Limits
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
@@ -59,7 +59,24 @@ def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
     return PromptSet((("a", one),), "kind", prompt("two", *args, rules="Be kind.", **more))
 
 
-def node(operator: str, *, by: bool = False, context: bool = False, both: bool = False, answers: bool = True) -> Any:
+def formed_prompts() -> PromptSet:
+    """Two prompts, by the column `kind`, whose json answers hold different things: what a schema makes of one."""
+    held = ({"size": "int64", "at": "timestamp null"}, {"words": "list<string>"})
+    forms = [Type("json", fields=tuple((name, parse_type(kind)) for name, kind in fields.items())) for fields in held]
+    item = Template.parse("Form “{name}” as {kind}.")
+    one, two = (Prompt(f"form{i}", (("held", form),), rules="Be exact.", item=item) for i, form in enumerate(forms))
+    return PromptSet((("a", one),), "kind", two)
+
+
+def node(
+    operator: str,
+    *,
+    by: bool = False,
+    context: bool = False,
+    both: bool = False,
+    answers: bool = True,
+    forms: bool = False,
+) -> Any:
     """A node of each operator.
 
     Args:
@@ -68,10 +85,13 @@ def node(operator: str, *, by: bool = False, context: bool = False, both: bool =
         context: The prompt has a context, the column `reference`.
         both: The join's question names both rows; else it has two sections.
         answers: The join returns answers beside a match.
+        forms: The map's json answer has a form, by the column `kind`.
     """
     source = Input(name="rows", columns=LEFT, step="rows")
     more: dict[str, Any] = {"context": CONTEXT} if context else {}
     given: dict[str, Any] = {"input": source, "step": "asked"}
+    if operator == "sem_map" and forms:
+        return SemMap(prompt=formed_prompts(), **given)
     if operator == "sem_map":
         return SemMap(prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **given)
     if operator == "sem_filter":
@@ -106,6 +126,11 @@ def _describe(text: str) -> dict[str, Any]:
     }
 
 
+def _form(text: str) -> dict[str, Any]:
+    said, _, kind = text.removeprefix("Form “").removesuffix(".").rpartition("” as ")
+    return {"held": {"size": len(said), "at": "2024-05-01"} if kind == "a" else {"words": said.split()}}
+
+
 def names(left: str, right: str) -> tuple[str, str]:
     """The names of both rows in what a join's model is asked, however it was put."""
     if not right:
@@ -130,7 +155,7 @@ def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
 def mind(operator: str) -> Mind:
     """What the model thinks of the rows of these cases: something of no pattern that depends on the text alone."""
     answers: dict[str, Callable[[str], dict[str, Any]]] = {
-        "sem_map": _describe,
+        "sem_map": lambda text: (_form if text.startswith("Form “") else _describe)(text),
         "sem_filter": lambda text: {"answer": "no" if hashed(text) % 2 else "yes"},
     }
     return Mind(
@@ -157,10 +182,12 @@ class Case:
     context: bool = False
     both: bool = False
     answers: bool = True
+    forms: bool = False
 
     def node(self) -> Any:
         """The node."""
-        return node(self.operator, by=self.by, context=self.context, both=self.both, answers=self.answers)
+        more = {"answers": self.answers, "forms": self.forms}
+        return node(self.operator, by=self.by, context=self.context, both=self.both, **more)
 
     def rows(self) -> Rows:
         """The rows as an implementation gets them."""
@@ -182,7 +209,9 @@ class Case:
             weights = [None if t is None else len(t) / 2 for t in self.others]
             right = pa.table({"name": pa.array(self.others, pa.string()), "weight": pa.array(weights, pa.float64())})
         whose = self.partition or ["p"] * n
-        return Rows(left, right, self._items(n), whose, [0 if not self.by or k == "a" else 1 for k in kinds])
+        return Rows(
+            left, right, self._items(n), whose, [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds]
+        )
 
     def _items(self, n: int) -> pa.Table:
         columns: dict[str, Sequence[int]] = {"left": range(n)}

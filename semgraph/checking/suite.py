@@ -122,6 +122,13 @@ async def groups(way: Way) -> None:
         expect(request.partition == whose, f'a request about rows of "{whose}" says it is of "{request.partition}"')
 
 
+async def forms(way: Way) -> None:
+    """Rows whose answers have different forms are asked for each its own (sem_map)."""
+    if way.operator == "sem_map":
+        kinds = ["ab"[i // 2 % 2] for i in range(9)]
+        await _all_answered(way, Case(way.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True))
+
+
 async def too_long(way: Way) -> None:
     """A row that is longer than the model's window is an error of that row; nothing too long is sent."""
     llm = Oracle(mind(way.operator), _SMALL)
@@ -251,6 +258,7 @@ CHECKS: dict[str, Callable[[Way], Awaitable[None]]] = {
     "NULLs": nulls,
     "odd text": odd_text,
     "kept apart": groups,
+    "answers of several forms": forms,
     "a row too long": too_long,
     "full window": full_window,
     "wrong ids": wrong_ids,

@@ -44,7 +44,7 @@ def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
         kind = f.metadata["kind"]
         if kind in {"input", "within", "graph"}:
             continue
-        found["over" if kind == "over" else f.name] = f
+        found["over" if kind == "over" else f.metadata.get("key", f.name)] = f
         if kind in _BESIDE and getattr(cls, "returns_types", True):
             found[_BESIDE[kind]] = f
     return found
@@ -103,8 +103,11 @@ def _without(fault: Fault, first: str) -> Fault:
 
 def _as_written(cls: type[Node], fault: Fault) -> Fault:
     """A fault that names a field by a key that plans do not write (`label` for `over`)."""
-    if fault.path and fault.path[0] == "label" and "over" in plan_keys(cls):
-        return replaced(fault, "over", *fault.path[1:])
+    written = {f.name: f.metadata["key"] for f in cls.arguments() if "key" in f.metadata}
+    if "over" in plan_keys(cls):
+        written["label"] = "over"
+    if fault.path and fault.path[0] in written:
+        return replaced(fault, written[fault.path[0]], *fault.path[1:])
     return fault
 
 

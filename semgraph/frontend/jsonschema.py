@@ -81,8 +81,9 @@ def _arguments(cls: type[Node]) -> Schema:
 
 def _object(cls: type[Node], extra: Mapping[str, Schema] | None = None) -> Schema:
     keys = plan_keys(cls)
-    properties = {key: _TYPES_BY_NAME if key not in {f.name, "over"} else _argument(f) for key, f in keys.items()}
-    required = [key for key, f in keys.items() if f.default is dataclasses.MISSING and key in {f.name, "over"}]
+    own = {key for key, f in keys.items() if key in {f.name, "over", f.metadata.get("key")}}
+    properties = {key: _argument(f) if key in own else _TYPES_BY_NAME for key, f in keys.items()}
+    required = [key for key, f in keys.items() if f.default is dataclasses.MISSING and key in own]
     return _closed({**(extra or {}), **properties}, [*(extra or {}), *required])
 
 

@@ -28,8 +28,11 @@ class SemanticMethods:
         when: str | None = None,
         otherwise: Columns | None = None,
         on_error: OnError = "raise",
+        schema: str | None = None,
     ) -> Frame:
         """Each row with typed columns that the model answers; rows without `when` are not asked and take `otherwise`.
+
+        `schema` is a column that says, row by row, what the json answer holds: `{"field": {"type": "string"}}`.
 
         >>> from semgraph.frontend.sources import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
@@ -37,7 +40,7 @@ class SemanticMethods:
         ['id', 'body', 'product']
         """
         rest = {"when": when, "otherwise": otherwise, "on_error": on_error}
-        return self.then("sem_map", {"prompt": prompt, "add": add, **rest})
+        return self.then("sem_map", {"prompt": prompt, "add": add, **rest, "schema": schema})
 
     def sem_filter(self, prompt: Prompt, on_error: OnError = "raise") -> Frame:
         """The rows for which the model says yes."""

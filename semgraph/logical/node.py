@@ -28,7 +28,8 @@ Needs = frozenset[str] | None  # paths of columns; None: all
 def argument(kind: str, **options: Any) -> Any:
     """A field of a node that plans set. `kind` says how YAML and Python values become it (see `build`).
 
-    Options: `default` (a field without one is required), `choices`, and `doc` for the JSON Schema.
+    Options: `default` (a field without one is required), `choices`, `key` (what plans call it, where that is not its name),
+    and `doc` for the JSON Schema.
     """
     default = options.pop("default", dataclasses.MISSING)
     return field(default=default, metadata={"kind": kind, **options})

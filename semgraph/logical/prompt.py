@@ -203,6 +203,11 @@ class PromptSet:
         return dict(self.prompts).get(value or "", self.otherwise)
 
 
+def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Type], ...]:
+    """Answers of which a json may hold anything, whatever its row says of it."""
+    return tuple((name, replace(kind, fields=()) if kind.name == "json" else kind) for name, kind in answers)
+
+
 RESERVED = ("item", "error", "calls")
 """Columns of the tables that implementations return; no answer may have such a name."""
 

@@ -31,7 +31,7 @@ from semgraph.logical.checks import (
     with_own,
 )
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
-from semgraph.logical.prompt import PromptSet, check_sections
+from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 
 OnError = Literal["raise", "null"]
 Answers = tuple[tuple[str, Type], ...]
@@ -64,7 +64,7 @@ class Semantic(Node):
         """Every placeholder must be a column; all prompts of a set must return the same."""
         for prompt in self.prompt.all:
             check_sections(prompt, pairs=right is not None)
-            if prompt.returns != self.answers:
+            if without_forms(prompt.returns) != without_forms(self.answers):
                 msg = f'prompts "{self.prompt.first.name}" and "{prompt.name}" return different things'
                 raise Fault(msg, "prompt")
         for fields, schema in ((self.prompt.fields, left), (self.prompt.other_fields, right or left)):
@@ -91,6 +91,8 @@ def needs_answers(node: Semantic) -> None:
 class SemMap(Semantic):
     """Each row, with typed columns that the model answers. Rows without `when` are not asked and take `otherwise`.
 
+    `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON: types by name, as `returns` of
+    a prompt has them. Rows that share a call share it; a row without one is not asked.
     `numbers_of`: an answer, and the column with the list of records whose field `number` its values must be.
     """
 
@@ -100,6 +102,7 @@ class SemMap(Semantic):
     by_row: ClassVar[bool] = True
     when: Scalar | None = argument("scalar", default=None)
     otherwise: Columns = argument("columns", default=())
+    form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
     numbers_of: tuple[str, str] | None = None
 
@@ -112,12 +115,21 @@ class SemMap(Semantic):
         if self.when is not None:
             with self.check("when"):
                 expect_type(self.when, schema, pa.bool_())
+        if self.form:
+            self._check_form()
         kinds = {f.name: f.type for f in self.answer_fields()}
         for f in typed(self.otherwise, schema, "otherwise"):
             if kinds.get(f.name) != f.type:
                 wanted = f", not {type_of_arrow(kinds[f.name])}" if f.name in kinds else ", no answer of this prompt"
                 raise Fault(f'"{f.name}" is {type_of_arrow(f.type)}{wanted}', "otherwise", f.name)
         return merged(schema, self.answer_fields())
+
+    def _check_form(self) -> None:
+        with self.check("form"):
+            expect_type(column_scalar(self.form), self.input.schema, pa.string())
+        if [kind.name for _, kind in self.answers].count("json") != 1:
+            msg = f'prompt "{self.prompt.first.name}" returns no json, or several: the schema is that of one'
+            raise Fault(msg, "form", hint="returns: {attributes: json}")
 
     @property
     def adds(self) -> frozenset[str]:
@@ -126,7 +138,8 @@ class SemMap(Semantic):
     @property
     def reads(self) -> frozenset[str]:
         scalars = [*([self.when] if self.when else []), *(s for _, s in self.otherwise)]
-        return super().reads.union(*(s.roots for s in scalars))
+        own = {self.form.split(".")[0]} if self.form else set()
+        return super().reads.union(own, *(s.roots for s in scalars))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema
-from semgraph.logical.prompt import Prompt
+from semgraph.logical.prompt import Prompt, plain
 
 _INT64 = 2**63
 _NOT_JSON = "the answer is not one JSON document"
@@ -179,9 +179,11 @@ def _date(_: Type, value: Any, __: str) -> date:
     return date.fromisoformat(value)
 
 
-def _json(_: Type, value: Any, path: str) -> str:
+def _json(kind: Type, value: Any, path: str) -> str:
+    if kind.fields:  # one whose row says what it holds
+        return canonical_json(plain(_read_fields(kind.fields, value, path)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
-    return _string(_, canonical_json(value), path)
+    return _string(kind, canonical_json(value), path)
 
 
 def _enum(kind: Type, value: Any, _: str) -> str:
@@ -217,7 +219,7 @@ _TOKENS = {"int64": 24, "double": 32, "boolean": 8, "timestamp": 40, "date": 24}
 def _tokens(kind: Type) -> int | None:
     if kind.name == "enum":
         return 8 + max(len(value.encode()) for value in kind.values)
-    if kind.name != "struct":
+    if not kind.fields:
         return _TOKENS.get(kind.name)
     inner = [_tokens(field) for _, field in kind.fields]
     bounded = [tokens for tokens in inner if tokens is not None]
@@ -239,7 +241,7 @@ def _sketch(kind: Type) -> str:
 def _plain_sketch(kind: Type) -> str:
     if kind.item is not None:
         return f"[{_sketch(kind.item)}, ...]"
-    if kind.name == "struct":
+    if kind.fields:
         return "{" + ", ".join(f'"{name}": {_sketch(inner)}' for name, inner in kind.fields) + "}"
     if kind.name == "enum":
         return " or ".join(f'"{value}"' for value in kind.values)
@@ -248,7 +250,7 @@ def _plain_sketch(kind: Type) -> str:
 
 def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
     """The JSON Schema of a type, with the meanings of it and of what it holds."""
-    schema = kind.json_schema()
+    schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
     _describe_inner(kind, schema["anyOf"][0] if kind.nullable else schema, path, meanings)
     return schema | {"description": meanings[path]} if path in meanings else schema
 

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from semgraph.errors import EngineError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.prompt import PromptSet, plain
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.physical.columns import values
 from semgraph.physical.contract import Context, Implementation, Rows
 from semgraph.physical.relational import runtime_schema
+from semgraph.physical.semantic.shaped import shaped
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.physical.watching import watched
 
@@ -120,6 +121,8 @@ async def ask(node: Semantic, left: pa.Table, right: pa.Table | None, items: pa.
         raise EngineError(msg)
     other = None if right is None else _flat(right, node.prompt.other_fields)
     numbers = [p for p in prompts if p is not None]
+    if isinstance(node, SemMap) and node.form:
+        node, numbers = shaped(node, values(pick(left, node.form)), numbers)
     rows = Rows(_flat(left, node.prompt.fields), other, items, whose(left, asking), numbers)
     if not items.num_rows:
         from semgraph.physical.contract import answer_schema

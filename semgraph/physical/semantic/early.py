@@ -99,9 +99,11 @@ async def _unless_known(
 
 
 def _keys(node: SemMap | SemFilter, left: pa.Table, asking: Asking) -> list[object]:
-    """What tells rows apart: whose they are, the prompt, and what it reads."""
+    """What tells rows apart: whose they are, the prompt, what it reads, and the form of the answer."""
     texts = shown(left, node.prompt.fields, range(left.num_rows))
-    return list(zip(whose(left, asking), _picks(node, left), texts, strict=True))
+    form = node.form if isinstance(node, SemMap) else ""
+    forms = values(pick(left, form)) if form else [""] * left.num_rows
+    return list(zip(whose(left, asking), _picks(node, left), texts, forms, strict=True))
 
 
 def _picks(node: SemMap | SemFilter, left: pa.Table) -> list[object]:

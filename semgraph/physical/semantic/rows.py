@@ -18,6 +18,7 @@ from semgraph.physical.semantic.asking import (
     assemble,
     evidence,
     failures,
+    pick,
 )
 from semgraph.physical.semantic.early import ask_rows
 
@@ -29,6 +30,8 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     if node.when is not None:
         when = await column_of(node.when, node.input, table, asking.now, pa.bool_())
         wanted = np.asarray([bool(x) for x in values(when)])
+    if node.form:
+        wanted &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
     told = await ask_rows(node, table, wanted, asking)
     index, answers = np.asarray(told.asked, np.int64), told.answers
     errors = values(answers.column("error"))
