@@ -83,9 +83,11 @@ class Cascade(Implementation[SemFilter]):
         return math.ceil(max(for_recall, for_precision))
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """At most all rows, packed: the sample in one round, what is between the thresholds in a second."""
-        rounds = 1 if rows.items <= self.sample else 2
-        return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)._replace(rounds=rounds)
+        """The sample, packed; at most all rows: what is between the thresholds in a second round."""
+        if rows.items <= self.sample:
+            return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
+        sample, rest = (math.ceil(n / self.rows) for n in (self.sample, rows.items - self.sample))
+        return Cost.of_items(sample + rest, rows.items, seen)._replace(rounds=2, least=sample)
 
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
         """Ask about the samples, learn the thresholds, ask about what is between them."""

@@ -82,7 +82,7 @@ class Cascade(Implementation[SemJoin]):
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """At most all pairs, in blocks."""
-        return Cost.of_items(-(-rows.items // self.pairs), rows.items, seen)
+        return Cost.of_items(-(-rows.items // self.pairs), rows.items, seen)._replace(least=0)
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
         """Decide what is plain, ask about the rest."""

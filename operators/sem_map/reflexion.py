@@ -44,7 +44,7 @@ class Reflexion(Implementation[SemMap]):
     def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """At most a call for each row and round; each round waits for the one before."""
         calls = rows.items * (1 + self.rounds)
-        return Cost.of_items(calls, calls, seen)._replace(rounds=1 + self.rounds)
+        return Cost.of_items(calls, calls, seen)._replace(rounds=1 + self.rounds, least=rows.items)
 
     async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
         """Ask about each row by itself, then about its answer."""

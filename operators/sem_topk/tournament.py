@@ -43,7 +43,7 @@ class Tournament(Implementation[SemTopk]):
         more = min(node.k, size) - 1
         rounds = depth + more * math.ceil(math.log2(depth + 2))
         calls = min(size - 1 + more * (depth + 2), size * (size - 1) // 2) * rows.groups
-        return Cost.of_items(calls, 2 * calls, seen)._replace(rounds=rounds)
+        return Cost.of_items(calls, 2 * calls, seen)._replace(rounds=rounds, least=(size - 1) * rows.groups)
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Play round by round, all groups together."""

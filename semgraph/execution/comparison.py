@@ -37,13 +37,25 @@ class Spent:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The most that one trial of a way is expected to cost; None: not known before it runs."""
+    """What one trial of a way is expected to cost; None: not known before it runs.
+
+    Args:
+        way: Its name.
+        calls: Of models, without what is asked again because an answer is not valid.
+        tokens_in: Of the prompts.
+        tokens_out: Of answers, with the longest that are allowed.
+        dollars: For these.
+        least: The fewest calls, where there is a range.
+        planned: Whether all requests are known beforehand, so that `calls` are counted; else it is an expectation.
+    """
 
     way: str
     calls: float | None = None
     tokens_in: float | None = None
     tokens_out: float | None = None
     dollars: float | None = None
+    least: float | None = None
+    planned: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,7 @@ class Comparison:
         frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
         paid: What was sent for it in all, the run that made the rows included.
         before: What was sent to make the rows, before any way was asked.
-        estimates: What each way was expected to cost at most.
+        estimates: What a trial of each way was expected to cost.
         notes: What the reader should know.
         stopped: Why it ended early, or None.
         store: The store that was read.

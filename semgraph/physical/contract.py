@@ -79,27 +79,39 @@ class RowEstimate(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What earlier runs of the same prompts saw, per item."""
+    """What earlier runs of the same prompts saw, per item.
+
+    Where the prompts themselves were looked at, `shared` are the tokens that each call has whatever it is about (rules,
+    examples, the form of the answer), and `own` those of an item alone.
+    """
 
     tokens_in: float
     tokens_out: float
     selectivity: float
+    shared: float = 0.0
+    own: float | None = None
 
 
 class Cost(NamedTuple):
-    """An estimate: model calls, rounds that wait for each other, tokens where known."""
+    """An estimate: model calls, rounds that wait for each other, tokens where known.
+
+    `rounds` above 1 says that what is asked depends on answers: the calls are then an expectation, or, with `least`, the
+    most of a range that begins there. With one round all is asked at once.
+    """
 
     calls: float
     rounds: float = 1
     tokens_in: float | None = None
     tokens_out: float | None = None
+    least: float | None = None
 
     @classmethod
     def of_items(cls, calls: float, items: float, seen: Observed | None) -> Cost:
         """Calls in one round, and the tokens that so many items took before, where that is known."""
         if seen is None:
             return cls(calls)
-        return cls(calls, 1, items * seen.tokens_in, items * seen.tokens_out)
+        sent = items * seen.tokens_in if seen.own is None else calls * seen.shared + items * seen.own
+        return cls(calls, 1, sent, items * seen.tokens_out)
 
 
 class Outcome(NamedTuple):

@@ -55,7 +55,7 @@ class Framing(ABC):
         while True:
             asked: list[Work] = []
             later: list[Work] = []
-            async with aclosing(self.ctx.ask(self._requests(todo, asked))) as replies:
+            async with aclosing(self.ctx.ask(self.requests(todo, asked))) as replies:
                 async for index, reply in replies:
                     again = self.settle(asked[index], reply)
                     self.unusable += bool(again) and len(asked[index].items) > 1
@@ -64,7 +64,8 @@ class Framing(ABC):
                 return
             todo = sorted(later)
 
-    def _requests(self, works: Iterable[Work], asked: list[Work]) -> Iterator[Request]:
+    def requests(self, works: Iterable[Work], asked: list[Work]) -> Iterator[Request]:
+        """The requests for some work, which is entered in `asked`; what does not fit the model is settled with an error."""
         for work in works:
             try:
                 request = self.request(work)

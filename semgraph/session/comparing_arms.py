@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from semgraph.errors import BudgetReached, PlanError, Problem
-from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Spent, Trial
-from semgraph.logical.plan import LogicalPlan
+from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Trial
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
 from semgraph.session.comparing import Kept, Request
+from semgraph.session.comparing_ahead import admit, ahead, said_before, warm
 from semgraph.session.comparing_copy import held, known_rows, partitions_read
-from semgraph.session.comparing_cost import Ledger, admit, at_most, observed
+from semgraph.session.comparing_cost import CountedEmbedder, Ledger
 from semgraph.session.comparing_graph import read_graph_truth
 from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
 from semgraph.session.comparing_quality import of_plans, of_step
-from semgraph.session.comparing_step import Frozen, asking_step, freeze, seen_rows, try_way, way_of
+from semgraph.session.comparing_step import KEPT, Frozen, asking_step, freeze, seen_rows, try_way, way_of
 from semgraph.session.comparing_truth import Truth, about, read_truth, whole_rows
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.running import vector_length
@@ -44,13 +45,19 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
         )
     truth = None if truth is None else about(truth, node, frozen.rows)
     ways = {name: way for name, (_, way) in choices.items()}
-    estimates = await _estimated(frozen, ways, library, opened, plan)
-    for line in said_before(estimates, request.trials, frozen.before, opened):
+    column = plan.graph.partition
+    rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
+    by_default = library.get(node.keyword, library.reference(node.keyword))
+    costs = await ahead(node, ways, by_default, rows, opened.llm, opened.embedder)
+    for line in said_before(costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget):
         request.say(line)
-    admit(estimates, request.trials, opened.budget)
+    admit(costs.estimates, request.trials, opened.budget)
     kept.begin()
     kept.paid = frozen.before
-    column = plan.graph.partition
+
+    async def ready(ledger: Ledger) -> None:
+        taking = [ways[name] for name in costs.embedding]
+        await warm(node, taking, rows, opened.llm, CountedEmbedder(opened.embedder, ledger))
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
         llm = opened.scoped(f"compare {name}: {choices[name][0]}")
@@ -58,14 +65,14 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
         request.say(_done(name, trial, request.trials))
         return trial
 
-    trials, stopped = await _each(list(ways), request.trials, attempt, kept)
+    trials, stopped = await _each(list(ways), request.trials, attempt, kept, ready)
     quality = of_step(node, frozen.rows, trials, reference, truth)
     columns = truth.columns if truth else whole_rows(node)
     shown = columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
     return kept.comparison(
         [Arm(n, {node.step: str(choices[n][0])}, tuple(trials[n]), quality[n]) for n in ways],
         reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
-        estimates=tuple(estimates), notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
+        estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
         wanted=truth.rows if truth else None,
     )  # fmt: skip
 
@@ -75,46 +82,7 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     number = f", trial {trial.number + 1} of {trials}" if trials > 1 else ""
     replayed = trial.cold.calls - trial.paid.calls
     kept = f" and {replayed:,} from the journal" if replayed > 0 else ""
-    return f"✓ {name}{number}: {trial.paid.calls:,} calls{kept}"
-
-
-async def _estimated(
-    frozen: Frozen, ways: Named, library: Library, opened: Opened, plan: LogicalPlan
-) -> list[Estimate]:
-    node, llm, embedder = frozen.node, opened.llm, opened.embedder
-    rows = await seen_rows(frozen, llm, embedder, plan.graph.partition)
-    reference = library.get(node.keyword, library.reference(node.keyword))
-    seen = await observed(node, rows, reference, llm, embedder)
-    return [at_most(name, way, node, rows, seen, llm) for name, way in ways.items()]
-
-
-def said_before(estimates: Sequence[Estimate], trials: int, before: Spent, opened: Opened) -> list[str]:
-    """What is said before anything is asked: what each way costs at most, and all of them."""
-    wide = max(len(e.way) for e in estimates)
-    lines = [f"  {e.way:<{wide}}  {_most(e)}" for e in estimates]
-    known = [e.dollars for e in estimates]
-    total = None if None in known else trials * sum(d for d in known if d is not None)
-    calls = None if any(e.calls is None for e in estimates) else trials * sum(e.calls or 0 for e in estimates)
-    limit = opened.budget.max_usd
-    allowed = f" of the ${limit:,.2f} you allow" if limit is not None else ""
-    each = f"{trials} trials of each: " if trials > 1 else "in all: "
-    head = f"at most, for one trial ({opened.llm.name}); what the journal has already costs nothing"
-    made = [f"  the rows took {before.calls:,} calls"] if before.calls else []
-    return [head, *made, *lines, f"  {each}≤ {_number(calls)} calls, {_dollars(total)}{allowed}"]
-
-
-def _most(estimate: Estimate) -> str:
-    tokens = f"{_number(estimate.tokens_in)} tokens in, {_number(estimate.tokens_out)} out"
-    calls = "call" if estimate.calls == 1 else "calls"
-    return f"≤ {_number(estimate.calls)} {calls}   ≤ {tokens}   {_dollars(estimate.dollars)}"
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.0f}"
-
-
-def _dollars(value: float | None) -> str:
-    return "$ ?" if value is None else "$0" if value == 0 else f"≤ ${value:,.2g}"
+    return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{kept}"
 
 
 def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
@@ -125,20 +93,35 @@ def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
 
 
 async def _each(
-    names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept
-) -> tuple[dict[str, list[T]], str | None]:
-    """All first trials, then all second ones, ...: at a limit every way has as many as can be."""
+    names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept,
+    ready: Callable[[Ledger], Awaitable[None]] | None = None,
+) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
+    """All first trials, then all second ones, ...: at a limit every way has as many as can be.
+
+    Each round begins with another way, so that what comes first (connections that are opened) is not always one way's.
+    """
     found: dict[str, list[T]] = {name: [] for name in names}
-    for number in range(trials):
-        for name in names:
-            ledger = Ledger()
-            try:
-                found[name].append(await attempt(name, number, ledger))
-            except BudgetReached as error:
-                return found, f"{error}; {name}, trial {number}, is not complete. What was answered is in the journal"
-            finally:
-                kept.paid += ledger.paid  # also what a trial spent that a limit stopped
+    what = "what is embedded"
+    try:
+        if ready is not None:
+            await _spent(kept, ready)
+        for number in range(trials):
+            first = number % len(names)
+            for name in (*names[first:], *names[:first]):
+                what = f"{name}, trial {number + 1} of {trials}" if trials > 1 else name
+                found[name].append(await _spent(kept, partial(attempt, name, number)))
+    except BudgetReached as error:
+        return found, f"{str(error).removeprefix('stopped ')}; {what}, is not complete. {KEPT}"
     return found, None
+
+
+async def _spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
+    """Do some work; what it sent is in what was paid, also where a limit stopped it."""
+    ledger = Ledger()
+    try:
+        return await work(ledger)
+    finally:
+        kept.paid += ledger.paid
 
 
 async def compare_plans(request: Request, resources: Resources, opened: Opened, kept: Kept) -> Comparison:

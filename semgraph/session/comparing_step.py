@@ -140,7 +140,7 @@ async def freeze(
 
     outcome = await Executor(runtime, Options("comparison", now, again=True, write=grown)).run(inputs)
     if outcome.stopped:
-        raise BudgetReached(f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {_KEPT}")
+        raise BudgetReached(f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {KEPT}")
     lists = [outcome.tables.get(name, []) for name in wanted]
     each = list(zip(*lists, strict=True))
     at = times[0] if times else None
@@ -148,7 +148,7 @@ async def freeze(
     return Frozen(node, tuple(_numbered(parts)), runtime.partitions, ledger.paid, len(outcome.failures))
 
 
-_KEPT = "What was answered is in the journal: the same comparison goes on from there"
+KEPT = "What was answered is in the journal: the same comparison goes on from there"
 
 
 def _asking(plan: LogicalPlan) -> list[Semantic]:

@@ -119,14 +119,19 @@ async def test_a_whole_plan_that_writes_nothing_is_compared_by_the_rows_that_it_
 
 
 class TestLimits:
-    async def test_what_it_costs_at_most_is_said_before_anything_is_asked(self, session, server, complaints):
+    async def test_what_it_costs_is_said_before_anything_is_asked(self, session, server, complaints):
         told: list[tuple[int, str]] = []
         await compared(session, complaints, trials=2, say=lambda line: told.append((len(server.requests), line)))
-        assert [sent for sent, _ in told] == [0, 0, 0, 0, 6, 8, 14, 16]
-        assert told[4][1] == "✓ per_row, trial 1 of 2: 6 calls"
+        assert [sent for sent, _ in told] == [0, 0, 0, 0, 6, 8, 10, 16]
+        assert [line for _, line in told[4:]] == [
+            "✓ per_row, trial 1 of 2: 6 calls",
+            "✓ packed(rows=3), trial 1 of 2: 2 calls",
+            "✓ packed(rows=3), trial 2 of 2: 2 calls",
+            "✓ per_row, trial 2 of 2: 6 calls",
+        ]
         text = "\n".join(line for _, line in told)
-        assert "per_row         ≤ 6 calls" in text
-        assert "2 trials of each: ≤ 16 calls, $ ?" in text
+        assert "per_row         6 calls   ≈ " in text
+        assert "2 trials of each: 16 calls, $ ?" in text
 
     async def test_dollars_are_said_and_limited_where_the_price_is_known(self, server, tmp_path, complaints):
         """Six prompts, each alone or three together, and the longest answers allowed."""
@@ -137,13 +142,13 @@ class TestLimits:
             assert told[3].endswith("of the $1.00 you allow")
             assert 0 < found.paid.dollars < sum(e.dollars for e in found.estimates)
             async with opened(server, tmp_path, llm=llm, max_usd=0.001) as session:
-                with pytest.raises(BudgetReached, match="2 ways passes max_usd 0.001"):
+                with pytest.raises(BudgetReached, match="2 ways would pass max_usd 0.001"):
                     await compared(session, complaints)
 
     @pytest.mark.parametrize("limit", [{"max_calls": 7}, {"max_tokens": 500}])
     async def test_what_would_pass_a_limit_is_not_begun(self, server, tmp_path, complaints, limit):
         async with opened(server, tmp_path, **limit) as session:
-            with pytest.raises(BudgetReached, match=f"2 ways passes {next(iter(limit))}"):
+            with pytest.raises(BudgetReached, match=f"2 ways would pass {next(iter(limit))}"):
                 await compared(session, complaints)
         assert server.requests == []
         assert not list((tmp_path / ".semgraph").glob("runs/*"))

@@ -1,0 +1,126 @@
+"""What is said of the cost before it is spent: counted where all is asked at once, else an expectation that is called one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph as sg
+from semgraph.checking.oracle import Mind, Oracle
+
+NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]
+
+MIND = Mind(
+    answer=lambda text: {"answer": "yes"} if "a name?" in text else {"size": f"{len(text.split()[-1])}"},
+    combine=lambda texts, parts: {"all": " ".join(sorted(texts))},
+    score=lambda text: float(len(text)),
+)
+
+
+def rows(groups: int = 1) -> sg.Frame:
+    """Twelve rows, in so many groups."""
+    return sg.table([{"id": i, "text": name, "group_id": f"g{i % groups}"} for i, name in enumerate(NAMES)], key="id")
+
+
+PLANS: dict[str, Any] = {
+    "sem_filter": lambda r: r.sem_filter("Is {text} a name?"),
+    "sem_map": lambda r: r.sem_map("How long is {text}", add={"size": "string"}),
+    "sem_agg": lambda r: r.sem_agg("{text}", by="group_id", add={"all": "string"}),
+    "sem_topk": lambda r: r.sem_topk("{text}", k=2, per="group_id"),
+}
+
+
+async def compare(folder: Path, operator: str, ways: list[str], groups: int = 1, **options: Any) -> tuple[Any, str]:
+    """What was found, and what was said before anything was asked."""
+    said: list[str] = []
+    plan = PLANS[operator](rows(groups)).step("s")
+    async with sg.Session(
+        llm=Oracle(MIND), embedder=Words(), store="memory", journal=False, runs="", folder=folder
+    ) as session:
+        found = await session.acompare(plan, step="s", ways=ways, say=said.append, **options)
+    return found, "\n".join(line for line in said if not line.startswith("✓"))
+
+
+class Words:
+    """Vectors of texts by their letters."""
+
+    name = "letters"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def dimensions(self) -> int:
+        return 26
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def dollars(self, usage: Any) -> float | None:
+        return 0.0
+
+    async def embed(self, texts: Any, partition: str = "") -> Any:
+        import numpy as np
+
+        from semgraph.llm.base import Embeddings, Usage
+
+        self.asked += len(texts)
+        vectors = np.array([[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts], np.float32)
+        return Embeddings(vectors, Usage(len(texts)), 0.0, 1)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("operator", "ways"),
+    [
+        ("sem_filter", ["per_row", "packed(rows=5)"]),
+        ("sem_map", ["per_row", "packed(rows=5)"]),
+        ("sem_agg", ["single"]),
+        ("sem_topk", ["pointwise", "packed(rows=5)"]),
+    ],
+)
+@pytest.mark.parametrize("groups", [1, 5])
+async def test_what_is_asked_at_once_is_counted_whatever_the_groups(tmp_path, operator, ways, groups):
+    """Rows of two groups never share a request: twelve rows in five groups are five blocks, not three."""
+    found, said = await compare(tmp_path, operator, ways, groups)
+    assert [e.calls for e in found.estimates] == [arm.cold.calls for arm in found]
+    assert all(e.planned for e in found.estimates)
+    assert "≈ " not in said.replace("≈ ", "", said.count(" tokens in")), "only the tokens of prompts are about so many"
+    assert "≤" not in said
+
+
+async def test_tokens_are_those_of_each_way(tmp_path):
+    """A packed request has the rules once for all its rows."""
+    found, _ = await compare(tmp_path, "sem_filter", ["per_row", "packed(rows=12)"])
+    one, packed = found.estimates
+    assert packed.tokens_in < one.tokens_in / 2
+    assert all(e.tokens_in >= arm.cold.tokens_in for e, arm in zip(found.estimates, found, strict=True))
+    assert all(e.tokens_out >= arm.cold.tokens_out for e, arm in zip(found.estimates, found, strict=True))
+
+
+async def test_what_depends_on_answers_is_an_expectation(tmp_path):
+    found, said = await compare(tmp_path, "sem_topk", ["pointwise", "quickselect(batch=2, pivot=random)"])
+    line = next(line for line in said.splitlines() if "quickselect" in line)
+    assert line.split("   ")[0].split("  ")[-1].startswith("≈ ")
+    assert "≤" not in said
+    assert "in all: ≈ " in said
+    assert not found.estimates[1].planned
+
+
+async def test_where_vectors_decide_what_is_asked_it_is_a_range(tmp_path):
+    """A sample is always asked about, and at most everything."""
+    way = "cascade(recall=0.5, precision=0.5, delta=0.5, sample=6, rows=2)"
+    found, said = await compare(tmp_path, "sem_filter", ["per_row", way])
+    (estimate,) = found.estimates[1:]
+    assert (estimate.least, estimate.calls) == (3, 6)
+    assert estimate.least <= found[way].cold.calls <= estimate.calls
+    assert "3–6 calls" in said
+
+
+async def test_groups_are_estimated_by_their_sizes(tmp_path):
+    """Two groups of three rows take three calls each at most, and three of two rows one."""
+    found, _ = await compare(tmp_path, "sem_agg", ["single", "tree(fan_in=2)"], 5)
+    assert found.estimates[1].calls == 2 * 3 + 3 * 1 >= found["tree(fan_in=2)"].cold.calls
