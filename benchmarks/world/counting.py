@@ -15,6 +15,7 @@ class Counters:
 
     Args:
         attempts: Chats received.
+        rounds: How often one came while none was under way.
         by_question: Chats answered, right or wrong, by what was asked.
         tokens_in: Tokens of their prompts, cached ones included.
         tokens_cached: Of those, cached.
@@ -29,6 +30,7 @@ class Counters:
     """
 
     attempts: int = 0
+    rounds: int = 0
     by_question: Counter[str] = field(default_factory=Counter)
     tokens_in: int = 0
     tokens_cached: int = 0
@@ -50,6 +52,7 @@ class Counters:
     def arrived(self) -> None:
         """A chat has come."""
         self.attempts += 1
+        self.rounds += self.in_flight == 0
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
 

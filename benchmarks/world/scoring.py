@@ -17,6 +17,7 @@ from semgraph.llm.openai import OpenAI
 from semgraph.meter import StepMetrics
 from semgraph.scoring import Edge, Graph, GraphScore, Node, score_graph
 from semgraph.session import Session
+from semgraph.stores.base import Store
 from semgraph.stores.sqlite import SqliteStore
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
@@ -69,7 +70,7 @@ def as_graph(gold: Gold) -> Graph:
     return Graph(tuple(nodes), tuple(edges))
 
 
-async def held(store: SqliteStore, group: str) -> Graph:
+async def held(store: Store, group: str) -> Graph:
     """The graph of a group in a store, as it is scored."""
     labels = load_plan(PLAN).graph.labels
     rows = {

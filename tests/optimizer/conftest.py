@@ -29,7 +29,7 @@ def drawn(text: str) -> int:
 
 
 def yes(text: str) -> bool:
-    return bool(drawn(text) % 3)
+    return bool(drawn(text.strip()) % 3)  # a prompt is trimmed, a question within one is not
 
 
 def answered(text: str) -> dict[str, Any]:

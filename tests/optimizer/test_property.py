@@ -179,7 +179,7 @@ def compared(bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict
             assert after.tables[name].schema == table.schema
             assert after.tables[name].to_pylist() == table.to_pylist(), name
         assert set(bench.asked) <= set(asked) or not exact
-        assert len(bench.asked) <= len(asked)
+        assert len(set(bench.asked)) <= len(set(asked))  # equal ones are one only while in flight: no journal here
         assert after.meter.total().round_trips <= before.meter.total().round_trips
 
     loop.run(both())

@@ -1,0 +1,13 @@
+"""What all benchmarks have in common: cases, trials, lines of results, tables and the page made of them.
+
+A benchmark is a folder with a `bench.py` that has a `BENCHMARK`. It says which cases there are and how one is run; the suite
+runs them in turns, writes a JSON line for each trial as it ends, goes on where it was interrupted, and makes every table
+and chart from those lines alone.
+"""
+
+from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured
+from benchmarks.suite.lines import Line, Lines
+from benchmarks.suite.tables import Chart, Column, Table
+from benchmarks.suite.targets import Target
+
+__all__ = ["Benchmark", "Case", "Chart", "Column", "Line", "Lines", "Table", "Target", "Unmeasured"]

@@ -1,0 +1,73 @@
+"""Runs cases in turns: trial by trial, all cases of a trial in one go, so that what else the machine does falls on all."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured
+from benchmarks.suite.lines import Line, Lines
+from benchmarks.suite.made import made_by
+
+Work = tuple[Case, int]
+
+
+class Overdue(Exception):
+    """A case took longer than it may."""
+
+
+def work(benchmark: Benchmark, *, quick: bool, full: bool) -> list[Work]:
+    """Cases and trials, in the order in which they are run; one trial each with `quick`."""
+    chosen = [case for case in benchmark.cases() if (case.quick if quick else full or not case.full)]
+    most = max((case.trials for case in chosen), default=0)
+    return [(case, n) for n in range(1 if quick else most) for case in chosen if n < case.trials]
+
+
+def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> list[Work]:
+    """What the lines do not hold already, measured by the same code under the same settings."""
+    made = made_by(benchmark.name, benchmark.sources)
+    held = {line.identity for line in lines if not line.failed}
+    return [(case, n) for case, n in todo if _line(benchmark, case, n, {}, made).identity not in held]
+
+
+def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterator[Line]:
+    """Measure, and write each line as it comes. What cannot be measured here is passed over with its reason."""
+    for case, trial in todo:
+        made = made_by(benchmark.name, benchmark.sources)
+        began = time.perf_counter()
+        try:
+            with _limited(case.seconds):
+                line = _line(benchmark, case, trial, dict(case.run(trial)), made)
+        except Unmeasured as reason:
+            yield _line(benchmark, case, trial, {}, made, failed=f"not measured: {reason}")
+            continue
+        except Overdue:
+            line = _line(benchmark, case, trial, {}, made, failed=f"not finished after {case.seconds:g} s")
+        except Exception as error:  # noqa: BLE001 - that it fails is a result
+            text = str(error).strip().splitlines() or [""]
+            line = _line(benchmark, case, trial, {}, made, failed=f"{type(error).__name__}: {text[0][:200]}")
+        lines.append(Line(**(vars(line) | {"made": {**line.made, "seconds": round(time.perf_counter() - began, 2)}})))
+        yield line
+
+
+def _line(benchmark: Benchmark, case: Case, trial: int, figures: dict, made: dict, failed: str = "") -> Line:  # type: ignore[type-arg]
+    return Line(benchmark.name, dict(case.key), trial, figures, dict(case.settings), made, failed)
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise Overdue in this thread when the time is over."""
+
+    def over(_signal: int, _frame: FrameType | None) -> None:
+        raise Overdue
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

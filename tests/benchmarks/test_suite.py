@@ -1,0 +1,142 @@
+"""What all benchmarks share: lines that outlive an interruption, tables and targets made of them alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.suite import Benchmark, Case, Chart, Column, Line, Lines, Table, Target, Unmeasured
+from benchmarks.suite.charts import draw
+from benchmarks.suite.pages import page
+from benchmarks.suite.running import measure, outstanding, work
+
+MACHINE = {"cores": 2, "processor": "one", "memory_gib": 8.0}
+MADE = {"machine": MACHINE, "commit": "abc", "changed": False, "at": "2026-01-02T03:04:05+00:00", "hash": "h"}
+
+
+def bench(*cases: Case, tables: tuple[Table, ...] = (), targets: tuple[Target, ...] = ()) -> Benchmark:
+    return Benchmark("ingest", "What is asked?", "simulated", lambda: cases, tables, targets=targets, sources=())
+
+
+def case(way: str, run: Callable[[int], Mapping[str, Any]], **more: Any) -> Case:
+    return Case({"way": way}, run, **more)
+
+
+def line(way: str, trial: int, failed: str = "", **figures: Any) -> Line:
+    return Line("ingest", {"way": way}, trial, figures, {}, MADE, failed)
+
+
+def test_trials_are_run_in_turns_so_that_what_else_the_machine_does_falls_on_all() -> None:
+    order: list[tuple[str, int]] = []
+
+    def noted(way: str) -> Callable[[int], Mapping[str, Any]]:
+        return lambda trial: order.append((way, trial)) or {"calls": 1}
+
+    one = bench(case("a", noted("a"), trials=2), case("b", noted("b"), trials=3))
+    for unit, trial in work(one, quick=False, full=False):
+        unit.run(trial)
+    assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("b", 2)]
+
+
+def test_quick_and_full_choose_cases() -> None:
+    some = bench(
+        case("a", lambda _: {}, quick=True), case("b", lambda _: {}, full=True), case("c", lambda _: {}, trials=1)
+    )
+    shown = lambda todo: [(unit.key["way"], n) for unit, n in todo]  # noqa: E731
+    assert shown(work(some, quick=True, full=False)) == [("a", 0)]
+    assert shown(work(some, quick=False, full=False)) == [("a", 0), ("c", 0), ("a", 1), ("a", 2)]
+    assert ("b", 2) in shown(work(some, quick=False, full=True))
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    def stopped(_: int) -> Mapping[str, Any]:
+        raise KeyboardInterrupt
+
+    lines = Lines("ingest", tmp_path)
+    first = bench(case("a", lambda trial: {"calls": trial}), case("b", stopped))
+    with pytest.raises(KeyboardInterrupt):
+        list(measure(first, work(first, quick=False, full=False), lines))
+    again = bench(case("a", lambda trial: {"calls": trial}), case("b", lambda _: {"calls": 9}))
+    left = outstanding(again, work(again, quick=False, full=False), lines)
+    assert [(unit.key["way"], n) for unit, n in left] == [("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    list(measure(again, left, lines))
+    assert [(found.key["way"], found.trial, found.figures["calls"]) for found in lines] == [
+        ("a", 0, 0), ("b", 0, 9), ("a", 1, 1), ("b", 1, 9), ("a", 2, 2), ("b", 2, 9),
+    ]  # fmt: skip
+    assert outstanding(again, work(again, quick=False, full=False), lines) == []
+
+
+def test_what_fails_or_does_not_end_is_a_result_and_what_cannot_be_measured_is_none(tmp_path: Path) -> None:
+    def crashes(_: int) -> Mapping[str, Any]:
+        raise ValueError("bad answer\nmore")
+
+    def missing(_: int) -> Mapping[str, Any]:
+        raise Unmeasured("not installed. Run: make test-extras")
+
+    def hangs(_: int) -> Mapping[str, Any]:
+        time.sleep(30)
+        return {}
+
+    some = bench(case("a", crashes, trials=1), case("b", missing, trials=1), case("c", hangs, trials=1, seconds=0.2))
+    lines = Lines("ingest", tmp_path)
+    told = [found.failed for found in measure(some, work(some, quick=False, full=False), lines)]
+    assert told == [
+        "ValueError: bad answer", "not measured: not installed. Run: make test-extras", "not finished after 0.2 s",
+    ]  # fmt: skip
+    assert [found.key["way"] for found in lines] == ["a", "c"]
+
+
+def test_a_broken_line_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "ingest.jsonl").write_text("{\n")
+    with pytest.raises(ValueError, match=r"ingest\.jsonl:1  no line of results"):
+        list(Lines("ingest", tmp_path))
+
+
+def test_a_cell_is_the_median_with_its_spread_and_the_multiple_of_the_baseline() -> None:
+    table = Table("Q?", ("way",), (Column("s", "s", "{:.1f}", ratio=True),), baseline={"way": "a"})
+    lines = [line("a", 0, s=1), line("a", 1, s=2), line("b", 0, s=3), line("b", 1, s=4), line("b", 2, "broke")]
+    text = table.markdown(lines, [{"way": "a"}, {"way": "b"}])
+    assert "| a | 1.5 (1.0–2.0) |  |" in text
+    assert "| b | 3.5 (3.0–4.0), 2.50× | 1 of 3 failed: broke |" in text
+
+
+def test_a_target_says_met_not_met_or_not_measured() -> None:
+    lines = [line("a", 0, s=1.0, f1=0.9), line("b", 0, s=3.0)]
+    rows = [
+        Target("seconds", {"way": "a"}, "s", 2).row(lines),
+        Target("quality", {"way": "a"}, "f1", 0.95, least=True).row(lines),
+        Target("against a", {"way": "b"}, "s", 2, of={"way": "a"}).row(lines),
+        Target("calls", {"way": "a"}, "calls", 2).row(lines),
+    ]
+    assert [(row[1], row[2], row[3]) for row in rows] == [
+        ("≤ 2", "1", "met"), ("≥ 0.95", "0.9", "**not met**"), ("≤ 2 ×", "3 ×", "**not met**"), ("≤ 2", "—", "not measured"),
+    ]  # fmt: skip
+
+
+def test_a_page_is_a_function_of_its_lines() -> None:
+    table = Table("What does it cost?", ("way",), (Column("calls", "calls"),))
+    one = bench(case("a", lambda _: {}), tables=(table,), targets=(Target("calls", {"way": "a"}, "calls", 8),))
+    text = page(one, [line("a", 0, calls=8)])
+    for part in (
+        "What is asked?",
+        "**What does it cost?**",
+        "| a | 8 |",
+        "| calls | ≤ 8 | 8 | met |",
+        "commit abc; 1 trials",
+    ):
+        assert part in text
+    assert "Nothing was measured yet" in page(one, [])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_chart_is_the_same_text_for_the_same_lines(theme: str) -> None:
+    chart = Chart("worth", "Worth", "calls", "f1", "way", ("calls", "F1"))
+    lines = [line("a", 0, calls=8, f1=0.9), line("b", 0, calls=3, f1=0.7)]
+    assert chart.points(lines) == {"a": [(8, 0.9)], "b": [(3, 0.7)]}
+    text = draw(chart, lines, theme)
+    assert text == draw(chart, lines, theme)
+    assert ">Worth<" in text
