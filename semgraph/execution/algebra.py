@@ -185,7 +185,8 @@ def _(node: Cluster, name: Name) -> str:
 @symbol.register
 def _(node: Scan, name: Name) -> str:
     where = " ∧ ".join(_text(s) for s in node.where)
-    return f"σ_{{{where}}}({node.label})" if where else node.label
+    first = f" [first {node.limit}]" if node.limit is not None else ""
+    return (f"σ_{{{where}}}({node.label})" if where else node.label) + first
 
 
 @symbol.register

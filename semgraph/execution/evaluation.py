@@ -266,6 +266,11 @@ class _Counted:
         return await self._count(self.store.match(query, rows))
 
     async def scan(
-        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
     ) -> pa.Table:
-        return await self._count(self.store.scan(label, properties, partitions, where))
+        return await self._count(self.store.scan(label, properties, partitions, where, limit))

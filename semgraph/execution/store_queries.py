@@ -68,7 +68,7 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         where = tuple(part for part in node.where if store.takes(part, ""))
         everyone = node.partition == "all"
         none = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if everyone else ()
-        await store.scan(node.label, node.schema.names, None if everyone else ["x"], (*where, *none))
+        await store.scan(node.label, node.schema.names, None if everyone else ["x"], (*where, *none), node.limit)
         return [node.step]
     return []
 

@@ -58,7 +58,10 @@ class Reading(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scan(Reading):
-    """The stored rows of a label: each window sees those of its own partition; with `partition: all` those of all."""
+    """The stored rows of a label: each window sees those of its own partition; with `partition: all` those of all.
+
+    Of `limit` rows, the first by key, a limit above needs no more; there may be more than these.
+    """
 
     keyword: ClassVar[str] = "scan"
     sole: ClassVar[str] = "label"
@@ -66,6 +69,7 @@ class Scan(Reading):
     partition: str = argument("name", default="")
     properties: tuple[str, ...] | None = None
     where: tuple[Scalar, ...] = ()
+    limit: int | None = None
 
     def infer(self) -> pa.Schema:
         fields = hit_fields(self.graph.label(self.label), self.graph, self.properties)
@@ -84,6 +88,8 @@ class Scan(Reading):
     def fingerprint(self) -> str:
         """As of every node; what was pushed into it tells it from others."""
         own = super().fingerprint
+        if self.limit is not None:
+            own += f"limit={self.limit}"
         return hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest() if self.where else own
 
     def narrowed(self, needed: frozenset[str]) -> Node:
@@ -91,7 +97,7 @@ class Scan(Reading):
         return replace(self, properties=tuple(n for n in self.graph.label(self.label).columns if n in own))
 
     def take_filter(self, where: Scalar) -> Node | None:
-        return replace(self, where=(*self.where, where))
+        return replace(self, where=(*self.where, where)) if self.limit is None else None
 
 
 @dataclass(frozen=True)

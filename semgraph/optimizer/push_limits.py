@@ -1,14 +1,16 @@
-"""Fetch no more hits of a search than a condition on their rank can keep."""
+"""Fetch no more hits of a search than a condition on their rank can keep, and no more rows of a label than a limit keeps."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from sqlglot import exp
 
 from semgraph.expr.scalar import Scalar
-from semgraph.logical.graph import Search
-from semgraph.logical.node import Node
+from semgraph.logical.graph import Scan, Search
+from semgraph.logical.node import Node, walk
+from semgraph.logical.relational import Limit
 from semgraph.optimizer.moving import Alone, rewrite_alone
 
 
@@ -17,9 +19,21 @@ def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 
     Only where fewer hits are the first of more: a search by order, or by one method that the store ranks exactly. Fused ranks
     and those of an index of vectors depend on how far it is read.
+
+    A limit without an order goes by the order of what is below it, which is by key where a label is read; it is told to the
+    read through operators that give a row for a row. The limit stays: a read of several partitions gives all. Equal reads
+    become one, which gives all that any of them needs, and are left alone.
     """
+    scans = Counter(node.fingerprint for node in walk(*roots) if isinstance(node, Scan))
 
     def change(node: Node, alone: Alone) -> Node:
+        if isinstance(node, Limit):
+            below = (
+                None
+                if node.order or node.per
+                else _first(node.input, node.n, lambda n: alone(n) and scans[n.fingerprint] < 2)
+            )
+            return node if below is None else node.with_inputs(below)
         where = getattr(node, "where", None)
         if node.keyword != "filter" or where is None:
             return node
@@ -31,6 +45,18 @@ def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
         return node.with_inputs(replace(below, k=k)) if k < below.k else node
 
     return rewrite_alone(roots, change)
+
+
+def _first(node: Node, n: int, alone: Alone) -> Node | None:
+    """`node` with the reading of a label below it that is told how many rows are enough, if there is one."""
+    if not alone(node):
+        return None
+    if isinstance(node, Scan):
+        return replace(node, limit=n) if node.limit is None or n < node.limit else None
+    if not node.relational or not node.rowwise or node.rows != "1:1" or len(node.inputs) != 1:
+        return None
+    below = _first(node.inputs[0], n, alone)
+    return None if below is None else node.with_inputs(below)
 
 
 def _prefix(search: Search) -> bool:

@@ -25,7 +25,12 @@ class Scanning(Protocol):
         ...
 
     async def scan(
-        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
     ) -> pa.Table:
         """As `Store.scan`."""
         ...
@@ -43,7 +48,9 @@ async def run_scan(
         now: The value of `$now`.
     """
     taken = tuple(part for part in node.where if store.takes(part, ""))
-    found = await store.scan(node.label, node.schema.names, None if whose is None else list(whose), taken)
+    # The first rows of several partitions are not the first of each, nor those of which conjuncts are decided here.
+    first = node.limit if len(taken) == len(node.where) and (whose is None or len(whose) < 2) else None
+    found = await store.scan(node.label, node.schema.names, None if whose is None else list(whose), taken, first)
     table = found.select(node.schema.names).cast(node.schema)
     if whose is not None:
         table = _seen_by(table, found.column(node.graph.partition), whose)

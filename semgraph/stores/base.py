@@ -246,10 +246,15 @@ class Store(Protocol):
         ...
 
     async def scan(
-        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
     ) -> pa.Table:
         """All rows of a label in some partitions (None: all): key, partition, an edge's ends, properties; sorted by key.
-        `where` names the label's properties without an alias.
+        `where` names the label's properties without an alias; `limit` keeps the first so many of them all.
         """
         ...
 

@@ -188,14 +188,20 @@ class Neo4jStore:
         return pa.table(arrays, schema=wanted)
 
     async def scan(
-        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
     ) -> pa.Table:
-        """All rows of a label in some partitions (None: all): key, partition, properties; sorted by key."""
+        """All rows of a label in some partitions (None: all), or the first: key, partition, properties; sorted by key."""
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._dimensions)
         text = compile_scan(self.graph, declared, properties, where, self._indexes, confined=partitions is not None)
+        statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
         parameters = {"partitions": list(partitions or ()), **text.bound.constants}
-        records = [record[0] for record in await self._bolt.read(text.text, parameters)]
+        records = [record[0] for record in await self._bolt.read(statement, parameters)]
         arrays = [column_of((r[i] for r in records), declared, f.name, f.type) for i, f in enumerate(wanted)]
         return pa.table(arrays, schema=wanted)
 

@@ -150,13 +150,18 @@ class SqliteStore:
         return await self._file.run(work, large=_large(rows.num_rows))
 
     async def scan(
-        self, label: str, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
     ) -> pa.Table:
         """All rows of a label in some partitions, in one transaction."""
         table = self._table(label)
         if partitions is not None and not partitions:
             return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
-        scanning = Scanning(table, properties, partitions, where)
+        scanning = Scanning(table, properties, partitions, where, limit)
         return await self._file.run(lambda con: scanning.run(con, self._read_dimensions(con)), large=True)
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:

@@ -110,9 +110,15 @@ class Scanning:
     """A scan, prepared."""
 
     def __init__(
-        self, table: Table, properties: Sequence[str], partitions: Sequence[str] | None, where: Sequence[Scalar]
+        self,
+        table: Table,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
     ) -> None:
         self.table, self.properties, self.partitions = table, properties, partitions
+        self.last = "" if limit is None else f" LIMIT {int(limit)}"
         self.asking = Asking(pa.table({"_q": pa.array([0], pa.int64())}))
         self.conditions = self.asking.conjuncts(
             where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
@@ -131,5 +137,5 @@ class Scanning:
         selected = ", ".join(table.stored(name) for name in schema.names)
         source = f"temp.{self.asking.table} r CROSS JOIN {table.name} t" if self.conditions else f"{table.name} t"
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = con.execute(f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}").fetchall()
+        rows = con.execute(f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}").fetchall()
         return pa.Table.from_arrays(arrays_of(table, schema.names, rows, dimensions), schema=schema)

@@ -50,3 +50,23 @@ async def test_without_windows_it_must_be_said_that_everybody_is_meant(session: 
     body = "steps:\n  found:\n    - from: Person\n    - project: [name]\nreturns: [found]"
     with pytest.raises(PlanError, match="nothing says whose Person are read.*partition: all"):
         await names(session, body)
+
+
+LIMITED = """
+    - project: [name, group_id]
+    - limit: {n: 1}
+returns: [found]
+"""
+
+
+async def test_a_limit_over_a_label_is_of_each_partition(session: semgraph.Session) -> None:
+    rows = [{"uuid": group, "group_id": group, "at": "2025-01-01"} for group in ("g", "h")]
+    assert await names(session, f"{ORDER}steps:\n  found:\n    - from: Person{LIMITED}", asked=rows) == [
+        "Ann Lee",
+        "Dan Lee",
+    ]
+
+
+async def test_what_no_store_decides_comes_before_a_limit(session: semgraph.Session) -> None:
+    source = "\n    - from: {label: Person, partition: all}\n    - filter: word_count(name) = 1 OR age > 40"
+    assert await names(session, f"steps:\n  found:{source}{LIMITED}") == ["Cleo"]

@@ -192,6 +192,21 @@ async def test_scan_of_partitions(circle, world):
     assert await keys([]) == []
 
 
+async def test_scan_of_the_first_rows(circle, world):
+    async def keys(partitions, limit, where=""):
+        conjuncts = parse_scalar(where).conjuncts() if where else ()
+        return (await circle.scan("Person", (), partitions, conjuncts, limit)).column("uuid").to_pylist()
+
+    before = circle.round_trips
+    assert await keys(["g"], 2) == ["a", "b"]
+    assert circle.round_trips == before + 1
+    assert await keys(["g"], 2, "turn >= 1") == ["b", "c"]
+    assert await keys(["g", "h"], 5) == ["a", "b", "c", "d", "h.a"]
+    assert await keys(None, 1) == ["a"]
+    assert await keys(None, 0) == []
+    assert await keys(["g"], 100) == ["a", "b", "c", "d"]
+
+
 async def test_scan_where(circle, world):
     async def keys(where):
         found = await circle.scan("Person", ("name",), None, parse_scalar(where).conjuncts())
