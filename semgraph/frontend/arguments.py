@@ -11,6 +11,7 @@ from semgraph.expr.names import reserved
 from semgraph.expr.scalar import Scalar, parse_scalar
 from semgraph.frontend.faults import unknown
 from semgraph.frontend.scope import Options, Reader, Scope, kind_of, wrong
+from semgraph.frontend.settings import unknown_parameter
 from semgraph.logical.checks import Columns, Sort, Using, column_scalar
 from semgraph.logical.graph import By
 from semgraph.logical.node import Node
@@ -20,6 +21,7 @@ from semgraph.logical.schema import NAME
 
 PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 _DESC = re.compile(r"(?P<by>.*\S)\s+(?P<way>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _METHODS = {"equal": (), "fulltext": ("rank",), "nearest": ("above",)}  # method of a search -> its own options
 _RANKS = ("store", "overlap")
 
@@ -237,13 +239,19 @@ def _decimal(value: Any, scope: Scope, options: Options) -> float:
 
 
 def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
-    """A path in openCypher's notation."""
+    """A path in openCypher's notation; a parameter in it stands for a whole number."""
     del options
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
     if not scope.graph.labels:
         raise Fault("a pattern reads a graph, and this plan names none", hint="add graph: graph.yaml to the plan")
-    return parse_pattern(value)
+
+    def length(found: re.Match[str]) -> str:
+        if found[1] not in scope.params:
+            raise unknown_parameter(found[1], scope.params, value=True)
+        return str(read_number(scope.params[found[1]], scope, {}))
+
+    return parse_pattern(_PARAMETER.sub(length, value))
 
 
 def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet:

@@ -17,8 +17,9 @@ from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import Sort, check_sort, column_scalar, fresh, typed
 from semgraph.logical.node import LabelRead, Node, RowsTrait, argument, under
-from semgraph.logical.pattern import Pattern, PatternEdge
+from semgraph.logical.pattern import Element, Pattern, PatternNode, PatternTrail
 from semgraph.logical.schema import Graph, Label
+from semgraph.logical.trails import elements_of, step_type, trail_ends
 
 How = Literal["inner", "left"]
 RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
@@ -232,7 +233,7 @@ def _paths(where: Scalar | None, order: Iterable[Sort]) -> set[str]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match(Reading):
-    """Lateral pattern match: a row for each path; the pattern's variables become struct columns."""
+    """Lateral pattern match: a row for each path; the pattern's variables become struct columns, that of a trail a list."""
 
     keyword: ClassVar[str] = "match"
     rows: ClassVar[RowsTrait] = "expand"
@@ -247,24 +248,35 @@ class Match(Reading):
         schema = self.input.schema
         self.check_partition(schema, self.partition)
         found = schema
-        for element in self.pattern.elements:
-            with self.check("pattern"):
-                label = self.graph.label(element.label)
-                kind = "edge" if isinstance(element, PatternEdge) else "node"
-                if label.kind != kind:
-                    raise Fault(f'"{element.label}" is declared as {label.kind} and used as {kind}')
+        with self.check("pattern"):
+            self._check_kinds()
+            for element, label in elements_of(self.graph, self.pattern):
                 for prop, column in element.props:
-                    if prop not in label.columns:
-                        raise Fault(f'{label.name} has no property "{prop}"', hint=did_you_mean(prop, label.columns))
+                    columns = label.columns if label else {}
+                    if label is None or prop not in columns:
+                        where = label.name if label else "a trail"
+                        raise Fault(f'{where} has no property "{prop}"', hint=did_you_mean(prop, columns))
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
                     fresh(found, element.var, "variable")
-                    fields = hit_fields(label, self.graph, None)
-                    found = found.append(pa.field(element.var, pa.struct(list(fields.items()))))
+                    found = found.append(pa.field(element.var, self._brought(label)))
         if self.where is not None:
             with self.check("where"):
                 expect_type(self.where, found, pa.bool_())
         return found
+
+    def _brought(self, label: Label | None) -> pa.DataType:
+        if label is None:
+            return pa.list_(step_type(self.graph))
+        return pa.struct(list(hit_fields(label, self.graph, None).items()))
+
+    def _check_kinds(self) -> None:
+        for element in self.pattern.elements:
+            kind = "node" if isinstance(element, PatternNode) else "edge"
+            for name in _names(element):
+                label = self.graph.label(name)
+                if label.kind != kind:
+                    raise Fault(f'"{name}" is declared as {label.kind} and used as {kind}')
 
     @property
     def adds(self) -> frozenset[str]:
@@ -279,7 +291,13 @@ class Match(Reading):
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
-        labels = [self.graph.label(element.label) for element in self.pattern.elements]
+        labels = [self.graph.label(name) for element in self.pattern.elements for name in _names(element)]
+        if self.pattern.trail is not None:
+            labels += [
+                self.graph.label(name)
+                for ends in trail_ends(self.graph, self.pattern, self.pattern.trail)
+                for name in ends
+            ]
         return frozenset((label.name, name) for label in labels for name in label.columns)
 
     def take_filter(self, where: Scalar) -> Node | None:
@@ -287,3 +305,10 @@ class Match(Reading):
             return None
         both = where if self.where is None else conjunction((self.where, where))
         return replace(self, where=both)
+
+
+def _names(element: Element) -> tuple[str, ...]:
+    """The labels that a pattern names for an element."""
+    if isinstance(element, PatternTrail):
+        return element.labels
+    return (element.label,) if element.label else ()

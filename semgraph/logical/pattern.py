@@ -2,6 +2,8 @@
 
 >>> str(parse_pattern("(a:Person {uuid: uuid})-[r:KNOWS]-(b:Person)"))
 '(a:Person {uuid: uuid})-[r:KNOWS]-(b:Person)'
+>>> parse_pattern("(a {uuid: who})-[way:KNOWS|NAMES*1..3]->(b:Person)").trail
+PatternTrail(var='way', labels=('KNOWS', 'NAMES'), direction='out', least=1, most=3)
 """
 
 from __future__ import annotations
@@ -15,19 +17,27 @@ from semgraph.errors import Fault
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _MAP = r"(?:\s*\{(?P<map>[^{}]*)\})?"
 _NODE = re.compile(rf"\s*\(\s*(?P<var>{_NAME})?\s*(?::\s*(?P<label>{_NAME}))?{_MAP}\s*\)")
-_EDGE = re.compile(rf"\s*(?P<left><)?-\[\s*(?P<var>{_NAME})?\s*:\s*(?P<label>{_NAME}){_MAP}\s*\]-(?P<right>>)?")
+_LABELS = rf"{_NAME}(?:\s*\|\s*{_NAME})*"
+_EDGE = re.compile(
+    rf"\s*(?P<left><)?-\[\s*(?P<var>{_NAME})?\s*:\s*(?P<label>{_LABELS})\s*(?:\*(?P<length>[^\]{{}}]*))?{_MAP}\s*\]-(?P<right>>)?"
+)
+_LENGTH = re.compile(r"\s*(?:(?P<exact>\d+)|(?P<least>\d+)?\s*\.\.\s*(?P<most>\d+))\s*\Z")
+
+
+Direction = Literal["out", "in", "any"]
 
 
 @dataclass(frozen=True)
 class PatternNode:
-    """`(var:Label {property: column})`; `var` is "" when the plan names none."""
+    """`(var:Label {property: column})`; `var` is "" when the plan names none, `label` too, at the end of a trail."""
 
     var: str
     label: str
     props: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return f"({self.var}:{self.label}{_show(self.props)})"
+        label = f":{self.label}" if self.label else ""
+        return f"({self.var}{label}{_show(self.props)})"
 
 
 @dataclass(frozen=True)
@@ -36,21 +46,44 @@ class PatternEdge:
 
     var: str
     label: str
-    direction: Literal["out", "in", "any"]
+    direction: Direction
     props: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        left = "<" if self.direction == "in" else ""
-        right = ">" if self.direction == "out" else ""
-        return f"{left}-[{self.var}:{self.label}{_show(self.props)}]-{right}"
+        return _arrow(self.direction, f"{self.var}:{self.label}{_show(self.props)}")
+
+
+@dataclass(frozen=True)
+class PatternTrail:
+    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none twice."""
+
+    var: str
+    labels: tuple[str, ...]
+    direction: Direction
+    least: int
+    most: int
+
+    @property
+    def props(self) -> tuple[tuple[str, str], ...]:
+        """A trail has no property map."""
+        return ()
+
+    def __str__(self) -> str:
+        return _arrow(self.direction, f"{self.var}:{'|'.join(self.labels)}*{self.least}..{self.most}")
+
+
+Element = PatternNode | PatternEdge | PatternTrail
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A path: n nodes and the n - 1 edges between them. Property maps name columns of the rows (dotted for struct fields)."""
+    """A path: n nodes and the n - 1 edges between them, or two nodes and the trail between them.
+
+    Property maps name columns of the rows (dotted for struct fields).
+    """
 
     nodes: tuple[PatternNode, ...]
-    edges: tuple[PatternEdge, ...] = ()
+    edges: tuple[PatternEdge | PatternTrail, ...] = ()
 
     def __str__(self) -> str:
         parts = [str(self.nodes[0])]
@@ -59,22 +92,36 @@ class Pattern:
         return "".join(parts)
 
     @property
-    def elements(self) -> tuple[PatternNode | PatternEdge, ...]:
+    def elements(self) -> tuple[Element, ...]:
         """Nodes and edges as they stand in the path."""
-        found: list[PatternNode | PatternEdge] = [self.nodes[0]]
+        found: list[Element] = [self.nodes[0]]
         for edge, node in zip(self.edges, self.nodes[1:], strict=True):
             found += [edge, node]
         return tuple(found)
 
     @property
-    def variables(self) -> tuple[PatternNode | PatternEdge, ...]:
-        """The named elements: what becomes a struct column."""
+    def variables(self) -> tuple[Element, ...]:
+        """The named elements: what becomes a struct column, or of a trail a list of structs."""
         return tuple(element for element in self.elements if element.var)
+
+    @property
+    def fixed(self) -> tuple[PatternNode | PatternEdge, ...]:
+        """The elements that are one node or one edge each: all but a trail."""
+        return tuple(element for element in self.elements if not isinstance(element, PatternTrail))
+
+    @property
+    def trail(self) -> PatternTrail | None:
+        """The trail between its two nodes, if it has one."""
+        return next((edge for edge in self.edges if isinstance(edge, PatternTrail)), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the rows that property maps name."""
         return tuple(column for element in self.elements for _, column in element.props)
+
+
+def _arrow(direction: Direction, inner: str) -> str:
+    return f"{'<' if direction == 'in' else ''}-[{inner}]-{'>' if direction == 'out' else ''}"
 
 
 def _show(props: tuple[tuple[str, str], ...]) -> str:
@@ -97,28 +144,49 @@ def _props(text: str | None, pattern: str) -> tuple[tuple[str, str], ...]:
 def parse_pattern(text: str) -> Pattern:
     """Read a pattern. Raises Fault."""
     nodes: list[PatternNode] = []
-    edges: list[PatternEdge] = []
+    edges: list[PatternEdge | PatternTrail] = []
     position = 0
     while True:
         node = _NODE.match(text, position)
-        if node is None or not node["label"]:
+        if node is None:
             raise _unreadable(text, position, "a node: (name:Label {property: column})")
-        nodes.append(PatternNode(node["var"] or "", node["label"], _props(node["map"], text)))
+        nodes.append(PatternNode(node["var"] or "", node["label"] or "", _props(node["map"], text)))
         position = node.end()
         if not text[position:].strip():
             break
         edge = _EDGE.match(text, position)
         if edge is None or (edge["left"] and edge["right"]):
             raise _unreadable(text, position, "an edge: -[name:TYPE]->, <-[name:TYPE]- or -[name:TYPE]-")
-        direction: Literal["out", "in", "any"] = "in" if edge["left"] else "out" if edge["right"] else "any"
-        edges.append(PatternEdge(edge["var"] or "", edge["label"], direction, _props(edge["map"], text)))
+        edges.append(_edge(edge, text))
         position = edge.end()
     found = Pattern(tuple(nodes), tuple(edges))
     names = [element.var for element in found.variables]
     if len(set(names)) < len(names):
         msg = f'pattern "{text}": a variable is used twice'
         raise Fault(msg, hint="give each node and edge its own name")
+    if found.trail is not None and len(edges) > 1:
+        msg = f'pattern "{text}": a trail stands between two nodes and nothing else'
+        raise Fault(msg, hint="go on from its end with another match")
+    if found.trail is None and not all(node.label for node in nodes):
+        raise _unreadable(text, 0, "labels: (name:Label); only the ends of a trail, -[:TYPE*1..3]-, may go without")
     return found
+
+
+def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternTrail:
+    direction: Direction = "in" if found["left"] else "out" if found["right"] else "any"
+    labels = tuple(label.strip() for label in found["label"].split("|"))
+    if found["length"] is None:
+        if len(labels) > 1:
+            raise Fault(f'pattern "{text}": an edge has one type', hint=f"or a length: {found['label']}*1..1")
+        return PatternEdge(found["var"] or "", labels[0], direction, _props(found["map"], text))
+    length = _LENGTH.match(found["length"])
+    least, most = (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (0, 0)
+    if not 1 <= least <= most:
+        msg = f'pattern "{text}": "*{found["length"]}" is no length'
+        raise Fault(msg, hint="a trail has at least one edge, and an end: *1..3")
+    if found["map"]:
+        raise Fault(f'pattern "{text}": a trail has no properties', hint="filter on its list: list_filter(name, ...)")
+    return PatternTrail(found["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
 
 
 def _unreadable(text: str, position: int, expected: str) -> Fault:

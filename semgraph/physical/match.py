@@ -13,6 +13,7 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Match, hit_fields
+from semgraph.logical.trails import elements_of
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.sql import hidden, quote, scalar_sql
 from semgraph.stores.base import MatchQuery
@@ -33,12 +34,13 @@ class Matching(Protocol):
 def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar, ...]]:
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
-    taken = tuple(p for p in parts if not p.asks_now and store.takes(p, None))
+    whole = {element.var for element in node.pattern.variables}  # a store reads fields of a variable, not the variable
+    taken = tuple(p for p in parts if not p.asks_now and whole.isdisjoint(p.columns) and store.takes(p, None))
     properties: dict[str, tuple[str, ...]] = {}
-    for element in node.pattern.variables:
-        label = node.graph.label(element.label)
-        skip = {node.graph.key, "source", "target"}
-        properties[element.var] = tuple(n for n in hit_fields(label, node.graph, None) if n not in skip)
+    skip = {node.graph.key, "source", "target"}
+    for element, label in elements_of(node.graph, node.pattern):
+        if element.var and label is not None:
+            properties[element.var] = tuple(n for n in hit_fields(label, node.graph, None) if n not in skip)
     partition = None if node.partition == "all" else node.partition or node.graph.partition
     rest = tuple(p for p in parts if p not in taken)
     return MatchQuery(node.pattern, properties, taken, partition), rest

@@ -74,8 +74,8 @@ class SearchQuery:
 class MatchQuery:
     """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`; `properties` lists what to
     return for each variable, besides the key (and `source`, `target` of edges); `where` as in `SearchQuery`, over all
-    variables; every node and edge is confined to the row's partition (of several, a path lies in one). As in openCypher
-    there is a row for each path, and no path uses an edge twice.
+    variables; every node and edge is confined to the row's partition (of several, a path lies in one), those inside a trail
+    too. As in openCypher there is a row for each path, and no path uses an edge twice.
     """
 
     pattern: Pattern
@@ -242,7 +242,9 @@ class Store(Protocol):
         ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys of the variables."""
+        """Match a pattern: `_q`, then one struct column per variable; of a trail a list of structs (key, `label`, `source`,
+        `target`), its edges in order. Sorted by `_q` and the keys of the variables, trails by their length first.
+        """
         ...
 
     async def scan(

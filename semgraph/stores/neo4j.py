@@ -18,6 +18,7 @@ import pyarrow as pa
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
+from semgraph.logical.trails import elements_of
 from semgraph.stores.base import (
     Batch,
     Mark,
@@ -37,7 +38,7 @@ from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_commit import commit
 from semgraph.stores.neo4j_search import Searches
 from semgraph.stores.neo4j_values import column_of, fields, partition_field, time_of
-from semgraph.stores.rows import column, match_schema, other_length, scan_schema
+from semgraph.stores.rows import column, match_schema, other_length, path_order, scan_schema, steps_of
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -176,10 +177,14 @@ class Neo4jStore:
         if query.partition is not None:
             more["p0"] = partition_field(rows, query.partition)
         parameters = {"rows": fields(rows, text.bound.values, more), **text.bound.constants}
-        records = sorted(await self._bolt.read(text.text, parameters), key=lambda r: (r[0], *(v[0] for v in r[1:])))
+        named = [(element, label) for element, label in elements_of(self.graph, query.pattern) if element.var]
+        records = sorted(await self._bolt.read(text.text, parameters), key=lambda r: path_order(r, named))
         arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
-        for i, element in enumerate(query.pattern.variables, 1):
-            label, kind = self.graph.label(element.label), wanted.field(element.var).type
+        for i, (element, label) in enumerate(named, 1):
+            kind = wanted.field(element.var).type
+            if label is None:
+                arrays.append(steps_of((record[i] for record in records), kind))
+                continue
             inner = [
                 column_of((record[i][j] for record in records), label, kind[j].name, kind[j].type)
                 for j in range(kind.num_fields)

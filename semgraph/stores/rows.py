@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr.functions import canonical_json
+from semgraph.logical.pattern import Element
 from semgraph.logical.schema import NAME, Graph, Label
+from semgraph.logical.trails import elements_of, step_type
 from semgraph.stores.base import MatchQuery, SearchQuery, Write
 
 Dimensions = Mapping[tuple[str, str], int]
@@ -59,9 +61,8 @@ def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
     return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
 
 
-def _fields(graph: Graph, label: str, names: Iterable[str], dimensions: Dimensions) -> list[pa.Field[Any]]:
-    declared = graph.label(label)
-    return [pa.field(name, type_of(declared, name, dimensions)) for name in names]
+def _fields(label: Label, names: Iterable[str], dimensions: Dimensions) -> list[pa.Field[Any]]:
+    return [pa.field(name, type_of(label, name, dimensions)) for name in names]
 
 
 def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
@@ -69,22 +70,45 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
     ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64(), "score": pa.float64()}
     names = returned(graph, graph.label(query.label), query.properties)
     ranked = [pa.field(name, kind) for name, kind in ranking.items()]
-    return pa.schema([*ranked, *_fields(graph, query.label, names, dimensions)])
+    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions)])
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of what a match gives: a struct for each variable."""
+    """Schema of what a match gives: a struct for each variable, of a trail a list of structs."""
     fields: list[Any] = [("_q", pa.int64())]
-    for element in query.pattern.variables:
-        names = returned(graph, graph.label(element.label), query.properties.get(element.var, ()))
-        fields.append(pa.field(element.var, pa.struct(_fields(graph, element.label, names, dimensions))))
+    for element, label in elements_of(graph, query.pattern):
+        if label is None and element.var:
+            fields.append(pa.field(element.var, pa.list_(step_type(graph))))
+        elif label is not None and element.var:
+            names = returned(graph, label, query.properties.get(element.var, ()))
+            fields.append(pa.field(element.var, pa.struct(_fields(label, names, dimensions))))
     return pa.schema(fields)
+
+
+def path_order(record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]) -> tuple[Any, ...]:
+    """What a path is sorted by: its row, then the keys of its variables; a trail by its length first.
+
+    Args:
+        record: The ordinal, then for each variable its properties, the key first; for a trail its edges.
+        named: The variables.
+    """
+    keys = [
+        (len(value), [step[0] for step in value]) if label is None else value[0]
+        for value, (_, label) in zip(record[1:], named, strict=True)
+    ]
+    return (record[0], *keys)
+
+
+def steps_of(trails: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
+    """Trails as a column: each a list of edges, with key, label, source and target."""
+    fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
+    return pa.array([[dict(zip(fields, step, strict=True)) for step in trail] for trail in trails], kind)
 
 
 def scan_schema(graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions) -> pa.Schema:
     """Schema of what a scan gives."""
     names = returned(graph, graph.label(label), properties, partition=True)
-    return pa.schema(_fields(graph, label, names, dimensions))
+    return pa.schema(_fields(graph.label(label), names, dimensions))
 
 
 def check_columns(graph: Graph, write: Write) -> None:

@@ -44,6 +44,7 @@ from semgraph.stores.sqlite_schema import (
 from semgraph.stores.sqlite_scope import Memory
 from semgraph.stores.sqlite_search import Search
 from semgraph.stores.sqlite_terms import Asking
+from semgraph.stores.sqlite_trails import Trails
 from semgraph.stores.sqlite_write import Merge, clear, commit
 
 T = TypeVar("T")
@@ -141,7 +142,10 @@ class SqliteStore:
         if not rows.num_rows:
             return match_schema(graph, query, self._dimensions).empty_table()
         asking = Asking(rows)
-        matching = Matching(self._tables, query, asking)
+        trail = query.pattern.trail
+        matching = (
+            Matching(self._tables, query, asking) if trail is None else Trails(self._tables, query, trail, asking)
+        )
 
         def work(con: sqlite3.Connection) -> pa.Table:
             asking.load(con)

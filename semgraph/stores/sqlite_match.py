@@ -25,7 +25,7 @@ class Matching:
 
     def __init__(self, tables: Mapping[str, Table], query: MatchQuery, asking: Asking) -> None:
         self.query, self.asking = query, asking
-        self.elements = query.pattern.elements
+        self.elements = query.pattern.fixed
         self.tables = [tables[element.label] for element in self.elements]
         self.graph = self.tables[0].graph
         self.place = {element.var: i for i, element in enumerate(self.elements) if element.var}

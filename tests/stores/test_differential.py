@@ -31,6 +31,8 @@ PATTERNS = [
     "(a:Person)-[k:KNOWS]->(b:Person {uuid: who})",
     "(n:Note)-[m:NAMES]->(a:Person)-[k:KNOWS]-(b:Person {uuid: who})",
     "(a:Person)<-[k:KNOWS]-(b:Person)-[j:KNOWS]-(c:Person {name: name})",
+    "(a {uuid: who})-[way:KNOWS|NAMES*1..3]-(b)",
+    "(a:Person {name: name})<-[way:KNOWS*2..3]-(b:Person)",
 ]
 
 texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)

@@ -11,6 +11,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted, stored
+from semgraph.stores.cypher.trails import TrailText
 from semgraph.stores.rows import returned
 
 
@@ -19,7 +20,7 @@ class MatchText:
     """A statement for a pattern, whatever the rows.
 
     Args:
-        text: Reads `$rows`; returns the ordinal, then a list of properties for each variable.
+        text: Reads `$rows`; returns the ordinal, then for each variable a list of properties; of a trail's, one an edge.
         bound: Values of its conjuncts.
         columns: Row fields by the column of the rows that a property map names.
     """
@@ -31,8 +32,11 @@ class MatchText:
 
 def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several: bool) -> MatchText:
     """The statement for a pattern; `several`: the partition column holds lists. Raises EngineError."""
+    if query.pattern.trail is not None:
+        trail = TrailText(graph, query, query.pattern.trail, indexes, several=several)
+        return MatchText(trail.text, trail.bound, trail.columns)
     path = _Path(graph, query, indexes)
-    labels = {element.var: graph.label(element.label) for element in query.pattern.variables}
+    labels = {element.var: graph.label(element.label) for element in query.pattern.fixed if element.var}
     conditions = Conditions(graph, labels)
     terms = conditions.read(query.where, None)
     tests = _confined(graph, path, query.partition, several=several)
@@ -42,7 +46,8 @@ def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several:
         _listed(
             graph, labels[e.var], path.names[id(e)], returned(graph, labels[e.var], query.properties.get(e.var, ()))
         )
-        for e in query.pattern.variables
+        for e in query.pattern.fixed
+        if e.var
     ]
     text = f"UNWIND $rows AS {ROW}\n{path.text(tests)}\nRETURN {', '.join([f'{ROW}._q AS q', *listed])}"
     bound = conditions.bound
@@ -53,7 +58,7 @@ class _Path:
     """A pattern with a name for each element, and the element to begin with."""
 
     def __init__(self, graph: Graph, query: MatchQuery, indexes: Indexes) -> None:
-        self.elements = query.pattern.elements
+        self.elements = query.pattern.fixed
         self.names = {id(element): f"e{i}" for i, element in enumerate(self.elements)}
         self.columns = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))}
         given = [(element, prop) for element in self.elements for prop, _ in element.props]

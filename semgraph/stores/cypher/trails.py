@@ -1,0 +1,118 @@
+"""Trails in Cypher: from one end, which the rows name, along edges of some types to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semgraph.logical.pattern import PatternNode, PatternTrail
+from semgraph.logical.schema import Graph, Label
+from semgraph.logical.trails import elements_of, trail_ends
+from semgraph.stores.base import MatchQuery
+from semgraph.stores.cypher.hits import Indexes
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted, stored
+from semgraph.stores.rows import returned
+
+_NAMES = ("a", "t", "b")
+_WAY = "way"
+
+
+class TrailText:
+    """The statement for a pattern with a trail.
+
+    Args:
+        graph: Of the store.
+        query: The match.
+        trail: Of its pattern.
+        indexes: What the database has.
+        several: Whether the partition column holds lists.
+    """
+
+    def __init__(
+        self, graph: Graph, query: MatchQuery, trail: PatternTrail, indexes: Indexes, *, several: bool
+    ) -> None:
+        self.graph, self.query, self.trail, self.indexes = graph, query, trail, indexes
+        self.several = several
+        self.ends = trail_ends(graph, query.pattern, trail)
+        self.columns = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))}
+        self.elements = elements_of(graph, query.pattern)
+        labels = {element.var: label for element, label in self.elements if element.var and label is not None}
+        self.conditions = Conditions(graph, labels)
+        self.terms = self.conditions.read(query.where, None)
+        self.bound = Bound(self.conditions.bound.values, {**self.conditions.bound.constants, "own": graph.partition})
+
+    @property
+    def text(self) -> str:
+        """Reads `$rows`; returns the ordinal, then a list for each variable: of properties, or of the edges of the trail."""
+        tests = [*self._confined(), *self._where()]
+        where = f"\nWHERE {' AND '.join(tests)}" if tests else ""
+        returned = ", ".join([f"{ROW}._q AS q", *self._returned()])
+        return f"UNWIND $rows AS {ROW}\n{self._begin()}MATCH {_WAY} = {self._drawn()}{where}\nRETURN {returned}"
+
+    @property
+    def _known(self) -> int | None:
+        """The end that the rows name: by key, rather than by another property."""
+        left, right = self.query.pattern.nodes
+        named = [(place, {prop for prop, _ in node.props}) for place, node in ((0, left), (1, right)) if node.props]
+        named.sort(key=lambda pair: self.graph.key not in pair[1])
+        return named[0][0] if named else None
+
+    def _begin(self) -> str:
+        if self._known is None:
+            return ""
+        node, name = self.query.pattern.nodes[self._known], _NAMES[2 * self._known]
+        prop = min((prop for prop, _ in node.props), key=lambda prop: prop != self.graph.key)
+        labels = self.ends[self._known]
+        seeks = [
+            f"MATCH ({name}:{quoted(one)}{self._props(node)}){self.indexes.hint(name, one, prop)}" for one in labels
+        ]
+        if len(seeks) == 1:
+            return f"{seeks[0]}\nWITH {ROW}, {name}\n"
+        union = f" RETURN {name}\nUNION\n".join(seeks)
+        return f"CALL ({ROW}) {{\n{union} RETURN {name}\n}}\n"
+
+    def _drawn(self) -> str:
+        trail = self.trail
+        types = "|".join(quoted(label) for label in trail.labels)
+        inner = f"-[{_NAMES[1]}:{types}*{trail.least}..{trail.most}]-"
+        left, right = (self._end(place) for place in (0, 1))
+        return f"{left}{'<' if trail.direction == 'in' else ''}{inner}{'>' if trail.direction == 'out' else ''}{right}"
+
+    def _end(self, place: int) -> str:
+        node, name = self.query.pattern.nodes[place], _NAMES[2 * place]
+        if place == self._known:
+            return f"({name})"
+        labels = "|".join(quoted(label) for label in self.ends[place])
+        return f"({name}:{labels}{self._props(node)})"
+
+    def _props(self, node: PatternNode) -> str:
+        props = ", ".join(f"{quoted(prop)}: {ROW}.{self.columns[column]}" for prop, column in node.props)
+        return f" {{{props}}}" if props else ""
+
+    def _confined(self) -> list[str]:
+        """All nodes and edges of a trail lie in the row's partition, or in the same one of several."""
+        if self.query.partition is None:
+            return []
+        own = f"{_NAMES[0]}[$own]"
+        wanted = own if self.several else f"{ROW}.p0"
+        first = [f"{own} IN {ROW}.p0"] if self.several else []
+        each = [f"all(x IN {what} WHERE x[$own] = {wanted})" for what in (f"nodes({_WAY})", _NAMES[1])]
+        return [*first, *each]
+
+    def _where(self) -> Sequence[str]:
+        variables = {e.var: name for (e, _), name in zip(self.elements, _NAMES, strict=True) if e.var}
+        return [self.conditions.text(self.terms, variables)] if self.terms else []
+
+    def _returned(self) -> list[str]:
+        return [
+            f"{self._steps() if label is None else self._listed(label, element.var, name)} AS {name}"
+            for (element, label), name in zip(self.elements, _NAMES, strict=True)
+            if element.var
+        ]
+
+    def _steps(self) -> str:
+        key = quoted(self.graph.key)
+        return f"[x IN {_NAMES[1]} | [x.{key}, type(x), startNode(x).{key}, endNode(x).{key}]]"
+
+    def _listed(self, label: Label, var: str, name: str) -> str:
+        wanted = returned(self.graph, label, self.query.properties.get(var, ()))
+        return f"[{', '.join(stored(self.graph, label, name, prop) for prop in wanted)}]"

@@ -1,0 +1,51 @@
+"""The patterns that `match` reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from semgraph.errors import Fault
+from semgraph.logical.pattern import PatternTrail, parse_pattern
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("(a:Person {uuid: uuid})-[r:KNOWS]-(b:Person)", None),
+        ("( a {uuid: old.uuid} ) <-[ :KNOWS | NAMES * 1 .. 3 ]- ( )", "(a {uuid: old.uuid})<-[:KNOWS|NAMES*1..3]-()"),
+        ("(a)-[way:KNOWS*..2]->(b)", "(a)-[way:KNOWS*1..2]->(b)"),
+        ("(a)-[way:KNOWS*2]-(b)", "(a)-[way:KNOWS*2..2]-(b)"),
+        ("(a)-[way:KNOWS|KNOWS*2]-(b)", "(a)-[way:KNOWS*2..2]-(b)"),
+    ],
+)
+def test_a_pattern_is_written_as_it_was_read(written, read):
+    assert str(parse_pattern(written)) == (read or written)
+    assert parse_pattern(read or written) == parse_pattern(written)
+
+
+def test_a_trail_is_between_two_nodes():
+    pattern = parse_pattern("(a {uuid: who})-[way:KNOWS|NAMES*1..3]->(b:Person)")
+    assert pattern.trail == PatternTrail("way", ("KNOWS", "NAMES"), "out", 1, 3)
+    assert [element.var for element in pattern.fixed] == ["a", "b"]
+    assert pattern.columns == ("who",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("(a)-[w:KNOWS*]->(b)", '"*" is no length'),
+        ("(a)-[w:KNOWS*2..]->(b)", '"*2.." is no length'),
+        ("(a)-[w:KNOWS*0..2]->(b)", '"*0..2" is no length'),
+        ("(a)-[w:KNOWS*3..2]->(b)", '"*3..2" is no length'),
+        ("(a)-[w:KNOWS*2 {uuid: x}]->(b)", "a trail has no properties"),
+        ("(a:Person)-[w:KNOWS*2]->(b:Person)-[:KNOWS]->(c:Person)", "between two nodes and nothing else"),
+        ("(a:Person)-[w:KNOWS|NAMES]->(b:Person)", "an edge has one type"),
+        ("(a)-[w:KNOWS]->(b:Person)", "cannot read"),
+        ("(a)-[a:KNOWS*2]->(b:Person)", "a variable is used twice"),
+    ],
+)
+def test_what_is_no_pattern_is_refused(text, said):
+    with pytest.raises(Fault) as caught:
+        parse_pattern(text)
+    assert said in caught.value.what
+    assert caught.value.hint
