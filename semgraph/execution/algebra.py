@@ -15,6 +15,7 @@ from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
+from semgraph.logical.require import Require
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
 
@@ -117,6 +118,11 @@ def symbol(node: Node, name: Name) -> str:
 @symbol.register
 def _(node: Input, name: Name) -> str:
     return node.name
+
+
+@symbol.register
+def _(node: Require, name: Name) -> str:
+    return f"require_{{{_text(node.where)}}}"
 
 
 @symbol.register

@@ -19,6 +19,7 @@ from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.node import Node
+from semgraph.logical.require import Require
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, Part, StepMetrics
 from semgraph.physical.cluster import clusters
@@ -27,6 +28,7 @@ from semgraph.physical.framing import check_answer
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.relational import Segment, gives_nothing, run_segment, runtime_schema
+from semgraph.physical.require import required
 from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
 from semgraph.physical.semantic import Answered, Asking, Failure, answer
@@ -141,16 +143,17 @@ class Evaluation:
         segment = self.runtime.plan.segments.get(id(node))
         if segment is not None:
             return self._segment(segment)
-        if isinstance(node, Search):
-            return self._search(node)
-        if isinstance(node, Match):
-            return self._match(node)
-        if isinstance(node, Scan):
-            return self._scan(node)
-        if isinstance(node, Cluster):
-            return self._cluster(node)
-        if isinstance(node, Semantic):
-            return self._semantic(node)
+        ways: dict[Any, Callable[[Any], Coroutine[Any, Any, pa.Table]]] = {
+            Search: self._search,
+            Match: self._match,
+            Scan: self._scan,
+            Cluster: self._cluster,
+            Require: self._require,
+            Semantic: self._semantic,
+        }
+        for kind, compute in ways.items():
+            if isinstance(node, kind):
+                return compute(node)
         raise EngineError(f"nothing computes {node!r} of step {node.step}: no rows were given for it")
 
     async def _segment(self, segment: Segment) -> pa.Table:
@@ -217,6 +220,12 @@ class Evaluation:
     async def _cluster(self, node: Cluster) -> pa.Table:
         edges, nodes = await self.tables(node.inputs)
         return clusters(node, edges, nodes)
+
+    async def _require(self, node: Require) -> pa.Table:
+        windows = self.runtime.confinement is not None
+        table, failures = await required(node, await self.table(node.input), self.now, windows=windows)
+        self.failures += failures
+        return table
 
     async def _semantic(self, node: Semantic) -> pa.Table:
         tables = await self.tables(node.inputs)

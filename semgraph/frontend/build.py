@@ -20,11 +20,12 @@ from semgraph.logical.graph import Match, Scan, Search
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
+from semgraph.logical.require import Require
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
 
 OPERATORS: tuple[type[Node], ...] = (
-    Filter, Project, Add, Join, GroupJoin, Limit, Distinct, Aggregate, Unnest, Cluster, Search, Match,
+    Filter, Require, Project, Add, Join, GroupJoin, Limit, Distinct, Aggregate, Unnest, Cluster, Search, Match,
     SemMap, SemFilter, SemJoin, SemAgg, SemTopk,
 )  # fmt: skip
 SOURCES: tuple[type[Node], ...] = (Union, Scan)

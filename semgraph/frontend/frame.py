@@ -105,6 +105,15 @@ class Frame(SemanticMethods):
         """σ: the rows for which `where` is true."""
         return self.then("filter", where)
 
+    def require(self, where: str, says: str) -> Frame:
+        """The rows for which `where` is true; of any other `says`, an expression, is the error.
+
+        >>> from semgraph.frontend.sources import table
+        >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns
+        ['id']
+        """
+        return self.then("require", {"where": where, "says": says})
+
     def project(self, columns: Columns) -> Frame:
         """π: only these columns.
 

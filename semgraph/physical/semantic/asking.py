@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from semgraph.errors import EngineError
 from semgraph.expr.functions import canonical_json
+from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
 from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.physical.columns import values
@@ -153,7 +154,7 @@ def evidence(
     return pa.table(columns | {name: answers.column(name) for name in answers.column_names if name != "item"})
 
 
-def failures(node: Semantic, left: pa.Table, lefts: Sequence[int], errors: Sequence[str | None]) -> tuple[Failure, ...]:
+def failures(node: Node, left: pa.Table, lefts: Sequence[int], errors: Sequence[str | None]) -> tuple[Failure, ...]:
     """The items with an error, each with its row."""
     found = []
     for i, error in zip(lefts, errors, strict=True):

@@ -1,0 +1,73 @@
+"""`require`: rows that are not as they must be are set aside with what is said of them, or end the run where they are no one's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import semgraph
+from semgraph.errors import InputError, PlanError
+from semgraph.frontend.yaml import load_plan
+
+PLAN = """
+plan: notes
+inputs:
+  notes: {id: string, group_id: string, kind: string}
+  kinds: {kind: string}
+optional: [kinds]
+{order}
+steps:
+  sound:
+    - from: notes
+    - require: {where: length(kind) > 2, says: "concat(kind, ' is no kind')"}
+  known:
+    - from: kinds
+    - require: {where: kind <> 'all', says: "'all is no kind of its own'"}
+  found:
+    - from: sound
+    - join: {other: known, alias: k, using: kind, how: left}
+returns: [found]
+"""
+ORDER = "order: {input: notes, partition: group_id, key: id}"
+NOTES = [
+    {"id": "1", "group_id": "g", "kind": "mail"},
+    {"id": "2", "group_id": "g", "kind": "x"},
+    {"id": "3", "group_id": "h", "kind": "note"},
+]
+
+
+@pytest.fixture(params=[ORDER, ""], ids=["in windows", "at once"])
+def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    (tmp_path / "notes.yaml").write_text(PLAN.replace("{order}", request.param))
+    return tmp_path / "notes.yaml"
+
+
+@pytest.fixture
+def session(tmp_path: Path):
+    with semgraph.Session(store="memory", journal=False, runs="", folder=tmp_path) as found:
+        yield found
+
+
+def test_a_row_that_is_wrong_is_set_aside_and_the_others_go_on(session, plan):
+    found = session.run(plan, notes=NOTES)
+    assert [row["id"] for row in found.tables["found"].to_pylist()] == ["1", "3"]
+    assert [(f.step, f.error, f.row["id"]) for f in found.failed] == [("sound", "x is no kind", "2")]
+    assert found.exit_code == 3
+
+
+def test_a_wrong_row_of_no_member_ends_a_run_in_windows(session, tmp_path):
+    (tmp_path / "cut.yaml").write_text(PLAN.replace("{order}", ORDER))
+    with pytest.raises(InputError, match="all is no kind of its own"):
+        session.run(tmp_path / "cut.yaml", notes=NOTES, kinds=[{"kind": "mail"}, {"kind": "all"}])
+
+
+def test_what_must_hold_is_a_condition_and_what_is_said_a_text(tmp_path):
+    text = PLAN.replace("{order}", "").replace("length(kind) > 2", "length(kind)")
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(PlanError, match="expected boolean"):
+        load_plan(tmp_path / "bad.yaml")
+
+
+def test_it_stands_in_the_plan_as_it_is_explained(session, plan):
+    assert "require_{length(kind) > 2}" in session.explain(plan, format="algebra")
