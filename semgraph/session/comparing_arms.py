@@ -143,9 +143,9 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
     kept.begin()
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Whole:
-        scope = ", ".join(f"{step}={choice}" for step, choice in arms[name].items())
-        llm = opened.scoped(f"compare plan {name}: {scope}")
-        whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length, ledger)
+        scope = f"compare plan {name}: " + ", ".join(f"{step}={choice}" for step, choice in arms[name].items())
+        llm = opened.scoped(scope)
+        whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length, ledger, scope)
         request.say(_done(name, whole.trial, request.trials))
         return whole
 

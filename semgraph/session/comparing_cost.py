@@ -17,11 +17,14 @@ from semgraph.physical.contract import Context, Cost, Implementation, Observed, 
 
 @dataclass
 class Ledger:
-    """What one trial took: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`, answers from the journal."""
+    """What one trial took: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`, answers from the journal;
+    `known`, vectors from there.
+    """
 
     cold: Spent = Spent()
     paid: Spent = Spent()
     replayed: int = 0
+    known: int = 0
     _seen: set[str] = field(default_factory=set)
 
     def reply(self, reply: Reply) -> None:
@@ -43,6 +46,7 @@ class Ledger:
         usage = Usage(sum(map(embedder.count_tokens, new)))
         self.cold += Spent(0, usage.prompt, 0, embedder.dollars(usage))
         self.paid += Spent(0, found.usage.prompt, 0, found.dollars)
+        self.known += found.journal
 
 
 class _Counted(Wrapper):

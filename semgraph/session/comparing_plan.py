@@ -15,6 +15,7 @@ from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.outcome import Options
 from semgraph.llm.base import LLM
+from semgraph.llm.embed.once import EmbedOnce
 from semgraph.llm.roles import bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
@@ -62,12 +63,18 @@ def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> Phy
 
 async def try_plan(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], held: Held, opened: Opened, llm: LLM, library: Library, number: int,
-    dimensions: int | None, ledger: Ledger,
+    dimensions: int | None, ledger: Ledger, scope: str,
 ) -> Whole:  # fmt: skip
-    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the journal."""
+    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the journal.
+
+    What it embeds is embedded for it alone, so that its time does not depend on who embedded the same before.
+    """
+    own = opened.embedder
     async with held.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)
-        embedder: Any = CountedEmbedder(opened.embedder, ledger)
+        embedder: Any = CountedEmbedder(
+            own.scoped(f"{scope} trial {number}") if isinstance(own, EmbedOnce) else own, ledger
+        )
         runtime = Runtime(physical, counted(llm, ledger), embedder, store, Meter(), trial=number)
         began = time.perf_counter()
         outcome = await Executor(runtime, Options("comparison", opened.now, again=True)).run(inputs)
@@ -76,5 +83,5 @@ async def try_plan(
             raise BudgetReached(outcome.stopped)
         tables = {n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()}
         failed = len(outcome.failed_members) if plan.order else len(outcome.failures)
-        trial = Trial(number, ledger.cold, ledger.paid, None if ledger.replayed else seconds, failed)
+        trial = Trial(number, ledger.cold, ledger.paid, None if ledger.replayed or ledger.known else seconds, failed)
         return Whole(trial, await graph_of(store, plan) if plan.writes else None, tables)

@@ -86,10 +86,17 @@ class EmbedOnce:
         self._fresh, self._batch, self._remember = fresh, batch, remember
         self._known: OrderedDict[str, Vectors] = OrderedDict()
         self._bytes = 0
+        self._scope = ""
         self._flying: dict[str, _Wanted] = {}
         self._pending = _Request()
         if budget is not None and budget.max_usd is not None:
             require_price(inner.name, inner.dollars(Usage(1)), budget.max_usd)
+
+    def scoped(self, scope: str) -> EmbedOnce:
+        """The same embedder with a scope of its own: it knows no vector of another scope, in memory or in the journal."""
+        found = EmbedOnce(self.inner, self.journal, self.budget, self._fresh, self._batch, self._remember)
+        found._scope = f"{self._scope} {scope}"
+        return found
 
     @property
     def name(self) -> str:
@@ -179,7 +186,7 @@ class EmbedOnce:
         try:
             missing = request.wanted
             if self.journal and not self._fresh:
-                found = await self.journal.find_vectors([want.text for want in missing], self.name)
+                found = await self.journal.find_vectors([want.text for want in missing], self.name + self._scope)
                 for want in missing:
                     if want.text in found:
                         want.tally.journal += 1
@@ -209,7 +216,9 @@ class EmbedOnce:
             return
         if self.journal:
             vectors = {want.text: vector for want, vector in zip(part, done.vectors, strict=True)}
-            await self.journal.record_vectors(vectors, self.name, {want.text: want.partition for want in part})
+            await self.journal.record_vectors(
+                vectors, self.name + self._scope, {want.text: want.partition for want in part}
+            )
         sizes = np.cumsum([0] + [len(want.text) + 1 for want in part]) / sum(len(want.text) + 1 for want in part)
         for i, want in enumerate(part):
             want.tally.charge(done, float(sizes[i]), float(sizes[i + 1]))
