@@ -15,7 +15,7 @@ from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import quoted
 from semgraph.stores.cypher.write import compile_commit
 from semgraph.stores.neo4j_bolt import Bolt, Records, RuleBroken
-from semgraph.stores.rows import Dimensions, other_group, other_length
+from semgraph.stores.rows import Dimensions, check_partitions, other_group, other_length
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -31,6 +31,7 @@ async def commit(
     if mark is None and not any(write.rows.num_rows for write in batch.writes):
         return Written()
     text = compile_commit(graph, batch, mark, indexes)
+    check_partitions(graph, batch)
 
     async def work(tx: AsyncManagedTransaction) -> list[int]:
         records = await bolt.run(tx, text.text, text.parameters)

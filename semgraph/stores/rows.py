@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.logical.pattern import Element
 from semgraph.logical.schema import NAME, Graph, Label
 from semgraph.logical.trails import elements_of, step_type
-from semgraph.stores.base import MatchQuery, SearchQuery, Write
+from semgraph.stores.base import Batch, Delete, MatchQuery, SearchQuery, Write
 
 Dimensions = Mapping[tuple[str, str], int]
 """Lengths of the stored vectors, by label and vector property."""
@@ -122,6 +123,19 @@ def check_columns(graph: Graph, write: Write) -> None:
     unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
     if unknown and hasattr(write, "unite"):
         raise EngineError(f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}")
+
+
+def check_partitions(graph: Graph, batch: Batch) -> None:
+    """Refuse a batch that merges one key under two partitions, whether or not it is stored. Raises EngineError."""
+    seen: dict[tuple[str, str], str] = {}
+    times = Counter(write.label for write in batch.writes)
+    for write in batch.writes:
+        if isinstance(write, Delete) or times[write.label] < 2 or graph.partition not in write.rows.column_names:
+            continue
+        parts = write.rows.column(graph.partition).to_pylist()
+        for key, part in zip(write.rows.column(graph.key).to_pylist(), parts, strict=True):
+            if part is not None and seen.setdefault((write.label, key), part) != part:
+                raise other_group(f"{write.label} {key}", seen[write.label, key], part)
 
 
 def other_group(what: str, stored: str | None, given: str) -> EngineError:

@@ -28,7 +28,7 @@ from semgraph.stores.base import (
     Written,
 )
 from semgraph.stores.conjunct import read
-from semgraph.stores.rows import match_schema, other_length, scan_schema, search_schema
+from semgraph.stores.rows import check_partitions, match_schema, other_length, scan_schema, search_schema
 from semgraph.stores.sqlite_file import File
 from semgraph.stores.sqlite_marks import states
 from semgraph.stores.sqlite_match import Matching, Scanning
@@ -184,7 +184,9 @@ class SqliteStore:
 
         def prepare() -> list[Merge]:
             merges = [write for write in batch.writes if not isinstance(write, Delete)]
-            return [Merge(self._table(write.label), write, self.name) for write in merges if write.rows.num_rows]
+            found = [Merge(self._table(write.label), write, self.name) for write in merges if write.rows.num_rows]
+            check_partitions(self.graph, batch)
+            return found
 
         merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
 

@@ -142,3 +142,10 @@ async def test_a_write_within_its_partition_is_one_round_trip(two, world):
         world.write("KNOWS", {"uuid": "new", "source": "g1", "target": "g3"}),
     )
     assert two.round_trips == before + 1
+
+
+async def test_one_batch_cannot_merge_a_key_into_two_partitions(two, world):
+    """Refused as such, not as it happens to be stored: the first write passes over it, the second would create it."""
+    first = world.write("Person", {"uuid": "x", "group_id": "h"}, only_existing=True)
+    second = world.write("Person", {"uuid": "x", "group_id": "g"})
+    await refused(two, world, 'Person x is of group "h", not "g"', first, second)
