@@ -97,6 +97,7 @@ class Observations:
 
     plan: PhysicalPlan
     seen: dict[str, Seen] = field(default_factory=dict)
+    _keys: dict[int, str] = field(default_factory=dict)
 
     def rows(self, node: Node, rows_in: int, rows_out: int) -> None:
         """An operator was computed."""
@@ -110,7 +111,9 @@ class Observations:
         self._add(node, Seen(0, 0, 0, items, calls, issued, did.tokens_in, did.tokens_out, dollars, did.seconds))
 
     def _add(self, node: Node, seen: Seen) -> None:
-        key = key_of(self.plan, node)
+        key = self._keys.get(id(node))  # a window computes the same nodes as the one before
+        if key is None:
+            key = self._keys[id(node)] = key_of(self.plan, node)
         self.seen[key] = self.seen.get(key, Seen()).add(seen)
 
 
