@@ -13,6 +13,7 @@ import pytest
 
 import semgraph
 from semgraph.checking.oracle import Mind, Oracle, filled
+from semgraph.errors import RowError
 from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.session import running
@@ -62,7 +63,8 @@ class Bench:
     """Runs plans as some rewrite leaves them."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, store: str | Store = "memory") -> None:
-        self.oracle = Oracle(Mind(answer=answered, match=matched, score=drawn))
+        self.oracle = Oracle(Mind(answer=self._answer, match=self._match, score=drawn))
+        self.refusing = False  # whether some questions, by their texts, have no answer
         self.session = semgraph.Session(llm=self.oracle, store=store, journal=False, runs="", folder=folder)
         self._patch = patch
 
@@ -71,7 +73,19 @@ class Bench:
         self.oracle.requests.clear()
         with self._patch.context() as patch:
             patch.setattr(running, "optimize", rewrite)
-            return await self.session.arun(plan, **inputs)
+            return await self.session.arun(plan, again=True, **inputs)
+
+    def _answer(self, text: str) -> dict[str, Any]:
+        self._refuse(text)
+        return answered(text)
+
+    def _match(self, left: str, right: str) -> dict[str, Any] | None:
+        self._refuse(left + right)
+        return matched(left, right)
+
+    def _refuse(self, text: str) -> None:
+        if self.refusing and drawn(text) % 5 == 0:
+            raise RowError("refused", "no")
 
     @property
     def asked(self) -> list[str]:
