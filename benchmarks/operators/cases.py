@@ -150,12 +150,20 @@ WAYS: dict[str, list[str]] = {
     "sem_agg 10 groups of 10": ["single", "tree(fan_in=2)", "fold"],
     "sem_topk 5 of 50": ["pointwise", "packed(rows=10)", "listwise", "quickselect", "tournament"],
 }
+METHODS = ("heap", "naive", "quick-sem")
 LOTUS: dict[str, list[str]] = {
     name: (
-        ["lotus", "lotus(method=heap)", "lotus(method=naive)", 'lotus(method="quick-sem")']
+        [
+            "lotus",
+            *(f'lotus(method="{method}")' for method in METHODS),
+            "LOTUS (quick)",
+            "LOTUS (heap)",
+            "LOTUS (naive)",
+        ]
         if name.startswith("sem_topk")
-        else ["lotus"]
+        else ["lotus", "LOTUS"]
     )
     for name in WAYS
     if name != "sem_join 256 x 256"
 }
+"""Ways that need LOTUS: its code over semgraph's models (`lotus`), and what its users run (`LOTUS`)."""

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmarks.operators.cases import ASKED, LOTUS, RETURNS, RULES, Task, tasks
-from benchmarks.operators.measure import MODEL, counted, measured
+from benchmarks.operators.cases import ASKED, RETURNS, RULES, Task
+from benchmarks.operators.measure import MODEL
 from semgraph.expr.types import object_schema, parse_type
 
 Run = Callable[[], set[Any] | str]
 
 
-def itself(url: str) -> Iterator[dict[str, Any]]:
-    """LOTUS's operators over the tasks that semgraph's `lotus` was measured by."""
+def asking(url: str, task: Task, way: str) -> Run:
+    """LOTUS's operator over a task; `way` is "LOTUS", or "LOTUS (heap)" for a method of sem_topk."""
     import lotus
 
     lotus.settings.configure(lm=lotus.models.LM(f"openai/{MODEL}", api_base=url, api_key="none", max_batch_size=64))
-    every = tasks()
-    for name in LOTUS:
-        task = every[name]
-        for method in ("quick", "heap", "naive") if task.operator == "sem_topk" else ("",):
-            run = partial(_run, task, method)
-            if not task.again:
-                run()
-            line = measured(url, task, f"LOTUS itself{f' ({method})' if method else ''}", run)
-            if task.again:
-                counted(url, "/reset?forgiving=1", send=True)
-                run()
-                line["paid_again"] = counted(url, "/counters")["calls"]
-            yield line
+    return partial(_run, task, way.partition("(")[2].rstrip(")"))
 
 
 def _run(task: Task, method: str) -> set[Any] | str:

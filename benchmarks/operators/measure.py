@@ -1,4 +1,7 @@
-"""Measures ways in this interpreter: `python -m benchmarks.operators.measure URL ours|lotus` writes a JSON line for each."""
+"""One way of one task, in this interpreter: `python -m benchmarks.operators.measure URL TASK WAY` prints a JSON line.
+
+A way that starts with LOTUS is LOTUS by itself; every other is semgraph's.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ import json
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.operators.cases import LOTUS, WAYS, Task, tasks
+from benchmarks.operators.cases import Task, tasks
+from benchmarks.suite.serving import Server, on_wire
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
@@ -25,52 +29,61 @@ from semgraph.physical.context import NodeContext
 from semgraph.physical.library import Library
 
 MODEL = "gpt-4.1-mini"
+Found = set[Any] | str
+Figures = dict[str, Any]
+_WARM: set[str] = set()
 
 
-def counted(url: str, path: str, *, send: bool = False) -> dict[str, Any]:
-    """A request to the server about itself."""
-    request = urllib.request.Request(url.removesuffix("/v1") + path, method="POST" if send else "GET")
-    with urllib.request.urlopen(request) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
+def measured(server: Server, task: Task, run: Callable[[], Found], *, warm: bool) -> Figures:
+    """One run: what it asked of the server, how long it took, how right it was.
 
-
-def measured(url: str, task: Task, way: str, run: Callable[[], set[Any] | str]) -> dict[str, Any]:
-    """One run: what it asked of the server, how long it took, how right it was."""
-    counted(url, "/reset", send=True)
+    Args:
+        server: Answers.
+        task: What is asked.
+        run: Asks; gives what was found, or the name of the error.
+        warm: Run once before, so that imports are not measured.
+    """
+    if warm:
+        run()
+    server.reset()
     gc.collect()  # what others left behind is not this one's to clear
     began, cpu = time.perf_counter(), time.process_time()
     found = run()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    on_wire = counted(url, "/counters")
-    line = {
-        "task": task.name, "way": way, "calls": on_wire["calls"], "attempts": on_wire["attempts"],
-        "embeddings": on_wire["embedding_calls"], "rounds": on_wire["rounds"], "seconds": round(seconds, 3),
-        "cpu_ms_per_call": round(1000 * cpu / max(1, on_wire["calls"]), 2),
-    }  # fmt: skip
+    figures: Figures = {**on_wire(server), "seconds": round(seconds, 3), "cpu_ms": round(1000 * cpu)}
+    figures["cpu_ms_per_call"] = round(1000 * cpu / max(1, figures["calls"]), 2)
     if isinstance(found, str):
-        return line | {"failed": found, "recall": 0.0, "precision": 0.0}
-    right = len(found & task.truth)
-    return line | {"recall": round(right / len(task.truth), 3), "precision": round(right / max(1, len(found)), 3)}
+        figures |= {"recall": 0.0, "precision": 0.0, "f1": 0.0, "error": found}
+    else:
+        figures |= _worth(found, task.truth)
+    if task.again:
+        server.reset(forgiving=True)
+        run()
+        figures["paid_again"] = server.counted()["calls"]
+    return figures
 
 
-def ours(url: str, ways: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    """Semgraph's ways, each over a fresh journal; the first of each operator is run once before, to warm up."""
-    every, warm = tasks(), set[str]()
-    for name, texts in ways.items():
-        for text in texts:
-            task = every[name]
-            with tempfile.TemporaryDirectory() as folder:
-                if (key := f"{task.operator} {text.partition('(')[0]}") not in warm:
-                    warm.add(key)
-                    asyncio.run(_run(url, task, text, Path(folder) / "warm.db"))
-                journal = Path(folder) / "journal.db"
-                line = measured(url, task, text, lambda t=task, w=text, j=journal: asyncio.run(_run(url, t, w, j)))
-                if task.again:
-                    counted(url, "/reset?forgiving=1", send=True)
-                    asyncio.run(_run(url, task, text, journal))
-                    line["paid_again"] = counted(url, "/counters")["calls"]
-                yield line
+def _worth(found: set[Any], truth: set[Any]) -> Figures:
+    right = len(found & truth)
+    recall, precision = right / len(truth), right / max(1, len(found))
+    f1 = 2 * recall * precision / (recall + precision) if right else 0.0
+    return {"recall": round(recall, 4), "precision": round(precision, 4), "f1": round(f1, 4)}
+
+
+def way_of(server: Server, name: str, text: str) -> Figures:
+    """A way by its name, over a fresh journal; the first time an implementation is met, it is run once before."""
+    task = tasks()[name]
+    if text.startswith("LOTUS"):
+        from benchmarks.operators.lotus_itself import asking
+
+        return measured(server, task, asking(server.url, task, text), warm=not task.again)
+    key = f"{task.operator} {text.partition('(')[0]}"
+    with tempfile.TemporaryDirectory() as folder:
+        if key not in _WARM:
+            _WARM.add(key)
+            asyncio.run(_run(server.url, task, text, Path(folder) / "warm.db"))
+        run = partial(_run, server.url, task, text, Path(folder) / "journal.db")
+        return measured(server, task, lambda: asyncio.run(run()), warm=False)
 
 
 async def _run(url: str, task: Task, text: str, file: Path) -> set[Any]:
@@ -87,17 +100,6 @@ async def _run(url: str, task: Task, text: str, file: Path) -> set[Any]:
         journal.close()
 
 
-def main() -> None:
-    """Read the command line."""
-    url, which = sys.argv[1:]
-    for line in ours(url, WAYS if which == "ours" else LOTUS):
-        print(json.dumps(line), flush=True)
-    if which == "lotus":
-        from benchmarks.operators.lotus_itself import itself
-
-        for line in itself(url):
-            print(json.dumps(line), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    url, *rest = sys.argv[1:]
+    print(json.dumps(way_of(Server(url), *rest)))

@@ -1,7 +1,7 @@
 """The world's model, which also reads LOTUS's prompts: it finds the texts in them and answers as it would have been asked.
 
-`python -m benchmarks.operators.server --latency 0.05` prints its address. `GET /counters` also has `rounds`: how often a
-chat came while none was under way. `POST /reset?forgiving=1` lets rows through that were refused.
+`python -m benchmarks.operators.server --latency 0.05` prints its address. `POST /reset?forgiving=1` lets rows through that
+were refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from benchmarks.operators.cases import MARK
-from benchmarks.world import Fault, StandIn
+from benchmarks.world import Fault, Noise, StandIn
 from benchmarks.world.answers.fields import Source, combined, filled
 from benchmarks.world.answers.words import holds, strength
 from benchmarks.world.requests import NotUnderstood
@@ -29,13 +29,12 @@ _AGG = "Your job is to provide an answer to the user's instruction given the con
 class Model(StandIn):
     """The server. What LOTUS writes is found by the words of its prompts."""
 
-    rounds = 0
     forgiving = False
 
     def reset(self) -> None:
         """Forget all that was counted."""
         super().reset()
-        self.rounds, self.forgiving = 0, False
+        self.forgiving = False
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The question, and the answer. Raises NotUnderstood."""
@@ -45,17 +44,9 @@ class Model(StandIn):
         found = _of_lotus(texts, body)
         return ("lotus", found) if found is not None else super().answer(body)
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        if self.counters.in_flight == 0:
-            self.rounds += 1
-        return await super()._chat(request)
-
     async def _answered(self, body: Mapping[str, Any], fault: Fault | None, request: web.Request) -> web.StreamResponse:
         messages = [message | {"content": _plain(message["content"])} for message in body["messages"]]
         return await super()._answered({**body, "messages": messages}, fault, request)
-
-    async def _counters(self, _: web.Request) -> web.Response:
-        return web.json_response({**self.counters.as_dict(), "rounds": self.rounds})
 
     async def _reset(self, request: web.Request) -> web.Response:
         forgiving = request.query.get("forgiving") == "1"
@@ -102,8 +93,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-async def _serve(latency: float) -> None:
-    async with Model(latency=latency) as server:
+async def _serve(latency: float, noise: Noise) -> None:
+    async with Model(latency=latency, noise=noise) as server:
         print(server.base_url, flush=True)
         await asyncio.Event().wait()
 
@@ -111,5 +102,7 @@ async def _serve(latency: float) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--latency", type=float, default=0.05)
+    parser.add_argument("--noise", type=Noise.parse, default=Noise(), help="as of python -m benchmarks.world")
+    given = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(parser.parse_args().latency))
+        asyncio.run(_serve(given.latency, given.noise))

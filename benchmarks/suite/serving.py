@@ -28,9 +28,9 @@ class Server:
 
     url: str
 
-    def reset(self) -> None:
-        """Forget what was counted."""
-        self._ask("/reset", "POST")
+    def reset(self, *, forgiving: bool = False) -> None:
+        """Forget what was counted; with `forgiving`, answer what was refused before."""
+        self._ask("/reset?forgiving=1" if forgiving else "/reset", "POST")
 
     def counted(self) -> dict[str, Any]:
         """What went over the wire since."""
@@ -44,9 +44,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*options: str) -> Iterator[Server]:
-    """A server with these options of `python -m benchmarks.world`, ended afterwards."""
-    command = [sys.executable, "-m", "benchmarks.world", *options]
+def serving(*options: str, module: str = "benchmarks.world") -> Iterator[Server]:
+    """A server with these options of `python -m benchmarks.world`, or of another module, ended afterwards."""
+    command = [sys.executable, "-m", module, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stdout is not None
