@@ -172,8 +172,9 @@ class Comparison:
         reference: The way that the others are compared with.
         trials: How many trials of each were asked for.
         truth: Whether there was a truth to compare with.
+        closed: Whether a row that the truth does not have should have no answer; else it is not scored.
         key: The columns that name a row.
-        compare: The columns that are compared.
+        compare: The columns that are compared; `entities[].name` is a field of each element of a list.
         frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
         paid: What was sent for it in all, the run that made the rows included.
         before: What was sent to make the rows, before any way was asked.
@@ -195,6 +196,7 @@ class Comparison:
     reference: str = ""
     trials: int = 1
     truth: bool = False
+    closed: bool = True
     key: tuple[str, ...] = ()
     compare: tuple[str, ...] = ()
     frozen: Mapping[str, Any] = field(default_factory=dict)
@@ -247,7 +249,8 @@ class Comparison:
     def disagreements(self, one: str, other: str, trial: int = 0) -> pa.Table:
         """The rows on which two ways differ, each with what both say and, where it is known, what is true.
 
-        Columns: those that name the row, `one`, `other` and `truth`, the latter three with the answers as lists.
+        Columns: those that name the row, `one`, `other` and `truth`, the latter three with the answers as lists;
+        `truth` is NULL where it says nothing of the row.
 
         Raises:
             PlanError: There is no such way or trial, or whole plans were compared.

@@ -66,16 +66,16 @@ def answers(
     >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
     {(1,): Counter({('a',): 1}), (2,): Counter()}
     """
-    found: dict[Hashable, Counter[Hashable]] = {tuple(map(_plain, unit)): Counter() for unit in units}
+    found: dict[Hashable, Counter[Hashable]] = {tuple(map(lookup, unit)): Counter() for unit in units}
     for row in rows:
-        own = found.setdefault(tuple(_plain(row[name]) for name in key), Counter())
-        said = tuple(_plain(row[name]) for name in compare)
+        own = found.setdefault(tuple(lookup(row[name]) for name in key), Counter())
+        said = tuple(lookup(row[name]) for name in compare)
         if not compare or any(value is not None for value in said):
             own[said] += 1
     return found
 
 
-def _plain(value: Any) -> Hashable:
+def lookup(value: Any) -> Hashable:
     """A value that can be looked up: lists and structs as JSON, NaN as NULL."""
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN alone differs from itself
         return None

@@ -73,7 +73,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
         [Arm(n, {node.step: str(choices[n][0])}, tuple(trials[n]), quality[n]) for n in ways],
         reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
         estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
-        wanted=truth.rows if truth else None,
+        wanted=truth.rows if truth else None, closed=truth.closed if truth else True,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 import pyarrow as pa
 
 from semgraph.execution.comparison import Quality, Trial
-from semgraph.execution.comparison_rows import Said, said, told
+from semgraph.execution.comparison_rows import Said, told
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
@@ -57,15 +57,11 @@ def of_step(node: Semantic, asked: pa.Table, trials: Trials, reference: str, tru
             found[name] = replace(found[name], interval=_range(same), spread=spread)
     if truth is None:
         return found
-    true = _kept(truth.answers(), said(asked, truth.columns.key, ()))
+    true = truth.wanted(asked)
     tallies = {name: _tallies(each, asked, truth, true) for name, each in trials.items()}
     return {
         name: _scored(each, tallies[reference], found[name], own=name == reference) for name, each in tallies.items()
     }
-
-
-def _said(trials: Sequence[Trial], key: Sequence[str], compare: Sequence[str], asked: pa.Table) -> list[Said]:
-    return [said(trial.rows, key, compare, asked) for trial in trials if trial.rows is not None]
 
 
 def _kept(answers: Said, units: Said) -> Said:
@@ -74,7 +70,7 @@ def _kept(answers: Said, units: Said) -> Said:
 
 def _tallies(trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: Said) -> list[Tally]:
     """A tally for each trial: over all rows asked about, or over those that the truth says something of."""
-    answers = _said(trials, truth.columns.key, truth.columns.compare, asked)
+    answers = [truth.given(trial.rows, asked) for trial in trials if trial.rows is not None]
     return [tally(each if truth.closed else _kept(each, true), true) for each in answers]
 
 

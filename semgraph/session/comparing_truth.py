@@ -2,55 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.errors import Fault, PlanError, Problem, did_you_mean
-from semgraph.execution.comparison_rows import Said, said
-from semgraph.expr.types import Type, type_of_arrow
+from semgraph.execution.comparison_rows import EACH, TRUE, Said, names, said
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type
 from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical.plan import InputSpec
+from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
+from semgraph.session.comparing_columns import Columns, elements, nested, path_of, paths, root
 
 VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What is compared: paths of the columns that name a row, and of those that are its answer."""
-
-    key: tuple[str, ...]
-    compare: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Truth:
-    """True rows, by the paths of the step's columns; `closed`: a row that the truth does not have should have no answer."""
+    """True rows, by the paths of the step's columns.
+
+    Args:
+        columns: What names a row, and what is compared.
+        rows: What the truth has; the boolean column `_true` says of labelled rows whether they are right.
+        closed: A row that the truth does not have should have no answer; else it is not scored.
+        once: Whether each row of the step has one answer.
+        groups: Whether answers are about groups, however many rows they have.
+        source: What messages call it.
+        notes: How much it has to do with the rows.
+    """
 
     columns: Columns
     rows: pa.Table
     closed: bool
+    once: bool = False
+    groups: bool = False
     source: str = "truth"
     notes: tuple[str, ...] = ()
 
-    def answers(self) -> Said:
-        """What is true of each row."""
-        return said(self.rows, self.columns.key, self.columns.compare)
+    @property
+    def labelled(self) -> bool:
+        """Whether it says yes or no of each row, or of each pair."""
+        return TRUE in self.rows.column_names
+
+    @property
+    def scored(self) -> Columns:
+        """What is scored: a row and its answers; where pairs are labelled, the pair, by whether it is there."""
+        key, compare = self.columns.key, self.columns.compare
+        return Columns((*key, *compare), ()) if self.labelled else self.columns
+
+    def given(self, rows: pa.Table, asked: pa.Table) -> Said:
+        """What a way says of each row, as far as the truth does."""
+        scored = self.scored
+        return said(rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked)
+
+    def wanted(self, asked: pa.Table) -> Said:
+        """What is true of each row that was asked about and that the truth has."""
+        scored, width = self.scored, len(self.columns.key)
+        times = self.times(asked)
+        right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
+        true = said(right, scored.key, scored.compare, self.rows if self.labelled else None)
+        found = {}
+        for unit, own in true.items():
+            of = unit[:width] if isinstance(unit, tuple) else unit
+            if of in times:
+                found[unit] = self._of_all(own, 1 if self.once and len(own) > 1 else times[of])
+        return found
+
+    def times(self, asked: pa.Table) -> Mapping[Hashable, int]:
+        """How many answers each unit has room for: one for each row of that name."""
+        found = Counter(names(asked, self.columns.key))
+        return dict.fromkeys(found, 1) if self.groups else found
+
+    def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
+        """What is wanted of so many rows of one name; what is no element of a list counts once for each."""
+        listed = any(EACH in path for path in self.columns.compare)
+        return Counter({answer: (count if listed else 1) * rows for answer, count in own.items()})
 
 
 def whole_rows(node: Semantic) -> Columns:
     """How rows are compared where there is no truth: named by all that they were before, answered by all that is new."""
     if isinstance(node, SemAgg):
-        return Columns(node.by, tuple(name for name, _ in node.answers))
+        return Columns(node.by, tuple(name + (EACH if kind.item is not None else "") for name, kind in node.answers))
     own = {f.name for f in node.inputs[0].schema}
     vectors = {f.name for f in node.schema if pa.types.is_fixed_size_list(f.type)}
     key = tuple(f.name for f in node.inputs[0].schema if f.name not in vectors)
-    new = tuple(f.name for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score")
-    return Columns(key, new)
+    new = [f for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score"]
+    return Columns(key, tuple(f.name + (EACH if pa.types.is_list(f.type) else "") for f in new))
 
 
 def read_truth(node: Semantic, given: Any) -> Truth:
@@ -64,35 +108,70 @@ def read_truth(node: Semantic, given: Any) -> Truth:
         PlanError: It has no column that names a row, or none to compare.
         InputError: Its values are not of the columns' types.
     """
-    source = str(given) if isinstance(given, (str, Path)) else "truth"
+    source = str(given) if isinstance(given, (str, Path)) else "the truth"
     rows = _rows(given)
     try:
         columns, _ = columns_of(rows)
     except Fault as fault:
         raise PlanError(Problem(f"the truth {fault.what}", hint=fault.hint)) from None
-    kinds = dict(_paths(node.schema))
-    verdict = VERDICTS.get(node.keyword, "")
-    found = {name: path for name in columns if (path := _path(name, kinds, node)) is not None}
+    kinds = dict(paths(node.schema))
     before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
-    key = tuple(path for path in found.values() if path.split(".")[0] in before)
-    compare = tuple(path for path in found.values() if path not in key)
-    says = verdict in columns and verdict not in found
-    _check(node, list(columns), key, compare, source, says=says)
-    spec = [(name, replace(kinds[path], nullable=True)) for name, path in found.items()]
-    table = check_rows(
-        InputSpec("truth", (*spec, *([(verdict, Type("boolean"))] if says else []))), rows, source=source
-    )
+    verdict = VERDICTS.get(node.keyword, "")
+    found = {name: path for name in columns if (path := path_of(name, kinds, node)) is not None}
+    says = verdict in columns and (verdict not in found or _flags(columns[verdict]))
     if says:
-        table = table.filter(table.column(verdict)).drop_columns([verdict])
-    table = table.rename_columns([found[name] for name in table.column_names])
-    nested = pa.Table.from_pylist([_nested(row) for row in table.to_pylist()]) if table.num_rows else table
-    return Truth(Columns(key, compare), nested, not isinstance(node, (SemMap, SemAgg)), source)
+        found.pop(verdict, None)  # also where what a join brings has that name
+    key = tuple(path for path in found.values() if root(path) in before)
+    types = {name: replace(kinds[path], nullable=True) for name, path in found.items()}
+    compare: list[str] = []
+    for name, path in found.items():
+        if path not in key:
+            types[name], own = elements(path, kinds[path], columns[name], source)
+            compare += own
+    _check(node, list(columns), key, compare, source, says=says)
+    spec = [*types.items(), *([(verdict, Type("boolean"))] if says else [])]
+    table = check_rows(InputSpec("truth", tuple(spec)), rows, source=source)
+    plain_rows = [nested({found.get(name, TRUE): value for name, value in row.items()}) for row in table.to_pylist()]
+    if says and getattr(node, "how", "") == "anti":
+        plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # a row that matches goes
+    true = pa.Table.from_pylist(plain_rows) if plain_rows else table.rename_columns(
+        [found.get(name, TRUE) for name in table.column_names])  # fmt: skip
+    once = isinstance(node, (SemMap, SemAgg))
+    return _consistent(
+        Truth(Columns(key, tuple(compare)), true, not says and not once, once, isinstance(node, SemAgg), source)
+    )
+
+
+def _flags(values: Any) -> bool:
+    """Whether values are yes and no, as data or as text."""
+    listed = values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
+    return all(value is None or str(value).lower() in {"true", "false"} for value in listed)
+
+
+def _consistent(truth: Truth) -> Truth:
+    """The truth with a note of rows that stand in it more than once. Raises PlanError: it says yes and no of one."""
+    scored, rows, notes = truth.scored, truth.rows, []
+    if truth.labelled:
+        right, wrong = (set(said(rows.filter(flags), scored.key, ())) if rows.num_rows else set()
+                        for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
+        if both := right & wrong:
+            raise PlanError(Problem(f"{truth.source} says yes and no of {_shown(scored.key, next(iter(both)))}"))
+    listed = any(EACH in path for path in scored.compare)
+    twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
+    if twice and not listed:
+        notes.append(f"{twice:,} rows stand in the truth before: they count once")
+    return replace(truth, notes=tuple(notes))
 
 
 def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
-    """The truth with notes of how much it has to do with the frozen rows. Raises PlanError: nothing."""
+    """The truth with notes of how much it has to do with the frozen rows.
+
+    Raises:
+        PlanError: It is about none of them, or has more answers to a row than the row can have.
+    """
     key, source = truth.columns.key, truth.source
-    units = set(said(asked, key, ()))
+    times = truth.times(asked)
+    units = set(times)
     told = set(said(truth.rows, key, ()) if truth.rows.num_rows else {})
     if not units & told and (told or not truth.closed):
         example = next(iter(told), None)
@@ -100,12 +179,31 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
         theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
         raise PlanError(Problem(f"{source} is about none of the {len(units):,} rows", there=there + theirs, hint=hint))
-    notes = []
+    _one_answer(truth, dict.fromkeys(times, 1) if isinstance(node, SemAgg) else times)
+    notes = list(truth.notes)
     if told - units:
         notes.append(f"{len(told - units):,} of {len(told):,} rows of the truth were not asked about: left out")
     if not truth.closed and units - told:
         notes.append(f"the truth says nothing of {len(units - told):,} of {len(units):,} rows: they are not scored")
+    if truth.labelled and truth.columns.compare:
+        notes.append("the truth says yes or no of pairs: pairs that it does not name are not scored")
+    if truth.closed and units - told:
+        notes.append(f"{len(units - told):,} of {len(units):,} rows are not in the truth: they should have no answer")
+    if several := sum(n for n in times.values() if n > 1):
+        notes.append(f"{several:,} rows share their {', '.join(key)} with another: what is true holds for each of them")
     return replace(truth, notes=tuple(notes))
+
+
+def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
+    """Refuse a truth with more answers to a row than it can have. Raises PlanError."""
+    if not truth.once or any(EACH in path for path in truth.columns.compare) or not truth.rows.num_rows:
+        return
+    for unit, own in said(truth.rows, truth.columns.key, truth.columns.compare).items():
+        if len(own) > max(1, times.get(unit, 1)):
+            shown = " and ".join(_shown(truth.columns.compare, answer) for answer in list(own)[:2])
+            raise PlanError(
+                Problem(f"{truth.source} has {len(own)} answers to {_shown(truth.columns.key, unit)}", there=shown)
+            )
 
 
 def _shown(key: Sequence[str], unit: Any) -> str:
@@ -125,9 +223,12 @@ def _check(
         isinstance(node, SemJoin) and node.how in {"semi", "anti"}
     )
     if not compare and not presence and not says:
-        new = [path for path, _ in _paths(node.schema) if path.split(".")[0] not in before]
+        new = [path for path, _ in paths(node.schema) if root(path) not in before]
         what = f"{source} has no column to compare with the answers of step {node.step}"
         raise PlanError(Problem(what, there=f"{has}; answers: {', '.join(new)}", hint="name one of them so"))
+    if says and not compare and isinstance(node, SemJoin) and node.how not in {"semi", "anti"}:
+        what = f"{source} says whether a pair matches, but not what row {', '.join(key)} is paired with"
+        raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
 
 
 def _rows(given: Any) -> Any:
@@ -136,32 +237,3 @@ def _rows(given: Any) -> Any:
     from semgraph.frontend.files import rows_of
 
     return rows_of(Path(given))
-
-
-def _paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
-    """All columns and fields of struct columns, by path."""
-    for f in schema:
-        if not pa.types.is_fixed_size_list(f.type):
-            yield f"{prefix}{f.name}", type_of_arrow(f.type)
-        if pa.types.is_struct(f.type):
-            yield from _paths(pa.schema(list(f.type)), f"{prefix}{f.name}.")
-
-
-def _path(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
-    """The column that a column of the truth means: of that name, else the one field of that name in what is new."""
-    if name in kinds:
-        return name
-    before = {f.name for f in node.inputs[0].schema}
-    fields = [path for path in kinds if path.split(".")[0] not in before and path.rsplit(".", 1)[-1] == name]
-    return fields[0] if len(fields) == 1 else None
-
-
-def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path, value in row.items():
-        *outer, last = path.split(".")
-        inner = found
-        for name in outer:
-            inner = inner.setdefault(name, {})
-        inner[last] = value
-    return found
