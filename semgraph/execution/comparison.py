@@ -259,6 +259,17 @@ class Comparison:
 
         return differing(self, self[one], self[other], trial)
 
+    def __str__(self) -> str:
+        """The table as `semgraph compare` prints it, as wide as the terminal."""
+        import shutil
+
+        from semgraph.execution.comparison_text import plain
+
+        return plain(self, shutil.get_terminal_size((120, 24)).columns)
+
+    def __repr__(self) -> str:
+        return str(self)
+
     def chart(self) -> Any:
         """Cost across, quality up: a matplotlib figure where that is installed, else text."""
         from semgraph.execution.comparison_chart import chart

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from semgraph.execution.layout import GAP, Column, fit, fitting
 from semgraph.report.formats import cell, plural
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GAP = 2
-WIDEST = 60
+__all__ = ["GAP", "Column", "fit", "fitting", "lines", "of_arrow", "result_lines"]
+
 _KEY = 8
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROWS = 20
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its title, its cells as text, and whether they stand at the right, as numbers do."""
-
-    title: str
-    cells: Sequence[str]
-    right: bool = False
-
-    def width(self, widest: int = WIDEST) -> int:
-        """Places that it takes, at most `widest`."""
-        from rich.cells import cell_len
-
-        return min(widest, max(map(cell_len, (self.title, *self.cells))))
 
 
 def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
@@ -50,33 +35,6 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
         names = ", ".join(c.title for c in gone)
         note = f"… {plural(len(gone), 'more column')}: {names}"
         yield fit(" " * indent + note, width).rstrip()
-
-
-def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
-    """The columns that fit, and how wide they are; the last of them may be cut to at least half its width."""
-    natural = [column.width() for column in columns]
-    for n in range(len(columns), 0, -1):
-        over = sum(natural[:n]) + GAP * (n - 1) - width
-        longest = max(range(n), key=lambda i: natural[i])
-        if over <= 0 or n == 1 or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2):
-            widths = natural[:n]
-            widths[longest] = max(4, widths[longest] - max(0, over))
-            return columns[:n], widths
-    return (), []
-
-
-def fit(text: str, width: int, *, right: bool = False) -> str:
-    """A text in exactly `width` places of the terminal.
-
-    >>> fit("Alice", 7), fit("Alice", 7, right=True), fit("Alice Chen", 7)
-    ('Alice  ', '  Alice', 'Alice …')
-    """
-    from rich.cells import cell_len, set_cell_size
-
-    length = cell_len(text)
-    if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if right else text + " " * (width - length)
 
 
 def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:

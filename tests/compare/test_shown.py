@@ -52,6 +52,13 @@ def test_the_table() -> None:
     assert "1 M / 30 k" in rows[0]
 
 
+def test_printed_in_a_script_it_is_the_table_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in (200, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        found = made()
+        assert str(found).splitlines() == repr(found).splitlines() == [line.plain for line in shown(found, width)]
+
+
 def test_the_best_of_each_column_is_bold() -> None:
     found = [bold(line) for line in shown(made())[1:4]]
     assert found == [
