@@ -128,8 +128,12 @@ def _run(
     except (KeyboardInterrupt, SemgraphError) as error:
         kept = [run for run in all_runs(session.runs) if run.name not in before] if session.runs else []
         if kept and not isinstance(error, PlanError):  # what is wrong stays wrong: going on would not help
-            for line in unfinished(kept[0], plan, typed + options.words(*_CODE)):
-                error.add_note(line)
+            own = str(kept[0].facts.get("plan") or plan.name)  # another plan, if the example comes after it
+            name, then = (
+                (typed, "") if own == plan.name else (own, f", then semgraph run {typed}{options.words(*_CODE)}")
+            )
+            for line in unfinished(kept[0], session.prepare(name) if then else plan, name + options.words(*_CODE)):
+                error.add_note(line + then * line.startswith("Go on"))
         raise
 
 

@@ -107,3 +107,14 @@ def test_a_record_is_for_its_owner_and_has_no_letter_of_a_key(project: Project) 
 def mode(path: Path) -> int:
     """The permissions of a file or folder."""
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(project: Project, serving: Serving) -> None:
+    """The example of `find` comes after that of `people`, which one call does not do."""
+    ended = project("run", "find", "--max-calls", "1")
+    (name,) = (run.name for run in (project.folder / ".semgraph" / "runs").iterdir())
+    assert (ended.code, ended.out, serving.calls) == (4, "", 1)
+    assert "people, after which the example of find comes, stopped before call 2" in ended.err
+    assert "find was not begun" in ended.err
+    assert f"Go on: semgraph run people --resume {name}, then semgraph run find" in ended.err
+    assert project("run", "people", "--resume", name).code == 0
