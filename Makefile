@@ -10,7 +10,7 @@ EXTRAS := local,neo4j-local,pandas,dev
 EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,pandas,plot,dev
 VENV_EXTRAS := .venv-extras
 
-.PHONY: demo test test-extras check fmt recordings bench clean
+.PHONY: demo test test-extras check fmt recordings bench bench-full clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -40,10 +40,12 @@ recordings: $(VENV)/.installed
 	$(BIN)/python plans/recordings/make.py
 	$(BIN)/python notebooks/record.py
 
+# everything that is measured in minutes, and the pages made of it; what takes longer too: make bench-full
 bench: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.ingest turns
-	$(BIN)/python -m benchmarks.ingest cpu
-	$(BIN)/python -m benchmarks.world score --people 3
+	$(BIN)/python -m benchmarks run
+
+bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed
+	$(BIN)/python -m benchmarks run --full
 
 # what the demo needs, unless all is here already
 $(VENV)/.demo: pyproject.toml constraints.txt

@@ -54,6 +54,8 @@ class Table:
         """The table over these lines; rows as the cases stand in the benchmark."""
         own = [line for line in lines if line.is_of(self.where)]
         keys = [key for key in order if any(line.key == key for line in own)]
+        if not keys:
+            return f"**{self.question}**\n\nNot measured yet.\n"
         titles = [*self.rows, *(column.title for column in self.columns), ""]
         aligned = ["---"] * len(self.rows) + ["--:"] * len(self.columns) + ["---"]
         body = [self._row(key, own) for key in keys]

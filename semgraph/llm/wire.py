@@ -1,7 +1,7 @@
 """HTTP to an OpenAI-compatible endpoint, by the cheapest route through the openai package that keeps its client, its
 authorisation, its base URL and its error types: `AsyncOpenAI.post` over its aiohttp transport, the answer as raw bytes.
 
-(CPU per call against its own `chat.completions.create`: see `benchmarks/llm_cpu`.)
+(CPU per call against its own `chat.completions.create`: see `benchmarks/engine`.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Hybrid search in the embedded store beside its bare parts, in one run.
 
-    python benchmarks/search_embedded/run.py --rows 100000
-
 The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a matrix with a vector, and the
 rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is embedded already. They take
 turns, query by query, so that what else the machine does falls on both; times are wall time, and CPU time beside it.
@@ -9,9 +7,7 @@ turns, query by query, so that what else the machine does falls on both; times a
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import sqlite3
 import statistics
 import tempfile
@@ -28,6 +24,7 @@ from semgraph.stores.base import Batch, EdgeWrite, Method, NodeWrite, SearchQuer
 from semgraph.stores.sqlite import SqliteStore
 
 K = 20
+DIMENSIONS, QUERIES = 384, 100
 GRAPH = Graph.build(
     {
         "nodes": {"Entity": {"properties": {"name": "string"}}},
@@ -148,63 +145,40 @@ class Clock:
         self.cpu.append((time.process_time() - cpu) * 1e3)
 
 
-async def measure(store: SqliteStore, bare: Bare, data: Data, groups: int) -> list[dict[str, Any]]:
-    """A line per kind of query and per way to ask; milliseconds."""
+async def measure(store: SqliteStore, bare: Bare, data: Data, kind: str, at_once: int) -> dict[str, float]:
+    """All queries of a kind, so many in one request; the first request of all warms up."""
     methods = (Method("fulltext", "fact", "words", k=K), Method("nearest", "fact", "vector", k=K))
-    query = SearchQuery("FACT", methods, ("fact",))
-    found = []
-    for kind, texts in data.queries.items():
-        await store.search([query], rows_of(texts, data.asked, groups))
-        alone, beside, at_once = Clock(), Clock(), Clock()
-        for i, text in enumerate(texts):
-            rows = rows_of([text], data.asked[i : i + 1], groups)
-            with alone:
-                bare.search(text, data.asked[i])
-            with beside:
-                await store.search([query], rows)
-        found.append(line(f"one at a time, {kind}", alone, beside, 1))
-        for _ in range(3):
-            with at_once:
-                await store.search([query], rows_of(texts, data.asked, groups))
-        found.append(line(f"{len(texts)} at once, {kind}, each", alone, at_once, len(texts)))
-    return found
+    query, texts = SearchQuery("FACT", methods, ("fact",)), data.queries[kind]
+    await store.search([query], rows_of(texts, data.asked, 1))
+    alone, beside = Clock(), Clock()
+    for first in range(0, len(texts), at_once):
+        rows = rows_of(texts[first : first + at_once], data.asked[first : first + at_once], 1)
+        with alone:
+            bare.search(texts[first], data.asked[first])
+        with beside:
+            await store.search([query], rows)
+    return line(alone, beside, at_once)
 
 
-def line(what: str, bare: Clock, store: Clock, queries: int) -> dict[str, Any]:
-    """Medians."""
-    found: dict[str, Any] = {"what": what}
-    for name in ("wall", "cpu"):
-        found[f"bare {name}"] = statistics.median(getattr(bare, name))
-        found[f"store {name}"] = statistics.median(getattr(store, name)) / queries
-        found[f"ratio {name}"] = found[f"store {name}"] / found[f"bare {name}"]
-    return found
+def line(bare: Clock, store: Clock, queries: int) -> dict[str, float]:
+    """Medians and 95th percentiles, in milliseconds a query."""
+    found: dict[str, float] = {"p50_ms": statistics.median(store.wall) / queries}
+    found["p95_ms"] = sorted(store.wall)[int(0.95 * (len(store.wall) - 1))] / queries
+    found |= {"bare_p50_ms": statistics.median(bare.wall), "cpu_ms": statistics.median(store.cpu) / queries}
+    found["of_bare"] = found["p50_ms"] / found["bare_p50_ms"]
+    return {name: round(value, 3) for name, value in found.items()}
 
 
-async def main() -> None:
-    """Run and print, a line of JSON per measurement at the end."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--groups", type=int, default=1, help="the bare parts always search all rows")
-    parser.add_argument("--seed", type=int, default=7)
-    given = parser.parse_args()
-    data = make(given.rows, given.dimensions, given.queries, given.seed)
+def measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]:
+    """Search among so many facts, as many queries in one request; the bare parts take turns with it."""
+    return asyncio.run(_measured(rows, kind, at_once, trial))
+
+
+async def _measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]:
+    data = make(rows, DIMENSIONS, QUERIES, trial + 7)
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "graph.db")
-        rate = await load(store, data, given.groups)
-        print(
-            f"{given.rows:,} facts, {given.dimensions} dimensions, {given.groups} groups; loaded {rate:,.0f} rows a second"
-        )
-        lines = await measure(store, Bare(data), data, given.groups)
+        rate = await load(store, data, 1)
+        found = await measure(store, Bare(data), data, kind, at_once)
         await store.aclose()
-    names = [f"{name} {kind}" for kind in ("wall", "cpu") for name in ("bare", "store", "ratio")]
-    print(f"{'p50 in ms':47}" + "".join(f"{name:>12}" for name in names))
-    for one in lines:
-        print(f"{one['what']:47}" + "".join(f"{one[name]:12.2f}" for name in names))
-    for one in lines:
-        print(json.dumps({**vars(given), **one}))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+    return found | {"loaded_per_s": round(rate)}

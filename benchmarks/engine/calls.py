@@ -2,19 +2,12 @@
 
 The model is a stand-in in another process, so that only the client's CPU is counted. All ways send equal requests with
 equal concurrency, in turns within one run; the median of the turns counts.
-
-    python benchmarks/llm_cpu/run.py                   # the table
-    python benchmarks/llm_cpu/run.py --json out.json   # and the figures of each turn
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
-import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -233,7 +226,7 @@ WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
 @contextmanager
 def model_server(latency: float) -> Iterator[str]:
     """The stand-in, in another process; its base URL."""
-    script = Path(__file__).with_name("server.py")
+    script = Path(__file__).with_name("calls_server.py")
     process = subprocess.Popen([sys.executable, script, str(latency)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -251,42 +244,15 @@ async def spend(run: Run, calls: int, in_flight: int) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - clock
 
 
-async def measure(url: str, calls: int, in_flight: int, turns: int) -> dict[str, list[tuple[float, float]]]:
-    """CPU and clock of each way in each turn; a turn before them warms up and is not counted."""
-    figures: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+def cpu_of(way: str, calls: int = 1500, in_flight: int = 64, latency: float = 0.05) -> dict[str, float]:
+    """One way, after a turn that warms up: CPU a call, and wall seconds of all."""
+    with model_server(latency) as url:
+        cpu, clock = asyncio.run(_turn(url, way, calls, in_flight))
+    return {"cpu_ms_per_call": round(1000 * cpu / calls, 4), "seconds": round(clock, 3)}
+
+
+async def _turn(url: str, way: str, calls: int, in_flight: int) -> tuple[float, float]:
     async with AsyncExitStack() as closing:
-        runs = {way: await make(url, closing) for way, make in WAYS.items()}
-        for run in runs.values():
-            await spend(run, calls, in_flight)
-        for _ in range(turns):
-            for way, run in runs.items():
-                figures[way].append(await spend(run, calls, in_flight))
-    return figures
-
-
-def main() -> None:
-    """Run it and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=1500)
-    parser.add_argument("--in-flight", type=int, default=64)
-    parser.add_argument("--latency", type=float, default=0.05, help="seconds")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="where to write the figures of each turn")
-    options = parser.parse_args()
-    with model_server(options.latency) as url:
-        figures = asyncio.run(measure(url, options.calls, options.in_flight, options.turns))
-    reference = statistics.median(cpu for cpu, _ in figures["openai: chat.completions.create"])
-    print(
-        f"{options.calls:,} calls, {options.in_flight} in flight, {options.latency * 1000:g} ms, {options.turns} turns"
-    )
-    print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs; client process only; simulated model\n")
-    print(f"{'way':36}{'ms CPU per call':>16}{'ratio':>8}{'wall s':>9}")
-    for way, turns in figures.items():
-        cpu, clock = (statistics.median(values) for values in zip(*turns, strict=True))
-        print(f"{way:36}{cpu / options.calls * 1000:>16.3f}{cpu / reference:>8.2f}{clock:>9.2f}")
-    if options.json:
-        options.json.write_text(json.dumps({"options": vars(options), "seconds": figures}, default=str, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+        run = await WAYS[way](url, closing)
+        await spend(run, calls, in_flight)
+        return await spend(run, calls, in_flight)

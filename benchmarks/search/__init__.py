@@ -1,0 +1,1 @@
+"""Search: seconds beside those of the bare parts, at several sizes."""
