@@ -234,9 +234,8 @@ async def estimate(way: Way) -> None:
             found = way.implementation.estimate(node, rows, None)
         except Exception as error:
             raise Broken(f"{type(error).__name__}: {error}, for {rows.left:g} rows") from error
-        expect(isinstance(found, Cost), f"returned a {type(found).__name__}, expected a Cost")
-        expect(math.isfinite(found.calls) and found.calls >= 0, f"{found.calls} calls for {rows.left:g} rows")
-        expect(math.isfinite(found.rounds) and found.rounds >= 0, f"{found.rounds} rounds for {rows.left:g} rows")
+        wrong = wrong_with(found)
+        expect(wrong is None, f"{wrong}, for {rows.left:g} rows")
 
 
 async def quality(way: Way) -> None:

@@ -17,6 +17,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.contract import Cost, RowEstimate
+from semgraph.physical.estimating import estimated
 from semgraph.physical.planner import PhysicalPlan
 
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
@@ -221,7 +222,7 @@ class Estimator:
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         groups = left.value if node.keyword in {"sem_agg", "sem_topk"} else 0.0
         rows = RowEstimate(left.value / times, right / times, items.value / times, groups / times)
-        cost = way.estimate(node, rows, seen.per_item if seen else None)
+        cost = estimated(way, node, rows, seen.per_item if seen else None)
         sent, answered = (None if n is None else n * times for n in (cost.tokens_in, cost.tokens_out))
         return Cost(cost.calls * times, cost.rounds * times, sent, answered)
 

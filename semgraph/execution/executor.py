@@ -18,10 +18,10 @@ from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.committing import COMMIT, Commits
 from semgraph.execution.evaluation import Evaluation, Runtime
 from semgraph.execution.outcome import Options, Outcome
-from semgraph.execution.windows import Confinement, Members, Wave, Window, cut, prepare, rows_of, slices
+from semgraph.execution.preparing import given_rows, members_of, waves_of
+from semgraph.execution.windows import Members, Wave, Window, rows_of, slices
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
-from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic import Failure
@@ -53,8 +53,7 @@ class Executor:
     # -- plans without an order ------------------------------------------------------------------------------
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
-        given = self._inputs(inputs)
-        async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
+        async with Evaluation(self.runtime, given_rows(self.plan, inputs), self.options.now("run")) as evaluation:
             sinks = [spec.rows for spec in self.plan.sinks]
             returns = self.plan.logical.returns
             tables = await evaluation.tables([*sinks, *returns.values()])
@@ -62,10 +61,6 @@ class Executor:
             self.outcome.failures += evaluation.failures
             if self.options.write and sinks:
                 await self.commits.rows(list(zip(self.plan.sinks, tables, strict=False)))
-
-    def _inputs(self, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
-        found = [n for n in walk(*self.plan.roots) if isinstance(n, Input)]
-        return {id(n): n.columns.empty_table() if isinstance(n, Nothing) else inputs[n.name] for n in found}
 
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
         """Add the rows of a wave to the results; those that derive from no member are the same in each: the last stay."""
@@ -76,22 +71,20 @@ class Executor:
     # -- plans with an order ---------------------------------------------------------------------------------
 
     async def _by_windows(self, order: Order, inputs: Mapping[str, pa.Table]) -> None:
-        members = self.outcome.members = await prepare(order, inputs[order.input])
-        self.runtime.partitions[:] = members.names
+        members = self.outcome.members = await members_of(self.runtime, order, inputs)
         pending = await self._pending(members)
         self.options.committed(0, len(members.keys) - self.outcome.skipped)
-        given = self._inputs({**inputs, order.input: members.table})
-        await self._search_whole(given)
-        waves = cut(order, pending)
-        self.runtime.confinement = Confinement.of(members, waves)
+        rows = given_rows(self.plan, {**inputs, order.input: members.table})
+        await self._search_whole(rows)
+        waves = waves_of(self.runtime, order, members, pending)
         queue: asyncio.Queue[_Slice | BaseException | None] = asyncio.Queue(maxsize=1)
-        ahead = asyncio.create_task(self._run_ahead(order, waves, given, queue))
+        ahead = asyncio.create_task(self._run_ahead(order, waves, rows, queue))
         try:
             while (item := await queue.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 for wave in item.waves:
-                    await self._wave(order, wave, item.tables, given)
+                    await self._wave(order, wave, item.tables, rows)
         finally:
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)

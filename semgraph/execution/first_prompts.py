@@ -1,12 +1,13 @@
 """The first request of each semantic step, as it would be sent, without sending it.
 
-Rows that derive from the inputs, and from what a store holds, are there already. Where a step's rows depend on answers, its
-prompt is shown with the names of columns in place of values.
+Rows that derive from the inputs, and from what a store holds, are there already. Where a step's rows depend on answers, it
+is asked, in its way, about made-up rows, in which the names of columns stand for their values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,15 +16,17 @@ import pyarrow as pa
 
 from semgraph.errors import SemgraphError
 from semgraph.execution.evaluation import Evaluation, Runtime
-from semgraph.execution.windows import Confinement, Wave, cut, prepare, rows_of
+from semgraph.execution.made_up import ask_of_names, ask_of_one
+from semgraph.execution.preparing import given_rows, members_of, waves_of
+from semgraph.execution.windows import Wave, rows_of
 from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
 from semgraph.llm.roles import bound
 from semgraph.logical.node import walk
 from semgraph.logical.prompt import Prompt
-from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.context import NodeContext
+from semgraph.physical.contract import Implementation
 from semgraph.physical.framing import check_answer
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.semantic import Asking, answer
@@ -121,7 +124,8 @@ async def first_prompts(
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, _Listening(model), now)
-                messages = _in_names(node.prompt.first) if request is None else request.messages
+                shown = request or await _made_up(node, plan.ways[id(node)][0], _Listening(model))
+                messages = _in_names(node.prompt.first) if shown is None else shown.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 found.append(FirstPrompt(node, messages, tokens, request is not None))
     return found
@@ -134,15 +138,13 @@ async def _first_rows(
     first: Wave = ()
     order = plan.logical.order
     if order is not None and order.input in tables:
-        members = await prepare(order, tables[order.input])
-        runtime.partitions[:] = members.names
-        waves = cut(order, dict(enumerate(members.of)))
-        runtime.confinement = Confinement.of(members, waves)
+        members = await members_of(runtime, order, tables)
+        waves = waves_of(runtime, order, members, dict(enumerate(members.of)))
         first = waves[0] if waves else ()
         some = [m for window in first for m in window.members]
+        assert runtime.confinement is not None
         tables[order.input] = runtime.confinement.by_window(rows_of(members.table, some))
-    tables |= {n.name: n.columns.empty_table() for n in walk(*plan.roots) if isinstance(n, Nothing)}
-    return {id(n): tables[n.name] for n in walk(*plan.roots) if isinstance(n, Input) and n.name in tables}, first
+    return given_rows(plan, tables), first
 
 
 async def _first_request(node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime) -> Request | None:
@@ -155,6 +157,19 @@ async def _first_request(node: Semantic, evaluation: Evaluation, model: _Listeni
             await answer(node, tables, Asking(way, ctx, runtime.partitions, column, now, check_answer))
     except _NotAskedError:
         pass
+    return model.first
+
+
+async def _made_up(node: Semantic, way: Implementation[Any], model: _Listening) -> Request | None:
+    """A request about rows of names; in the prompt's own words where the way can do nothing with them."""
+    if getattr(node, "form", ""):
+        return None  # what it asks for stands in the rows
+    async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
+        for asking in (ask_of_names(node, way, ctx), ask_of_one(node, ctx)):
+            if model.first is None:
+                with suppress(Exception):  # a way may want numbers, or vectors, where there are names
+                    await asking
+            asking.close()
     return model.first
 
 

@@ -13,6 +13,7 @@ import pytest
 import semgraph
 from benchmarks.world import StandIn
 from semgraph.checking.oracle import Mind, Oracle
+from semgraph.errors import EngineError
 from semgraph.execution.observed import Memory, Seen
 from semgraph.meter import Part, StepMetrics
 from tests.optimizer.conftest import answered, matched
@@ -159,3 +160,41 @@ def test_what_an_operator_does_is_counted_for_its_step_too() -> None:
     part.dollars = None
     assert step.dollars is None
     assert set(part.as_dict()) == set(StepMetrics().as_dict())
+
+
+OWN = """
+from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemFilter, dataclass, pa
+
+
+@dataclass(frozen=True)
+class Odd(Implementation[SemFilter]):
+    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:
+        return WRONG
+
+    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
+        return await ctx.ask_packed(node, rows, [[i] for i in range(rows.items.num_rows)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("7", "it estimated int 7, not a Cost"),
+        ("Cost('many')", "it estimated calls str 'many', not a number from 0 on"),
+        ("Cost(-1)", "it estimated calls int -1, not a number from 0 on"),
+        ("Cost(1, tokens_in=float('nan'))", "it estimated tokens_in float nan, not a number from 0 on"),
+        ("Cost(1 / 0)", "raised ZeroDivisionError: division by zero"),
+    ],
+)
+async def test_an_estimate_that_is_none_is_the_fault_of_its_implementation(
+    tmp_path: Path, wrong: str, said: str
+) -> None:
+    file = tmp_path / "own" / "sem_filter" / "odd.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(OWN.replace("WRONG", wrong), encoding="utf-8")
+    made = {"llm": Oracle(Mind(answer=answered)), "store": "memory", "runs": "", "folder": tmp_path}
+    async with semgraph.Session(**made, operators=[tmp_path / "own"], use={"kept": "odd"}) as session:
+        with pytest.raises(EngineError) as caught:
+            await estimates(session, plan(tmp_path), notes=NOTES, names=NAMES)
+    assert str(caught.value).startswith(f"step kept: Odd in {file}")
+    assert said in str(caught.value)

@@ -17,7 +17,7 @@ from tests.optimizer.conftest import answered, matched
 
 PLAN = """
 plan: shown
-inputs: {notes: {id: int64, text: string}, names: {name: string}}
+inputs: {notes: {id: int64, text: string}}
 steps:
   kept: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}, {filter: id < 6}]
   coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
@@ -74,6 +74,43 @@ async def test_prompts_are_real_where_rows_are_known_and_say_where_they_are_not(
     assert "tokens · its rows depend on answers: <column> stands for a value" in coded.splitlines()[0]
     assert coded.splitlines()[-1] == "Code: <text>"
     assert marked.splitlines()[-1] == "Mark: <code>"
+
+
+DEPENDENT = """
+plan: dependent
+inputs: {notes: {id: int64, text: string}}
+steps:
+  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  kept: [{from: coded}, {sem_filter: {prompt: "Is {code} nice?"}}]
+  paired: [{from: coded}, {sem_join: {prompt: "Is {code} like {o.code}?", other: kept, alias: o}}]
+  told: [{from: coded}, {sem_agg: {prompt: "Tell {code}", add: {story: string}}}]
+  best: [{from: kept}, {sem_topk: {prompt: "Fit: {code}", k: 1}}]
+  drawn: [{from: coded}, {sem_join: {prompt: "Is {code} near {o.code}?", other: kept, alias: o}}]
+returns: [paired, told, best, drawn]
+use: {kept: packed(rows=4), paired: "block(left=2, right=2)", best: listwise(window=4), drawn: "cascade(jaccard=null)"}
+"""
+
+
+async def test_prompts_about_rows_that_depend_on_answers_are_whole_and_in_the_form_of_their_way(
+    session: semgraph.Session, oracle: Oracle, tmp_path: Path
+) -> None:
+    path = tmp_path / "dependent.yaml"
+    path.write_text(DEPENDENT, encoding="utf-8")
+    text = await said(session, path, format="prompts")
+    assert oracle.requests == []
+    shown = {part.split(" ")[0]: part for part in text.removeprefix("── ").split("\n\n── ")}
+    row = '{"code":"<code>"}'
+    assert shown["kept"].endswith(f"Records:\n1. {row}\n2. {row}")
+    assert '{"answers": [{"id": ' in shown["kept"]
+    assert f"Left records:\n1. {row} compare with: all\n2. {row} compare with: all" in shown["paired"]
+    assert 'Right records:\n101. {"o.code":"<o.code>"}' in shown["paired"]
+    assert shown["told"].count(row) == 2
+    assert "ranking" in shown["best"]
+    assert shown["best"].endswith(f"Records:\n1. {row}\n2. {row}")
+    assert shown["drawn"].endswith("Is <code> near <o.code>?")
+    for step in ("kept", "paired", "told", "best", "drawn"):
+        assert "\n[system]\n" in shown[step]
+        assert "its rows depend on answers" in shown[step].splitlines()[0]
 
 
 async def test_the_tokens_of_a_prompt_are_those_that_are_sent(

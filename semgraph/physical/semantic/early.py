@@ -16,6 +16,7 @@ from semgraph.logical.checks import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.physical.columns import dense, values
 from semgraph.physical.contract import RowEstimate, answer_schema
+from semgraph.physical.estimating import estimated
 from semgraph.physical.relational import execute
 from semgraph.physical.semantic.asking import Asking, ask, pick, shown, whose
 from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
@@ -150,5 +151,5 @@ async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, asking:
 
 def _rows_a_call(node: SemMap | SemFilter, rows: int, asking: Asking) -> int:
     """How many rows share a call, as the implementation estimates: chunks of full calls cost no call more."""
-    cost = asking.way.estimate(node, RowEstimate(rows, 0, rows, 0), None)
+    cost = estimated(asking.way, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
