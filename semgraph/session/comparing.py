@@ -84,7 +84,9 @@ class Kept:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Make the folder."""
+        """Make the folder, once."""
+        if self.id:
+            return
         runs, plan = self.request.runs, self.request.plan
         self.id = new_run(runs or Path())
         self.record = RunRecord(runs / self.id) if runs is not None else None

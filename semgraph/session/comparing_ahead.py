@@ -166,45 +166,6 @@ def _sum(dollars: Iterable[float | None]) -> float | None:
     return None if None in known else sum(d for d in known if d is not None)
 
 
-def said_before(estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget) -> list[str]:
-    """What is said before ways are asked: what one trial of each takes, and all of them."""
-    wide = max(len(e.way) for e in estimates)
-    lines = [f"  {e.way:<{wide}}  {expected(e)}" for e in estimates]
-    made = [f"  the rows took {before:,} calls"] if before else []
-    head = f"one trial of each ({llm}); what the journal has costs nothing, and an answer that is not valid is asked for again"
-    return [head, *made, *lines, f"  {in_all(estimates, trials, budget)}"]
-
-
-def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
-    """All trials of all ways."""
-    known = [e.dollars for e in estimates]
-    total = None if None in known else trials * sum(d for d in known if d is not None)
-    calls = None if any(e.calls is None for e in estimates) else trials * sum(e.calls or 0 for e in estimates)
-    about = "" if all(e.planned for e in estimates) else "≈ "
-    limit = f" of the ${budget.max_usd:,.2f} you allow" if budget.max_usd is not None else ""
-    each = f"{trials} trials of each: " if trials > 1 else "in all: "
-    return f"{each}{_number(calls, about)} calls, {_dollars(total, planned=not about)}{limit}"
-
-
-def expected(estimate: Estimate) -> str:
-    """One way: calls that are planned, or about how many; tokens; dollars with the longest answers allowed."""
-    e = estimate
-    about = "" if e.planned else "≈ "
-    calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"
-    most = "up to " if e.planned else "≈ "
-    word = "call " if calls == "1" else "calls"
-    tokens = f"{_number(e.tokens_in, '≈ ')} tokens in, {_number(e.tokens_out, most)} out"
-    return f"{calls} {word}   {tokens}   {_dollars(e.dollars, planned=e.planned)}"
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    return "?" if value is None else f"{sign}{value:,.0f}"
-
-
-def _dollars(value: float | None, *, planned: bool) -> str:
-    return "$ ?" if value is None else "$0" if value == 0 else f"{'up to' if planned else '≈'} ${value:,.2g}"
-
-
 def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
     """Refuse what would pass a limit.
 

@@ -12,13 +12,14 @@ from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Tr
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
 from semgraph.session.comparing import Kept, Request
-from semgraph.session.comparing_ahead import admit, ahead, said_before, warm
+from semgraph.session.comparing_ahead import admit, ahead, warm
 from semgraph.session.comparing_copy import held, known_rows, partitions_read
 from semgraph.session.comparing_cost import CountedEmbedder, Ledger
 from semgraph.session.comparing_graph import read_graph_truth
 from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
 from semgraph.session.comparing_quality import of_plans, of_step
-from semgraph.session.comparing_step import KEPT, Frozen, asking_step, freeze, seen_rows, try_way, way_of
+from semgraph.session.comparing_said import limits, said_before, said_of_rows
+from semgraph.session.comparing_step import KEPT, Frozen, asking_step, freeze, input_of, seen_rows, try_way, way_of
 from semgraph.session.comparing_truth import Truth, about, read_truth, whole_rows
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.running import vector_length
@@ -38,7 +39,12 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
     known = await known_rows(plan, request.inputs, source)
     as_reference = replace(plan, use={**plan.use, node.step: choices[reference][0]})
     async with source.copy(await vector_length(plan, opened.embedder)) as scratch:
-        frozen = await freeze(as_reference, node, request.inputs, opened, scratch, library)
+        made = input_of(as_reference, node, scratch, library, opened.llm)
+        if made.asking:
+            for line in said_of_rows(made, request.inputs, source, resources, opened.budget):
+                request.say(line)
+            kept.begin()
+        frozen = await spent(kept, lambda ledger: freeze(made, request.inputs, opened, scratch, ledger))
     if not frozen.parts or not frozen.rows.num_rows:
         raise PlanError(
             Problem(f"step {node.step} has no rows to ask about: there is nothing to compare", hint="give others")
@@ -53,7 +59,6 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
         request.say(line)
     admit(costs.estimates, request.trials, opened.budget)
     kept.begin()
-    kept.paid = frozen.before
 
     async def ready(ledger: Ledger) -> None:
         taking = [ways[name] for name in costs.embedding]
@@ -104,18 +109,18 @@ async def _each(
     what = "what is embedded"
     try:
         if ready is not None:
-            await _spent(kept, ready)
+            await spent(kept, ready)
         for number in range(trials):
             first = number % len(names)
             for name in (*names[first:], *names[:first]):
                 what = f"{name}, trial {number + 1} of {trials}" if trials > 1 else name
-                found[name].append(await _spent(kept, partial(attempt, name, number)))
+                found[name].append(await spent(kept, partial(attempt, name, number)))
     except BudgetReached as error:
         return found, f"{str(error).removeprefix('stopped ')}; {what}, is not complete. {KEPT}"
     return found, None
 
 
-async def _spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
+async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
     """Do some work; what it sent is in what was paid, also where a limit stopped it."""
     ledger = Ledger()
     try:
@@ -139,7 +144,7 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
         for each in plans.values():
             compiled(each, scratch, library, opened.llm)
     estimates = [Estimate(name) for name in arms]
-    request.say(f"whole plans: how much they ask depends on the answers (≤ ? calls, $ ?); {_limits(opened)}")
+    request.say(f"whole plans: how much they ask depends on the answers (≤ ? calls, $ ?); {limits(opened.budget)}")
     kept.begin()
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Whole:
@@ -161,10 +166,3 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
         reference=reference, frozen={"rows": counts, "copied": source.count}, estimates=tuple(estimates), stopped=stopped,
         notes=tuple(await known_rows(plan, request.inputs, source)),
     )  # fmt: skip
-
-
-def _limits(opened: Opened) -> str:
-    budget = opened.budget
-    limits = {"max_calls": budget.max_calls, "max_tokens": budget.max_tokens, "max_usd": budget.max_usd}
-    said = ", ".join(f"{name} {value:,g}" for name, value in limits.items() if value is not None)
-    return f"it stops before it passes {said}" if said else "no limit is set"

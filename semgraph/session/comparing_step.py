@@ -29,7 +29,7 @@ from semgraph.physical.context import NodeContext
 from semgraph.physical.contract import Implementation, Rows
 from semgraph.physical.framing import check_answer
 from semgraph.physical.library import Library
-from semgraph.physical.planner import compile_plan
+from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered, Asking, answer
 from semgraph.physical.sql import MEMBER
 from semgraph.session.comparing_cost import CountedEmbedder, Ledger, Seeing, counted
@@ -116,22 +116,46 @@ def way_of(node: Semantic, text: str, library: Library, llm: LLM) -> tuple[Choic
     return choice, way
 
 
+@dataclass(frozen=True)
+class Input:
+    """How a step's input is made.
+
+    Args:
+        node: The step.
+        physical: The plan as far as the step, or where its input depends on what the plan writes, the whole plan.
+        grown: Whether it does.
+    """
+
+    node: Semantic
+    physical: PhysicalPlan
+    grown: bool
+
+    @property
+    def asking(self) -> list[str]:
+        """The steps that ask a model for it."""
+        return list(dict.fromkeys(n.step for n in walk(*self.physical.roots) if isinstance(n, Semantic)))
+
+
+def input_of(plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM) -> Input:
+    """How a step's input is made, with the step done as the plan says. Raises PlanError."""
+    wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
+    limits = {role: bound(llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}}
+    grown = _is_ordered(plan, node, store, library, limits)
+    small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
+    return Input(node, compile_plan(optimize(small), store, library, limits), grown)
+
+
 async def freeze(
-    plan: LogicalPlan, node: Semantic, inputs: Mapping[str, pa.Table], opened: Opened, scratch: Store, library: Library
+    source: Input, inputs: Mapping[str, pa.Table], opened: Opened, scratch: Store, ledger: Ledger
 ) -> Frozen:
-    """Compute a step's input in a scratch store: as far as the step where that can be, else in a run of the whole plan, in
-    which the step is done as the plan says.
+    """Compute a step's input in a scratch store, spent from `ledger`.
 
     Raises:
         BudgetReached: A limit was reached before the rows were there; what was answered is in the journal.
     """
-    wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
-    limits = {role: bound(opened.llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}}
-    grown = _is_ordered(plan, node, scratch, library, limits)
-    small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
-    physical = compile_plan(optimize(small), scratch, library, limits)
-    ledger, meter = Ledger(), Meter()
-    runtime = Runtime(physical, counted(opened.llm, ledger), CountedEmbedder(opened.embedder, ledger), scratch, meter)
+    node, grown, meter = source.node, source.grown, Meter()
+    embedder = CountedEmbedder(opened.embedder, ledger)
+    runtime = Runtime(source.physical, counted(opened.llm, ledger), embedder, scratch, meter)
     times: list[datetime] = []
 
     def now(name: str) -> datetime:
@@ -141,7 +165,7 @@ async def freeze(
     outcome = await Executor(runtime, Options("comparison", now, again=True, write=grown)).run(inputs)
     if outcome.stopped:
         raise BudgetReached(f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {KEPT}")
-    lists = [outcome.tables.get(name, []) for name in wanted]
+    lists = [outcome.tables.get(f"input {i}", []) for i in range(len(node.inputs))]
     each = list(zip(*lists, strict=True))
     at = times[0] if times else None
     parts = [Part(tables, at) for tables in each] if grown else [Part(_joined(lists), at)] if each else []

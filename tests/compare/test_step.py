@@ -87,10 +87,15 @@ async def test_no_arm_is_served_the_answers_of_another_or_of_a_run(session, serv
     assert len(server.requests) == 18
 
 
-async def test_what_the_rows_cost_is_told_apart(session, server):
+def of_kinds() -> sg.Frame:
+    """A step whose rows rest on another that asks a model."""
     rows = [{"id": i, "text": text} for i, text in enumerate(["It leaks.", "Lovely."], 1)]
     mapped = sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
-    plan = mapped.sem_filter("Does “{text}” complain?").step("complaints")
+    return mapped.sem_filter("Does “{text}” complain?").step("complaints")
+
+
+async def test_what_the_rows_cost_is_told_apart(session, server):
+    plan = of_kinds()
     found = await compared(session, plan, ways=["per_row"])
     assert (found.before.calls, found["per_row"].cold.calls, found.paid.calls) == (2, 2, 4)
     again = await compared(session, plan, ways=["per_row", "packed(rows=2)"])
@@ -144,6 +149,24 @@ class TestLimits:
             async with opened(server, tmp_path, llm=llm, max_usd=0.001) as session:
                 with pytest.raises(BudgetReached, match="2 ways would pass max_usd 0.001"):
                     await compared(session, complaints)
+
+    async def test_what_the_rows_take_is_said_before_they_are_made(self, session, server, tmp_path):
+        told: list[tuple[int, str]] = []
+        await compared(session, of_kinds(), say=lambda line: told.append((len(server.requests), line)))
+        assert told[0] == (0, "first the rows of step complaints are made. Models are asked by: kinds (up to 2 calls)")
+        assert told[1] == (0, "  what the journal has costs nothing; no limit is set")
+        assert told[2][0] == 2
+
+    async def test_a_limit_stops_while_the_rows_are_made_and_what_was_paid_is_in_the_record(self, server, tmp_path):
+        told: list[str] = []
+        async with opened(server, tmp_path, max_calls=1) as session:
+            with pytest.raises(BudgetReached, match="the rows of step complaints were not all there yet"):
+                await compared(session, of_kinds(), say=told.append)
+        assert told[1] == "  what the journal has costs nothing; it stops before it passes max_calls 1"
+        assert len(server.requests) == 1
+        (folder,) = (tmp_path / ".semgraph/runs").iterdir()
+        assert json.loads((folder / "metrics.json").read_text())["total"]["calls_issued"] == 1
+        assert json.loads((folder / "run.json").read_text())["status"] == "budget"
 
     @pytest.mark.parametrize("limit", [{"max_calls": 7}, {"max_tokens": 500}])
     async def test_what_would_pass_a_limit_is_not_begun(self, server, tmp_path, complaints, limit):
