@@ -47,6 +47,7 @@ class Question:
         said: What stands before the records, or, of a row or a pair, all that is asked.
         rules: What is said of the question to every row.
         given: The answer that was given before, where what it missed is asked for.
+        prompt: Of a group: the name of the plans' prompt, and in `context` the values that stand before its records.
     """
 
     skill: str
@@ -61,6 +62,8 @@ class Question:
     said: str = ""
     rules: str = ""
     given: Record | None = None
+    prompt: str = ""
+    context: Record = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -106,7 +109,7 @@ class Reader:
             return self._pair(schema, user, rules)
         if numbered:
             form: Form = "window" if list(schema) == ["ranking"] else "group"
-            return _group(form, schema, user, tuple(asked), rules)
+            return self._group(form, schema, user, tuple(asked), rules)
         again = _GIVEN.search(user) if "the answer given" in system[len(static) :] else None
         found = self._row(schema, user[: again.start()] if again else user, rules)
         return replace(found, given=json.loads(again["given"])) if again else found
@@ -155,13 +158,17 @@ class Reader:
             _skill(own), "block", shipped, lefts, rights, tuple(pairs), frozenset(), own, asked, said, rules
         )
 
-
-def _group(form: Form, schema: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str) -> Question:
-    said, _, listed = text.rpartition("Records:\n")
-    lines = list(_LINE.finditer(listed))
-    records = {int(m["number"]): json.loads(m["record"]) for m in lines}
-    parts = frozenset(int(m["number"]) for m in lines if m["part"])
-    return Question(_skill(schema), form, False, records, {}, (), parts, schema, asked, said, rules)
+    def _group(self, form: Form, schema: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str) -> Question:
+        said, _, listed = text.rpartition("Records:\n")
+        lines = list(_LINE.finditer(listed))
+        records = {int(m["number"]): json.loads(m["record"]) for m in lines}
+        parts = frozenset(int(m["number"]) for m in lines if m["part"])
+        found = Question(_skill(schema), form, False, records, {}, (), parts, schema, asked, said, rules)
+        for prompt in self._prompts:
+            if _names(prompt) == list(schema) and prompt.rules.strip() and rules.startswith(prompt.rules.strip()):
+                context = invert(prompt.context, said.strip()) if prompt.context else {}
+                return replace(found, shipped=True, prompt=prompt.name, context=context or {})
+        return found
 
 
 def invert(template: Template, text: str) -> Record | None:

@@ -35,7 +35,7 @@ def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar,
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
     whole = {element.var for element in node.pattern.variables}  # a store reads fields of a variable, not the variable
-    taken = tuple(p for p in parts if not p.asks_now and whole.isdisjoint(p.columns) and store.takes(p, None))
+    taken = tuple(p for p in parts if not p.asks_now and _of_fields(p, whole) and store.takes(p, None))
     properties: dict[str, tuple[str, ...]] = {}
     skip = {node.graph.key, "source", "target"}
     for element, label in elements_of(node.graph, node.pattern):
@@ -44,6 +44,12 @@ def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar,
     partition = None if node.partition == "all" else node.partition or node.graph.partition
     rest = tuple(p for p in parts if p not in taken)
     return MatchQuery(node.pattern, properties, taken, partition), rest
+
+
+def _of_fields(part: Scalar, variables: set[str]) -> bool:
+    """Whether a conjunct reads fields of the pattern's variables and plain columns of the row alone."""
+    roots = {path.split(".")[0] for path in part.columns if "." in path}
+    return variables.isdisjoint(part.columns) and roots <= variables
 
 
 async def run_match(node: Match, left: pa.Table, store: Matching, now: datetime | None) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pytest
 
 from semgraph.errors import EngineError
 from semgraph.logical.cluster import Cluster
+from semgraph.physical import cluster
 from semgraph.physical.cluster import clusters
 from tests.physical.relations import relation
 
@@ -60,3 +63,26 @@ def test_two_dense_groups_with_one_tie_are_two_clusters(algorithm: str) -> None:
     found = run(algorithm, [*left, *right], [*dense, ("a1", "b1", 1.0)])
     assert {found[x] for x in left} == {"a1"}
     assert {found[x] for x in right} == {"b1"}
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+def test_label_propagation_ends_on_every_graph_of_up_to_six_nodes(n: int) -> None:
+    keys = [f"n{i}" for i in range(n)]
+    pairs = list(combinations(keys, 2))
+    for chosen in range(2 ** len(pairs)):
+        edges = [(a, b, 1.0) for i, (a, b) in enumerate(pairs) if chosen >> i & 1]
+        named = cluster._label_propagation(keys, edges)
+        assert set(named) == set(keys)
+        assert all(named[name] == name for name in named.values()), "a cluster is named by a member"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_label_propagation_ends_on_large_random_graphs(seed: int) -> None:
+    random = Random(seed)
+    keys = [f"n{i:04}" for i in range(400)]
+    edges = [
+        (*random.sample(keys, 2), float(random.choice([1, 1, 2, 5]))) for _ in range(random.choice([200, 800, 3000]))
+    ]
+    named = cluster._label_propagation(keys, edges)
+    assert set(named) == set(keys)
+    assert cluster._label_propagation(list(reversed(keys)), edges[::-1]) == named, "in whatever order it is told"

@@ -95,10 +95,20 @@ class Memory:
         """Run another plan."""
         return await self.session.arun(PLANS / f"{plan}.yaml", **options)
 
+    @staticmethod
+    def here(name: str) -> Path:
+        """A file of these tests."""
+        return Path(__file__).with_name(name)
+
     async def graph(self) -> Graph:
         """What the graph holds."""
         found = await self.session.arun(Path(__file__).with_name("whole_graph.yaml"))
         return Graph(**{name: table.to_pylist() for name, table in found.tables.items()})
+
+    async def around(self) -> dict[str, list[Row]]:
+        """What it holds besides: communities, members, sagas, and which episode a saga holds and which follows which."""
+        found = await self.session.arun(Path(__file__).with_name("around.yaml"))
+        return {name: table.to_pylist() for name, table in found.tables.items()}
 
 
 @pytest.fixture(autouse=True)

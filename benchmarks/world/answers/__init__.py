@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.world.answers import memory
 from benchmarks.world.answers.fields import Source, combined, filled
+from benchmarks.world.answers.gathering import GROUPS
 from benchmarks.world.answers.memory import Answer
 from benchmarks.world.answers.words import halves, holds, relation, strength
 from benchmarks.world.noise import Draw
@@ -106,6 +107,10 @@ def _only(question: Question, side: int, record: Record) -> str:
 
 
 def _of_group(question: Question) -> Answer:
+    if question.shipped:
+        if question.prompt not in GROUPS:
+            raise NotUnderstood(f'no rule for groups with "{question.prompt}"')
+        return GROUPS[question.prompt](list(question.lefts.values()), question.context)
     earlier = [record for n, record in question.lefts.items() if n in question.parts]
     texts = [question.words(record) for n, record in question.lefts.items() if n not in question.parts]
     return combined(question.schema, [Source(text, question.rules) for text in texts], earlier)

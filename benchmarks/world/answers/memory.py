@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchmarks.world.answers.gathering import heading
 from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.claims import read
 from benchmarks.world.dates import dated
@@ -53,6 +54,11 @@ def summary(record: Record) -> Answer:
     return {"summary": " ".join(dict.fromkeys(lines))}
 
 
+def named(record: Record) -> Answer:
+    """A heading for a text."""
+    return {"name": heading(record["summary"] or "")}
+
+
 def compared(left: Record, right: Record) -> Answer | None:
     """What a new fact is to a known one; None: nothing."""
     found = verdict(left["fact"], right["old.fact"])
@@ -65,7 +71,7 @@ def matched(left: Record, right: Record) -> Answer | None:
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
-    "entities": entities, "facts": facts, "since until": dates, "summary": summary,
+    "entities": entities, "facts": facts, "since until": dates, "summary": summary, "name": named,
 }  # fmt: skip
 PAIRS: Mapping[str, Callable[[Record, Record], Answer | None]] = {"verdict": compared, "match": matched}
 
