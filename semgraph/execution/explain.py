@@ -15,7 +15,6 @@ from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.search import SearchSpec
-from semgraph.stores.cypher.hits import EXACT_BELOW
 
 Actual = Mapping[str, Mapping[str, Any]]
 
@@ -80,7 +79,7 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": "search", "over": over, "by": ways, "k": node.k}
     found["partition"] = node.partition or "the row's own"
     if "nearest" in ways:
-        found["nearest"] = f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given"
+        found["nearest"] = spec.nearest
     if len(specs) > 1:
         found["shares"] = sorted({s.node.step for s in specs if s.node is not node})
     if spec.residual:
@@ -109,9 +108,13 @@ def mermaid(plan: PhysicalPlan) -> str:
 
 
 def as_data(
-    plan: PhysicalPlan, actual: Actual | None = None, forecast: Forecast | None = None, rules: Sequence[str] = ()
+    plan: PhysicalPlan,
+    actual: Actual | None = None,
+    forecast: Forecast | None = None,
+    rules: Sequence[str] = (),
+    note: str = "",
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`."""
+    """The plan as plain data, for `--format json`; `note` is what is to be known of the run beside it."""
     steps = steps_of(plan)
     for step in steps:
         if forecast is not None:
@@ -127,13 +130,18 @@ def as_data(
         "rewrites": list(rules),
         **({"estimate": {n: a.as_data() for n, a in forecast.total().items()}} if forecast is not None else {}),
         "returns": list(plan.logical.returns),
+        **({"note": note} if note else {}),
     }
 
 
 def queries(plan: PhysicalPlan) -> str:
-    """The SQL of every segment, each headed by its step."""
+    """The SQL of every segment, each headed by its step; what is said where there is nothing to run."""
     parts = []
     for segment in plan.segments.values():
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
         parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
+    if not parts:
+        parts.append("-- DuckDB: nothing to compute between the steps that ask")
+    if not any(node.calls_store for node in walk(*plan.roots)):
+        parts.append("-- store: no step reads it")
     return "\n\n".join(parts)

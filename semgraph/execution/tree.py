@@ -21,11 +21,12 @@ def tree(
     forecast: Forecast | None = None,
     rules: Sequence[str] = (),
     width: int = WIDTH,
+    note: str = "",
 ) -> str:
     """The plan from what is written down to the inputs; a step that stands above already is only named.
 
     Estimates and what a run did stand as `estimated / was`. Columns that do not fit fall away from the right; the last line
-    says which.
+    says which. `note` is what is to be known of that run.
     """
     steps = {step["step"]: step for step in steps_of(plan)}
     written: dict[str, list[str]] = {}
@@ -53,6 +54,8 @@ def tree(
         visit(name, "", "└" if i == len(tops) - 1 else "├")
     table, left_out = _table(rows, width)
     lines = [*_head(plan, width), *table, *_totals(forecast, actual)]
+    if note:
+        lines.append(f"! {note}")
     if rules:
         lines.append("rewrites: " + ", ".join(rules))
     if left_out:

@@ -74,18 +74,20 @@ class SearchSpec:
         residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched without a limit; so they are
             where `order` is more than properties.
         with_step: Whether there are rows of the step to search.
+        nearest: How exact the nearest of the store are, in words.
     """
 
     node: Search
     taken: tuple[Scalar, ...]
     residual: tuple[Scalar, ...]
     with_step: bool = True
+    nearest: str = "exact"
 
     @classmethod
     def compile(cls, node: Search, store: Store) -> SearchSpec:
         """Split `where` between store and engine."""
         taken, residual = conjuncts_for_store(node, store)
-        return cls(node, taken, residual)
+        return cls(node, taken, residual, nearest=store.nearest if node.label else "exact")
 
     @cached_property
     def fields(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.notebook import Drawing
 from semgraph.execution.result import OnProgress, Result
-from semgraph.execution.runs import find_run
+from semgraph.execution.runs import Run, find_run
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.yaml import load_plan
@@ -226,21 +226,15 @@ class Session(Compares, Reports):
         async def work() -> str:
             some = None if sample is None else await sampled(logical, tables or {}, sample, self._resources)
             return await explained(
-                Explained(logical, tables, self._actual(run, logical), some, width), self._resources, format
+                Explained(logical, tables, self._recorded(run), some, width), self._resources, format
             )
 
         return Drawing(self._waiting.wait(work()))
 
-    def _actual(self, run: str | None, plan: LogicalPlan) -> Mapping[str, Any] | None:
-        """The counters of a recorded run, by step. Raises PlanError if it was a run of another plan."""
+    def _recorded(self, run: str | None) -> Run | None:
         if run is None:
             return None
-        found = find_run(run, self.runs) if self.runs else find_run(run)
-        if (other := found.facts.get("plan")) != plan.name:
-            hint = f"semgraph explain {other} --run {found.name}"
-            raise PlanError(Problem(f"run {found.name} was a run of {other}, not of {plan.name}", hint=hint))
-        steps: Mapping[str, Any] = found.metrics.get("steps", {})
-        return steps
+        return find_run(run, self.runs) if self.runs else find_run(run)
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
         """What the store holds of a graph: rows by label, lengths of vectors. Neo4j is only read; a file is opened.

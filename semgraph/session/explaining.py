@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError
+from semgraph.errors import PlanError, Problem
 from semgraph.execution import first_prompts, rewrites, store_queries
 from semgraph.execution.algebra import algebra
 from semgraph.execution.estimates import Estimator, Forecast
 from semgraph.execution.explain import as_data, mermaid, queries
 from semgraph.execution.observed import Memory
+from semgraph.execution.runs import Run
 from semgraph.execution.tree import WIDTH, tree
 from semgraph.llm.endpoints import build_models
 from semgraph.logical.graph import Scan
@@ -45,20 +46,40 @@ class Explained:
     Args:
         plan: The plan.
         inputs: Its rows; None: no estimates.
-        actual: What a recorded run did, by step.
+        run: A recorded run, to stand beside the estimates.
         sample: What some of the rows took.
         width: Columns of the terminal.
     """
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table] | None = None
-    actual: Mapping[str, Any] | None = None
+    run: Run | None = None
     sample: Sample | None = None
     width: int = WIDTH
+
+    @property
+    def actual(self) -> Mapping[str, Any] | None:
+        """What the run did, by step."""
+        return None if self.run is None else self.run.metrics.get("steps", {})
+
+    @property
+    def note(self) -> str:
+        """What is to be known of the run. Raises PlanError if it was a run of another plan."""
+        if self.run is None:
+            return ""
+        name, facts = self.run.name, self.run.facts
+        if (other := facts.get("plan")) != self.plan.name:
+            hint = f"semgraph explain {other} --run {name}"
+            raise PlanError(Problem(f"run {name} was a run of {other}, not of {self.plan.name}", hint=hint))
+        if facts.get("fingerprint") == self.plan.fingerprint:
+            return ""
+        differs = "(steps, parameters or ways differ): its counts may be of other work"
+        return f"run {name} was of another version of {other} {differs}"
 
 
 async def explained(of: Explained, resources: Resources, form: ExplainFormat) -> str:
     """The plan in one of the forms; models are not asked. The store is read for `prompts` and to count what a plan scans."""
+    note = of.note
     if form == "algebra":
         return algebra(of.plan)
     optimized, changes = rewrites.optimized(of.plan)
@@ -70,19 +91,19 @@ async def explained(of: Explained, resources: Resources, form: ExplainFormat) ->
         return await _prompts(of, physical, resources)
     if form in {"mermaid", "queries"}:
         return mermaid(physical) if form == "mermaid" else await _queries(of, physical, resources)
-    return await _drawn(of, physical, rewrites.names(changes), resources, form)
+    return await _drawn(of, physical, rewrites.names(changes), resources, form, note)
 
 
 async def _drawn(
-    of: Explained, physical: PhysicalPlan, names: list[str], resources: Resources, form: ExplainFormat
+    of: Explained, physical: PhysicalPlan, names: list[str], resources: Resources, form: ExplainFormat, note: str
 ) -> str:
     forecast = None if of.inputs is None else Forecast(await _estimator(of, physical, resources))
     if form == "json":
-        data = as_data(physical, of.actual, forecast, names)
+        data = as_data(physical, of.actual, forecast, names, note)
         if of.sample is not None:
             data["sample"] = of.sample.as_data()
         return json.dumps(data, indent=1, ensure_ascii=False, default=str)
-    lines = [tree(physical, of.actual, forecast, names, of.width)]
+    lines = [tree(physical, of.actual, forecast, names, of.width, note)]
     return "\n".join([*lines, *(of.sample.lines() if of.sample is not None else [])])
 
 

@@ -219,6 +219,11 @@ class Store(Protocol):
         """Round trips made so far."""
         ...
 
+    @property
+    def nearest(self) -> str:
+        """How exact a search for the nearest is, in words: `exact`, or up to where."""
+        ...
+
     def takes(self, expr: Scalar, alias: str | None) -> bool:
         """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
         ...

@@ -31,7 +31,7 @@ from semgraph.stores.base import (
 )
 from semgraph.stores.conjunct import Prop, Test, read
 from semgraph.stores.cypher import schema
-from semgraph.stores.cypher.hits import Indexes
+from semgraph.stores.cypher.hits import EXACT_BELOW, Indexes
 from semgraph.stores.cypher.match import compile_match, compile_scan
 from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
 from semgraph.stores.neo4j_bolt import Bolt
@@ -89,6 +89,11 @@ class Neo4jStore:
         if self._graph is None:
             raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
         return self._graph
+
+    @property
+    def nearest(self) -> str:
+        """An index finds the nearest among many."""
+        return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given; else by the index"
 
     def takes(self, expr: Scalar, alias: str | None) -> bool:
         """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""

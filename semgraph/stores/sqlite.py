@@ -78,6 +78,11 @@ class SqliteStore:
         return self._file.round_trips
 
     @property
+    def nearest(self) -> str:
+        """All vectors that may be found are compared."""
+        return "exact"
+
+    @property
     def graph(self) -> Graph:
         """The graph that it was opened for. Raises EngineError before `ensure`."""
         if not self._tables:

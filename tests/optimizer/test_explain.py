@@ -184,6 +184,20 @@ async def test_a_run_stands_beside_the_estimates(tmp_path: Path, oracle: Oracle)
     assert f"was: {result.meter.total().calls_issued} calls" in text
 
 
+async def test_of_a_run_of_another_version_of_the_plan_that_is_said(tmp_path: Path, oracle: Oracle) -> None:
+    async with semgraph.Session(llm=oracle, store="memory", folder=tmp_path) as session:
+        result = await session.arun(plan(tmp_path), notes=NOTES)
+        assert "another version" not in await said(session, plan(tmp_path), run="last")
+        changed = plan(tmp_path)
+        changed.write_text(changed.read_text(encoding="utf-8").replace("nice", "kind"), encoding="utf-8")
+        note = (
+            f"run {result.run} was of another version of shown (steps, parameters or ways differ): "
+            "its counts may be of other work"
+        )
+        assert f"! {note}" in (await said(session, changed, run="last")).splitlines()
+        assert json.loads(await said(session, changed, run="last", format="json"))["note"] == note
+
+
 async def test_what_a_plan_allows_is_told_from_what_is_exact(session: semgraph.Session, tmp_path: Path) -> None:
     path = plan(tmp_path, "[fuse_maps]")
     path.write_text(path.read_text(encoding="utf-8").replace("Mark: {code}", "Mark: {text}"), encoding="utf-8")

@@ -11,6 +11,7 @@ import pytest
 
 import semgraph
 from semgraph.checking.oracle import Mind, Oracle
+from semgraph.execution.explain import as_data
 from semgraph.stores.base import Store
 from tests.optimizer.conftest import FIXTURES
 
@@ -68,3 +69,51 @@ async def _explained(session: semgraph.Session, path: Path) -> str:
     if session.settings.store == "memory":
         return await asyncio.to_thread(lambda: session.explain(path, format="queries"))
     return await explained(Explained(session.prepare(path)), session._resources, "queries")
+
+
+async def test_that_there_is_nothing_to_ask_a_store_or_to_compute_is_said(tmp_path: Path) -> None:
+    head = "plan: few\ninputs: {notes: {id: int64, text: string}}\nsteps:\n"
+    asking = '  nice: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]\n'
+    path = tmp_path / "few.yaml"
+    said = {}
+    async with semgraph.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path) as session:
+        for name, more in (("nothing", ""), ("something", "  few: [{from: nice}, {limit: {n: 1}}]\n")):
+            last = "few" if more else "nice"
+            path.write_text(f"{head}{asking}{more}returns: [{last}]\n", encoding="utf-8")
+            said[name] = await _explained(session, path)
+    assert said["nothing"] == "-- DuckDB: nothing to compute between the steps that ask\n\n-- store: no step reads it"
+    assert said["something"].startswith("-- DuckDB: few")
+    assert said["something"].endswith("\n\n-- store: no step reads it")
+
+
+NEAR = """
+plan: near
+graph: graph.yaml
+inputs: {asked: {q: string, group_id: string}, named: {uuid: string, name: string}}
+steps:
+  stored: [{from: asked}, {search: {over: Person, alias: hit, k: 3, by: [{nearest: name, to: q, above: 0.1}]}}]
+  given: [{from: asked}, {search: {over: named, alias: hit, k: 3, by: [{nearest: name, to: q, above: 0.1}]}}]
+returns: [stored, given]
+"""
+
+
+async def test_how_exact_the_nearest_are_is_what_the_store_says(tmp_path: Path) -> None:
+    from semgraph.frontend.yaml import load_plan
+    from semgraph.physical.library import Library
+    from semgraph.physical.planner import compile_plan
+    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.sqlite import SqliteStore
+
+    graph = "graph: g\nkey: uuid\npartition: group_id\nnodes: {Person: {properties: {name: string}, derived: {name_embedding: {embed: name}}}}\n"
+    (tmp_path / "graph.yaml").write_text(graph, encoding="utf-8")
+    (tmp_path / "near.yaml").write_text(NEAR, encoding="utf-8")
+    found = {}
+    for store in (SqliteStore(":memory:"), Neo4jStore("neo4j://127.0.0.1:1", "neo4j", "x")):
+        steps = as_data(compile_plan(load_plan(tmp_path / "near.yaml"), store, Library(()), {}))["steps"]
+        found[store.name.split(":")[0]] = [read["nearest"] for step in steps for read in step["store"]]
+        await store.aclose()
+    assert found["memory"] == ["exact", "exact"]
+    by_index, of_step = found["neo4j"]
+    assert by_index.startswith("exact within a partition of less than 5,000 rows")
+    assert by_index.endswith("else by the index")
+    assert of_step == "exact"
