@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +16,8 @@ from semgraph.checking.way import Broken, Stuck, Way, expect
 from semgraph.errors import BudgetReached
 from semgraph.llm.base import LLM, Limits, Reply, Request
 from semgraph.logical.plan import Choice
-from semgraph.physical.contract import Cost, RowEstimate
+from semgraph.physical.contract import RowEstimate
+from semgraph.physical.estimating import wrong_with
 
 _SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)
 _AWKWARD: tuple[str | None, ...] = (
