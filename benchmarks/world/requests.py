@@ -84,7 +84,8 @@ class Reader:
 
     def __init__(self, folder: Path = PLANS) -> None:
         params = {"instructions": ""}
-        self._prompts = [read_prompt(path, params) for path in sorted((folder / "prompts").glob("*.md"))]
+        found = [read_prompt(path, params) for path in sorted((folder / "prompts").glob("*.md"))]
+        self._prompts = sorted(found, key=_fixed, reverse=True)  # a row of a few fixed words could be a row of any prompt
 
     def read(self, body: Mapping[str, Any]) -> Question:
         """What a chat request asks. Raises NotUnderstood."""
@@ -189,6 +190,10 @@ def _loosely(literal: str) -> str:
 
 def _skill(names: Mapping[str, Any]) -> str:
     return " ".join(names) or "match"
+
+
+def _fixed(prompt: Prompt) -> int:
+    return sum(len(literal) for literal, _ in prompt.item.parts)
 
 
 def _names(prompt: Prompt) -> list[str]:
