@@ -8,6 +8,7 @@ from pathlib import Path
 from semgraph.checking.cases import OPERATORS
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.logical.schema import NAME
+from semgraph.shipped import operators_folder
 
 _CLASSES = {
     "sem_map": "SemMap",
@@ -61,7 +62,7 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     """Write `<folder>/<operator>/<name>.py`; returns the file.
 
     Raises:
-        PlanError: No such operator, a name that is none, or a file that is there already.
+        PlanError: No such operator, a name that is none or that a way of semgraph's own has, or a file that is there already.
     """
     if operator not in OPERATORS:
         hint = did_you_mean(operator, OPERATORS)
@@ -69,6 +70,9 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     if not NAME.match(name) or name.startswith("_") or name != name.lower():
         hint = "small letters, digits and _, starting with a letter: it is how plans name it"
         raise PlanError(Problem(f'"{name}" is no name for an implementation', hint=hint))
+    if (operators_folder() / operator / f"{name}.py").exists():
+        hint = "take another name; --use and plans could not tell the two apart"
+        raise PlanError(Problem(f'"{name}" is a way of doing a {operator} that semgraph has already', hint=hint))
     file = folder / operator / f"{name}.py"
     if file.exists():
         raise PlanError(Problem(f"{file} is there already", hint="take another name; nothing was written"))

@@ -179,6 +179,7 @@ async def one_failing(way: Way) -> None:
 
 async def wrong_ids(way: Way) -> None:
     """Answers with missing, extra or foreign numbers are asked for again."""
+    await _all_answered(way, some(way.operator))  # what is wrong with the right numbers too is said as it is elsewhere
     for change in WRONG_NUMBERS:
         llm = Faulty(Oracle(mind(way.operator)), packed(change))
         try:

@@ -57,7 +57,7 @@ def test_the_first_file_passes_the_check_as_it_is_written(tmp_path: Path, operat
     assert f"semgraph operators check {tmp_path / 'mine'}" in done.stderr
     checked = semgraph("check", str(tmp_path / "mine"))
     assert checked.exit_code == 0
-    assert checked.stdout == f"{operator}/my_way  15 passed\n"
+    assert checked.stdout == f"{operator}/my_way  16 passed\n"
 
 
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
@@ -77,6 +77,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
             "mine",
             '"sem_joint" is no operator. There are sem_map, sem_filter, sem_join, sem_agg, sem_topk. Did you mean "sem_join"?',
         ),
+        ("sem_join", "block", '"block" is a way of doing a sem_join that semgraph has already. Take another name'),
         ("sem_join", "My Way", '"My Way" is no name for an implementation. Small letters, digits and _'),
         ("sem_join", "_mine", '"_mine" is no name for an implementation. Small letters, digits and _'),
         ("sem_join", "../mine", '"../mine" is no name for an implementation. Small letters, digits and _'),
@@ -103,16 +104,16 @@ def test_what_is_passed_and_failed_is_told_in_a_line_each(tmp_path: Path) -> Non
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         (
-            f"sem_filter/bad   14 passed · 1 failed: no rows: Mine in {file} broke its contract: it returned columns (name: string, "
+            f"sem_filter/bad   15 passed · 1 failed: no rows: Mine in {file} broke its contract: it returned columns (name: string, "
             "at: timestamp[us, tz=UTC], kind: string, reference: string), expected (item: int64, keep: bool, error: string, "
             "calls: list<item: string>). Correct its `answer`"
         ),
-        "sem_filter/good  15 passed",
+        "sem_filter/good  16 passed",
     ]
     found = json.loads(semgraph("check", str(tmp_path), "--format", "json").stdout)
     assert [(one["name"], one["passed"], list(one["failed"])) for one in found] == [
-        ("sem_filter/bad", 14, ["no rows"]),
-        ("sem_filter/good", 15, []),
+        ("sem_filter/bad", 15, ["no rows"]),
+        ("sem_filter/good", 16, []),
     ]
 
 
@@ -177,10 +178,18 @@ def test_what_is_wrong_is_found(tmp_path: Path, name: str) -> None:
     assert semgraph("check", str(tmp_path)).exit_code == 1
 
 
+def test_a_cause_is_said_once(tmp_path: Path) -> None:
+    write(tmp_path, "bad", "return await ctx.ask_packed(node, rows, [[0]] if rows.items.num_rows else [])")
+    (checked,) = check_folder(tmp_path)
+    text = "\n".join(told(checked, every=True))
+    assert "wrong ids" in text
+    assert text.count("item 1 is in no block") == 1
+
+
 def test_an_estimate_that_is_none_is_found(tmp_path: Path) -> None:
     write(tmp_path, "bad", ASK, calls="1 / rows.left")
     (checked,) = check_folder(tmp_path)
-    said = "sem_filter/bad  14 passed · 1 failed: estimate: ZeroDivisionError: division by zero, for 0 rows"
+    said = "sem_filter/bad  15 passed · 1 failed: estimate: ZeroDivisionError: division by zero, for 0 rows"
     assert list(told(checked)) == [said]
 
 
@@ -222,7 +231,7 @@ def test_a_file_that_cannot_be_loaded_stops_no_other(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert done.stdout.splitlines() == [
         f"sem_filter/bad   not checked: {bad}:2: ModuleNotFoundError: No module named 'nothing_of_this_name'. Correct the file",
-        "sem_filter/good  15 passed",
+        "sem_filter/good  16 passed",
     ]
 
 
@@ -258,14 +267,14 @@ def test_the_implementation_in_the_documentation_is_whole_and_passes(tmp_path: P
     (code,) = re.findall(
         r"```python\n(.*?)```", (operators_folder().parent / "docs" / "operators.md").read_text(), re.DOTALL
     )
-    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    assert len([line for line in code.splitlines() if line.strip()]) <= 18
     file = tmp_path / "sem_join" / "sorted_block.py"
     file.parent.mkdir()
     file.write_text(code)
-    assert semgraph("check", str(tmp_path)).stdout == "sem_join/sorted_block  15 passed\n"
-    file.write_text(code.replace('order="name")', 'order="name")[:3]'))
-    said = "sem_join/sorted_block  14 passed · 1 failed: kept apart: SortedBlock in "
-    line = 1 + code[: code.index('order="name")')].count("\n")
+    assert semgraph("check", str(tmp_path)).stdout == "sem_join/sorted_block  16 passed\n"
+    file.write_text(code.replace("order=self.order)", "order=self.order)[:3]"))
+    said = "sem_join/sorted_block  15 passed · 1 failed: kept apart: SortedBlock in "
+    line = 1 + code[: code.index("order=self.order)")].count("\n")
     assert semgraph("check", str(tmp_path)).stdout == (
         f"{said}{file}:{line}: item 6 is in no block: put each item in one\n"
     )
