@@ -52,6 +52,7 @@ def compare(
     rows: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew what the journal knows.")] = False,
     max_usd: MaxUsd = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -79,7 +80,15 @@ def compare(
         options.talk(*header(prepared, plan, found, session.settings))
         given = {name: each.rows for name, each in found.items()}
         job = session.acompare(
-            prepared, ways=arms, step=step, truth=truth, trials=trials, rows=rows, say=options.talk, inputs=given
+            prepared,
+            ways=arms,
+            step=step,
+            truth=truth,
+            trials=trials,
+            rows=rows,
+            fresh=fresh,
+            say=options.talk,
+            inputs=given,
         )
         try:
             result = run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
@@ -114,11 +123,18 @@ def _arms(step: str | None, ways: str | None, way: list[str] | None) -> Any:
     if step is not None:
         raise PlanError(Problem("--way names the steps itself", hint="leave --step out, or write --ways A,B"))
     found: dict[str, dict[str, str]] = {}
+    problems: list[Problem] = []
     for text in way:
         name, colon, rest = text.partition(":")
         if not colon or not name:
-            raise PlanError(Problem(f'--way "{text}" has no name', hint="Write --way NAME:STEP=WAY,STEP=WAY"))
-        if name in found:
-            raise PlanError(Problem(f"--way {name}: is given twice"))
-        found[name] = pairs("--way", [part.strip() for part in _COMMA.split(rest) if part.strip()])
+            problems.append(Problem(f'--way "{text}" has no name', hint="Write --way NAME:STEP=WAY,STEP=WAY"))
+        elif name in found:
+            problems.append(Problem(f"--way {name}: is given twice"))
+        else:
+            try:
+                found[name] = pairs("--way", [part.strip() for part in _COMMA.split(rest) if part.strip()])
+            except PlanError as error:
+                problems += error.problems
+    if problems:
+        raise PlanError(*problems)
     return found

@@ -55,6 +55,11 @@ def columns(comparison: Comparison) -> list[Cells]:
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
+    """The measures that something is known of."""
+    return [column for column in _measures(comparison, arms) if set(column.texts) != {_NONE}]
+
+
+def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
     if comparison.kind == "step" and not comparison.truth:
         return [
             _column(
@@ -70,12 +75,12 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
     ]
     of = "edge " if any(arm.quality.pairs is not None for arm in arms) else ""
     found = [
-        *(column for column in nodes[:2] if set(column.texts) != {_NONE}),
+        *nodes[:2],
         _measure(f"{of}P", arms, lambda q: q.precision),
         _measure(f"{of}R", arms, lambda q: q.recall),
         _column(f"{of}F1 [95 %]", arms, lambda a: _with(a.quality.f1, a.quality.interval), lambda a: a.quality.f1),
         *_spread(arms),
-        *(column for column in nodes[2:] if set(column.texts) != {_NONE}),
+        *nodes[2:],
     ]
     if comparison.truth and len(arms) > 1:
         found.append(_column("Δ F1 to reference", arms, _difference, lambda _: None))

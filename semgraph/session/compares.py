@@ -59,6 +59,7 @@ class Compares(ABC):
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
         rows: int | None = None,
+        fresh: bool = False,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -86,7 +87,8 @@ class Compares(ABC):
             preset: One of the plan's presets.
             use: Ways of the other steps.
             rows: Take only the first rows of the input.
-            say: Told, before any way is asked, what they cost at most; by default on stderr. None: nobody.
+            fresh: Ask anew even what the journal knows.
+            say: Told what will be asked before it is; by default on stderr. None: nobody.
             inputs: As for `arun`.
             more: The same as arguments.
 
@@ -103,5 +105,5 @@ class Compares(ABC):
         logical = self.prepare(plan, params=params, preset=preset, use=use)
         tables = typed_inputs(logical, given, rows)
         quiet: Say = lambda _line: None  # noqa: E731
-        request = Request(logical, tables, checked, step or "", truth, trials, self.runs, say or quiet)
+        request = Request(logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet)
         return await compare(request, self._resources)

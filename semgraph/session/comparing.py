@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.session.resources import Opened, Resources
 
+K = TypeVar("K")
+T = TypeVar("T")
 Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
 Say = Callable[[str], None]
 
@@ -36,6 +38,7 @@ class Request:
     truth: Any = None
     trials: int = 1
     runs: Path | None = None
+    fresh: bool = False
     say: Say = lambda _line: None
 
 
@@ -68,6 +71,20 @@ def _named(ways: list[str]) -> dict[str, str]:
         hint = f'to compare a way with itself, name both: ways={{"a": "{twice}", "b": "{twice}"}}'
         raise PlanError(Problem(f'the way "{twice}" is given twice', hint=hint))
     return {way: way for way in ways}
+
+
+def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
+    """What each gives, by name. Raises PlanError with what is wrong with all of them."""
+    found: dict[K, T] = {}
+    problems: dict[str, Problem] = {}
+    for name, work in each.items():
+        try:
+            found[name] = work()
+        except PlanError as error:
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise PlanError(*problems.values())
+    return found
 
 
 @dataclass
@@ -150,7 +167,7 @@ async def compare(request: Request, resources: Resources) -> Comparison:
     from semgraph.session.comparing_arms import compare_plans, compare_step
 
     plan = request.plan
-    async with resources.open(plan.name, Path(plan.file), fresh=False, record_to=None) as opened:
+    async with resources.open(plan.name, Path(plan.file), fresh=request.fresh, record_to=None) as opened:
         kept = Kept(request, resources, opened)
         work = compare_step if request.step else compare_plans
         try:

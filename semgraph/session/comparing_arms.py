@@ -11,7 +11,7 @@ from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Trial
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
-from semgraph.session.comparing import Kept, Request
+from semgraph.session.comparing import Kept, Request, checked
 from semgraph.session.comparing_ahead import admit, ahead, warm
 from semgraph.session.comparing_copy import held, known_rows, partitions_read
 from semgraph.session.comparing_cost import CountedEmbedder, Ledger
@@ -32,7 +32,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
     """Each way answers the same rows."""
     plan, library = request.plan, Library(resources.settings.operators)
     node = asking_step(plan, request.step)
-    choices = {name: way_of(node, text, library, opened.llm) for name, text in request.ways.items()}
+    choices = checked({n: partial(way_of, node, text, library, opened.llm) for n, text in request.ways.items()})
     reference = next((n for n, (c, _) in choices.items() if c == library.reference(node.keyword)), next(iter(choices)))
     truth = None if request.truth is None else read_truth(node, request.truth)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
@@ -113,10 +113,10 @@ async def _each(
         for number in range(trials):
             first = number % len(names)
             for name in (*names[first:], *names[:first]):
-                what = f"{name}, trial {number + 1} of {trials}" if trials > 1 else name
+                what = f"{name}, trial {number + 1} of {trials}," if trials > 1 else name
                 found[name].append(await spent(kept, partial(attempt, name, number)))
     except BudgetReached as error:
-        return found, f"{str(error).removeprefix('stopped ')}; {what}, is not complete. {KEPT}"
+        return found, f"{str(error).removeprefix('stopped ')}; {what} is not complete. {KEPT}"
     return found, None
 
 
@@ -141,8 +141,7 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
     length = await vector_length(plan, opened.embedder)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     async with source.copy(length) as scratch:
-        for each in plans.values():
-            compiled(each, scratch, library, opened.llm)
+        checked({name: partial(compiled, each, scratch, library, opened.llm) for name, each in plans.items()})
     estimates = [Estimate(name) for name in arms]
     request.say(f"whole plans: how much they ask depends on the answers (≤ ? calls, $ ?); {limits(opened.budget)}")
     kept.begin()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, PlanError, Problem
+from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.comparison import Trial
 from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, result_table
@@ -25,6 +26,7 @@ from semgraph.optimizer import optimize
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.scoring import Graph
+from semgraph.session.comparing import checked
 from semgraph.session.comparing_copy import Held
 from semgraph.session.comparing_cost import CountedEmbedder, Ledger, counted
 from semgraph.session.comparing_graph import graph_of
@@ -45,14 +47,17 @@ def uses(plan: LogicalPlan, ways: Mapping[str, Mapping[str, str]]) -> dict[str, 
     """The ways of each arm, read. Raises PlanError: a step that the plan does not ask a model in."""
     names = list(dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic)))
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
-    found: dict[str, dict[str, Choice]] = {}
-    for arm, use in ways.items():
-        for step in use:
-            if step not in known:
-                there = "steps that ask a model: " + (", ".join(names) or "none")
-                raise PlanError(Problem(f'arm {arm}: plan {plan.name} asks no model in a step "{step}"', there=there))
-        found[arm] = {step: Choice.parse(text) for step, text in use.items()}
-    return found
+    there = "steps that ask a model: " + (", ".join(names) or "none")
+
+    def read(arm: str, step: str, text: str) -> Choice:
+        if step not in known:
+            what = f'arm {arm}: plan {plan.name} asks no model in a step "{step}"'
+            raise PlanError(Problem(what, there=there, hint=did_you_mean(step, known)))
+        return Choice.parse(text)
+
+    each = {(arm, step): partial(read, arm, step, text) for arm, use in ways.items() for step, text in use.items()}
+    found = checked(each)
+    return {arm: {step: found[arm, step] for step in use} for arm, use in ways.items()}
 
 
 def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> PhysicalPlan:

@@ -63,6 +63,18 @@ async def test_a_wrong_truth(session, server, truth, match):
     await refused(session, server, match, truth=truth)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ways": ["per_rwo", "packd(rows=3)"]},
+        {"step": None, "ways": {"a": {"complaints": "per_rwo"}, "b": {"complaints": "packd()"}}},
+        {"step": None, "ways": {"a": {"per_rwo": "per_row"}, "b": {"packd": "per_row"}}},
+    ],
+)
+async def test_all_wrong_ways_are_told_at_once(session, server, options):
+    await refused(session, server, '(?s)"per_rwo".*"packd', **options)
+
+
 async def test_a_truth_without_answers(session, server):
     match = "has no column to compare with the answers of step kinds. It has: id, sort; answers: kind"
     await refused(session, server, match, plan=kinds(), step="kinds", ways=["per_row"], truth=[{"id": 1, "sort": "x"}])

@@ -85,6 +85,12 @@ def test_whole_plans(project: Project) -> None:
     assert found["arms"][1]["quality"]["f1"] == 1.0
 
 
+def test_asked_anew(project: Project, model: StandIn) -> None:
+    for sent, options in ((4, ()), (4, ()), (8, ("--fresh",))):
+        assert project(*STEP, *WAYS, *options).code == 0
+        assert len(model.requests) == sent
+
+
 def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: StandIn) -> None:
     done = project(*STEP, *WAYS, "--max-calls", "3")
     assert done.code == 4
@@ -104,6 +110,10 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: StandIn)
         ((*STEP, *WAYS, "--way", "a:x=y"), "--ways compares a step and --way whole plans"),
         ((*STEP, "--ways", "per_rwo"), 'Did you mean "per_row"'),
         ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
+        (
+            ("compare", "add_episode", "--way", "verdicts=block()", "--way", "told=block()"),
+            '"told=block()" has no name',
+        ),
         (("compare", "--show", "ffff"), 'there is no run "ffff"'),
     ],
 )

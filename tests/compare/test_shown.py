@@ -145,3 +145,32 @@ def test_with_matplotlib_a_chart_is_a_figure_and_stands_in_the_notebook() -> Non
 
 def test_one_point_is_no_chart() -> None:
     assert text(made(arms=made().arms[:1]), 60) == ""
+
+
+def test_ways_in_one_place_share_a_mark_and_equal_ones_a_line() -> None:
+    arms = tuple(arm(name, calls, 0.1 * calls, 1.0, Quality(f1=1.0)) for name, calls in (("a", 1), ("b", 1), ("c", 2)))
+    drawn = text(made(arms=arms), 60).splitlines()
+    assert len(drawn) == 5
+    assert drawn[1].startswith(" 1.000 │")
+    assert drawn[1].count("a") == drawn[1].count("b") == 1
+    assert drawn[-1].strip() == "a a, b   b c"
+
+
+def test_the_names_of_many_ways_stand_on_several_lines() -> None:
+    arms = tuple(arm(f"block(left=1, right={i})", i, 0.1 * i, 1.0, Quality(f1=i / 10)) for i in range(1, 8))
+    drawn = text(made(arms=arms), 80).splitlines()
+    assert all(len(line) <= 80 for line in drawn)
+    assert sum("block(" in line for line in drawn) > 1
+
+
+def test_in_a_figure_ways_in_one_place_have_one_label() -> None:
+    arms = tuple(arm(name, 2, 0.1, 1.0, Quality(f1=1.0)) for name in ("one", "two"))
+    (axes,) = made(arms=arms).chart().axes
+    assert [note.get_text() for note in axes.texts] == ["one, two"]
+
+
+def test_measures_of_which_nothing_is_known_have_no_column() -> None:
+    """Whole plans without a truth, of which only the reference was finished."""
+    arms = (arm("blocks", 6, 0.1, 1.0, Quality()), Arm("pairs", {}))
+    plain = [line.plain for line in shown(made(arms=arms, step="", truth=False, stopped="max_calls 6", trials=1))]
+    assert plain[0].split() == ["way", "calls", "tokens", "in/out", "$", "cold", "time", "trials"]

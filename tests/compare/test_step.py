@@ -79,6 +79,21 @@ async def test_a_comparison_that_is_made_again_pays_nothing_and_has_no_time(sess
     assert all(len(arm.seconds) == 2 for arm in first)
 
 
+async def test_all_can_be_asked_anew(session, server, complaints):
+    await compared(session, complaints)
+    found = await compared(session, complaints, fresh=True)
+    assert [arm.trials[0].paid.calls for arm in found] == [6, 2]
+    assert len(server.requests) == 16
+    assert all(arm.seconds for arm in found)
+
+
+async def test_trials_are_counted_from_one_where_one_is_stopped(server, reader, tmp_path, complaints):
+    reader.invalid = {"Thanks"}
+    async with opened(server, tmp_path, max_calls=16) as session:
+        found = await compared(session, complaints, trials=2)
+    assert "trial 2 of 2, is not complete" in found.stopped
+
+
 async def test_no_arm_is_served_the_answers_of_another_or_of_a_run(session, server, complaints):
     await session.arun(complaints)
     assert len(server.requests) == 6
@@ -182,7 +197,9 @@ class TestLimits:
         async with opened(server, tmp_path, max_calls=8) as session:
             found = await compared(session, complaints)
         assert len(server.requests) <= 8
+        assert found.stopped.startswith("before ")
         assert "max_calls 8" in found.stopped
+        assert "; packed(rows=3) is not complete. " in found.stopped
         assert found.missing == {"packed(rows=3)": 1}
         assert found["per_row"].cold.calls == 7
         assert found.paid.calls == len(server.requests), "also what was sent for the trial that was stopped"
