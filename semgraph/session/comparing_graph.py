@@ -22,10 +22,15 @@ _EDGE = {"source", "target", "label", "properties", "start", "end"}
 
 
 def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
-    """Labels of nodes that a plan writes as they are given, of nodes that a model has to do with, and of edges."""
+    """Labels of nodes that a plan writes as they are given, of nodes that a model has to do with, and of edges.
+
+    Edges that no model has to do with (what came after what) are the same in every graph; they count only if all are so.
+    """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
-    given = {m.node for m in merges if m.node and not any(n.calls_llm for n in walk(m.input))}
-    return given, {m.node for m in merges if m.node} - given, {m.edge for m in merges if m.edge}
+    asked = [any(n.calls_llm for n in walk(m.input)) for m in merges]
+    given = {m.node for m, asks in zip(merges, asked, strict=True) if m.node and not asks}
+    edges = {m.edge for m, asks in zip(merges, asked, strict=True) if m.edge and asks}
+    return given, {m.node for m in merges if m.node} - given, edges or {m.edge for m in merges if m.edge}
 
 
 async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
