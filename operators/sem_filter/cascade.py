@@ -7,7 +7,7 @@ the upper one on are kept unasked, and those between go to the model, packed. Ro
 What holds, for each partition and prompt by itself, against the answers that the model gives when it is asked about every
 row in the same way (an error counts as no): over the draw of the sample, with probability at least 1 - delta, the rows kept
 hold at least `recall` of those the model would keep, and at least `precision` of them are ones that it would keep. Rows that
-the prompt cannot tell apart are asked about once and count once: it is a statement about distinct rows.
+the prompt cannot tell apart are asked about once, and count as often as they are there, in the sample too.
 
 - Lower threshold, at delta / 2: a low order statistic of the scores of the sampled rows that were kept. The count of sampled
   rows among the lowest is hypergeometric and its lower tail is bounded by the binomial's, as the size of the kept set is not
@@ -16,8 +16,9 @@ the prompt cannot tell apart are asked about once and count once: it is a statem
   tested with the exact hypergeometric tail at delta / 20 (Bonferroni), and the lowest that passes is taken.
 
 Nothing is assumed of the scores: bad ones cost calls, not quality. Where the sample shows nothing (too few rows are kept, say)
-all rows go to the model. A partition of no more than `sample` rows is asked about whole, as are rows without text. The draw
-depends on the step and the partition alone, so a run can be repeated; the statement is about the draw, not about one run.
+all rows go to the model. A partition of no more than `sample` different rows is asked about whole, as are rows without text.
+The draw depends on the step and the partition alone, so a run can be repeated; the statement is about the draw, not about one
+run.
 
 Model endpoints do not hand log-probabilities to this layer, so a small model cannot be the proxy: embeddings are the only one.
 
@@ -99,15 +100,19 @@ class Cascade(Implementation[SemFilter]):
         for whose, items in groups.items():
             readable = [item for item in items if texts[item]]
             if len(readable) > self.sample:
-                large[whose] = readable, ctx.random("sample", *map(str, whose)).sample(readable, self.sample)
-        drawn = {item for _, sample in large.values() for item in sample}
-        unread = {item for readable, _ in large.values() for item in readable} - drawn
+                everything = [item for item in readable for _ in range(rows.times[item] if rows.times else 1)]
+                places = ctx.random("sample", *map(str, whose)).sample(range(len(everything)), self.sample)
+                large[whose] = everything, places
+        drawn = {everything[place] for everything, places in large.values() for place in places}
+        unread = {item for everything, _ in large.values() for item in everything} - drawn
         found = await self._ask(node, rows, ctx, [i for i in range(rows.items.num_rows) if i not in unread])
         between = []
-        for whose, (readable, sample) in large.items():
+        for whose, (everything, places) in large.items():
+            readable = list(dict.fromkeys(everything))
             scores = await self._scores(node, ctx, whose, [texts[item] for item in readable])
             by_item = dict(zip(readable, scores, strict=True))
-            low, high = self.thresholds(by_item, {item: _kept(found[item]) for item in sample})
+            of_rows = {place: by_item[item] for place, item in enumerate(everything)}
+            low, high = self.thresholds(of_rows, {place: _kept(found[everything[place]]) for place in places})
             for item in readable:
                 if item not in found and low <= by_item[item] < high:
                     between.append(item)
@@ -127,7 +132,10 @@ class Cascade(Implementation[SemFilter]):
         return cosines(vectors[1:], vectors[0])
 
     def thresholds(self, scores: dict[int, float], kept: dict[int, bool]) -> tuple[float, float]:
-        """The thresholds that a labelled sample supports: dropped are scores below the first, kept from the second on."""
+        """The thresholds that a labelled sample supports: dropped are scores below the first, kept from the second on.
+
+        `scores` are of all rows, equal ones too, by their number; `kept` is what the model says of the sampled ones.
+        """
         low = low_threshold([scores[item] for item, keep in kept.items() if keep], self.recall, self.delta / 2)
         sampled = [(scores[item], keep) for item, keep in kept.items()]
         high = high_threshold(list(scores.values()), sampled, self.precision, self.delta / 2)

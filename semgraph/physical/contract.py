@@ -34,6 +34,8 @@ class Rows(NamedTuple):
             (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups from 0, rows in their order).
         partition: For each left row, whose it is: rows of two values never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts never share a request.
+        times: For each left row, for how many rows of the relation it stands, which the prompt cannot tell apart (sem_map,
+            sem_filter); () where each is one.
     """
 
     left: pa.Table
@@ -41,6 +43,7 @@ class Rows(NamedTuple):
     items: pa.Table
     partition: Sequence[str]
     prompt: Sequence[int]
+    times: Sequence[int] = ()
 
     def blocks(
         self,

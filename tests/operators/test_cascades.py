@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import semgraph
 from semgraph.checking.cases import LIBRARY, Case, answers, ask, node, run
-from semgraph.checking.oracle import Faulty, Mind, Oracle
+from semgraph.checking.oracle import Faulty, Grams, Mind, Oracle
 from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice
+from semgraph.meter import StepMetrics
+from semgraph.physical.context import NodeContext
 
 
 def filter_way(**more: Any) -> Any:
@@ -133,6 +137,66 @@ async def test_the_sample_is_drawn_from_all_rows_and_the_same_each_time() -> Non
     places = sorted(i for i, text in enumerate(teas(900).texts) if f"Is “{text}” good?" in asked[0])
     assert len(places) == 200
     assert all(sum(a <= p < a + 300 for p in places) > 40 for a in (0, 300, 600))
+
+
+async def found_of_all(times: list[int], trial: int) -> float:
+    """The recall over all rows, of which the last five texts, unlike the question, stand for many."""
+    texts = [f"{'good' if i % 5 < 2 else 'poor'} tea {i * 7919 % 997}" for i in range(400)]
+    texts += [f"good {'0123456789'[i] * 3} {'xyzw qkvj ' * 30}" for i in range(5)]
+    case = Case("sem_filter", texts)
+    weights = times or [1] * 400 + [400] * 5
+    async with NodeContext(Oracle(GOOD), Grams(), case.node(), StepMetrics(), trial=trial) as ctx:
+        table = await filter_way(sample=100, rows=100).answer(case.node(), case.rows()._replace(times=times), ctx)
+    keep = table.sort_by("item").column("keep").to_pylist()
+    wanted = [text.startswith("good") for text in texts]
+    return sum(w for w, k, want in zip(weights, keep, wanted, strict=True) if k and want) / sum(
+        w for w, want in zip(weights, wanted, strict=True) if want
+    )
+
+
+async def test_equal_rows_count_as_often_as_they_are_there() -> None:
+    weighed = [await found_of_all([1] * 400 + [400] * 5, trial) for trial in range(12)]
+    once = [await found_of_all([], trial) for trial in range(12)]
+    assert min(weighed) >= 0.9 > min(once)
+
+
+async def test_the_engine_says_for_how_many_rows_each_stands(tmp_path: Path) -> None:
+    file = tmp_path / "own" / "sem_filter" / "counting.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(COUNTING)
+    plan = tmp_path / "teas.yaml"
+    plan.write_text(TEAS)
+    rows = [{"id": i, "name": name} for i, name in enumerate(["good a", "good b", "good a", "poor", "good a"])]
+    async with semgraph.Session(
+        llm=Oracle(GOOD), store="memory", journal=False, runs="", operators=[file.parents[1]], use={"liked": "counting"}
+    ) as session:
+        result = await session.arun(plan, teas=rows)
+    assert [row["id"] for row in result.tables["liked"].to_pylist()] == [0, 2, 4]
+
+
+COUNTING = """
+from semgraph.operator import (
+    Context, Cost, Implementation, Observed, Outcome, RowEstimate, Rows, SemFilter, answer_table, dataclass, pa
+)
+
+
+@dataclass(frozen=True)
+class Counting(Implementation[SemFilter]):
+    same = False
+
+    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:
+        return Cost(0)
+
+    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
+        return answer_table(node, [Outcome({"keep": times == 3}) for times in rows.times])
+"""
+TEAS = """
+plan: teas
+inputs: {teas: {id: int64, name: string}}
+steps:
+  liked: [{from: teas}, {sem_filter: {prompt: "Is {name} good?"}}]
+returns: [liked]
+"""
 
 
 async def test_a_small_table_is_asked_about_whole() -> None:

@@ -111,8 +111,18 @@ def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
     return found
 
 
-async def ask(node: Semantic, left: pa.Table, right: pa.Table | None, items: pa.Table, asking: Asking) -> pa.Table:
-    """Hand items to the implementation and check what comes back: every item once, in order."""
+async def ask(
+    node: Semantic,
+    left: pa.Table,
+    right: pa.Table | None,
+    items: pa.Table,
+    asking: Asking,
+    times: Sequence[int] = (),
+) -> pa.Table:
+    """Hand items to the implementation and check what comes back: every item once, in order.
+
+    `times` says for how many rows each left row stands.
+    """
     prompts = _prompts(left, node.prompt)
     if None in prompts:
         row = prompts.index(None)
@@ -124,7 +134,7 @@ async def ask(node: Semantic, left: pa.Table, right: pa.Table | None, items: pa.
     numbers = [p for p in prompts if p is not None]
     if isinstance(node, SemMap) and node.form:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
-    rows = Rows(_flat(left, node.prompt.fields), other, items, whose(left, asking), numbers)
+    rows = Rows(_flat(left, node.prompt.fields), other, items, whose(left, asking), numbers, times)
     if not items.num_rows:
         from semgraph.physical.contract import answer_schema
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -77,12 +78,13 @@ async def _distinct(node: SemMap | SemFilter, table: pa.Table, index: Sequence[i
     numbers, first = dense(_keys(node, left, asking))
     if len(first) == len(index):
         return await _asked(node, left, asking)
-    return (await _asked(node, left.take(pa.array(first, pa.int64())), asking)).take(pa.array(numbers, pa.int64()))
+    distinct, times = left.take(pa.array(first, pa.int64())), np.bincount(np.asarray(numbers)).tolist()
+    return (await _asked(node, distinct, asking, times)).take(pa.array(numbers, pa.int64()))
 
 
-async def _asked(node: SemMap | SemFilter, left: pa.Table, asking: Asking) -> pa.Table:
+async def _asked(node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()) -> pa.Table:
     items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
-    return await ask(node, left, None, items, asking)
+    return await ask(node, left, None, items, asking, times)
 
 
 async def _unless_known(
@@ -94,7 +96,9 @@ async def _unless_known(
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
     if places:
-        answers = await _asked(node, left.take(pa.array(places, pa.int64())), asking)
+        counts = Counter(keys)
+        times = [counts[keys[place]] for place in places]
+        answers = await _asked(node, left.take(pa.array(places, pa.int64())), asking, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
 
