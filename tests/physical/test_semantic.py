@@ -191,3 +191,45 @@ def test_no_rows_ask_nothing() -> None:
     assert not seen
     assert found.table.num_rows == 0
     assert found.table.schema.names == ["id", "text", "w", "why"]
+
+
+def by_text(item: str = "{text}", other: str = "", **returns: str) -> PromptSet:
+    one = prompt(item, other, **returns).first
+    return PromptSet((("a", one), ("b", one)), by="text")
+
+
+NO_PROMPT = "no_prompt: there is none for text {}, only for a, b: add otherwise to the prompt"
+UNKNOWN = [*ROWS, {"id": 4, "text": "z"}, {"id": 5, "text": "a"}]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "null"])
+def test_a_row_for_which_there_is_no_prompt_is_that_rows_error(on_error: str) -> None:
+    node = SemMap(input=NOTES, prompt=by_text(said="string"), on_error=on_error)  # type: ignore[arg-type]
+    found, seen = ask(node, lambda row: {"said": row["text"] * 2}, UNKNOWN)
+    assert [row["text"] for (row,) in seen] == ["a", "b"]
+    answers = [(row["id"], row["said"]) for row in found.table.to_pylist()]
+    kept = [(3, None), (4, None)] if on_error == "null" else []
+    assert answers == sorted([(1, "aa"), (2, "bb"), (5, "aa"), *kept])
+    assert [(f.row["id"], f.error) for f in found.failures] == [
+        (3, NO_PROMPT.format("NULL")),
+        (4, NO_PROMPT.format('"z"')),
+    ]
+
+
+def test_pairs_groups_and_ranks_of_such_a_row_fail_and_no_others() -> None:
+    joined = SemJoin(input=NOTES, other=WORDS, alias="w", prompt=by_text("{text} {w.word}"))
+    found, seen = ask(joined, lambda left, right: {"match": True}, UNKNOWN, WORDED[:2])
+    assert len(seen) == 6
+    assert [(row["id"], row["w"]["word"]) for row in found.table.to_pylist()] == [
+        (id_, word) for id_ in (1, 2, 5) for word in "xy"
+    ]
+    assert {f.row["id"] for f in found.failures} == {3, 4}
+    told = SemAgg(input=NOTES, prompt=by_text(said="string"), by=("text",))
+    found, seen = ask(told, lambda rows: {"said": f"{len(rows)} {rows[0]['text']}"}, UNKNOWN)
+    assert len(seen) == 2
+    assert found.table.to_pylist() == [{"text": "a", "said": "2 a"}, {"text": "b", "said": "1 b"}]
+    assert [f.error for f in found.failures] == [NO_PROMPT.format("NULL"), NO_PROMPT.format('"z"')]
+    ranked = SemTopk(input=NOTES, prompt=by_text(), k=1, per=("id",))
+    found, seen = ask(ranked, lambda row: {"score": 1.0}, UNKNOWN)
+    assert [row["id"] for row in found.table.to_pylist()] == [1, 2, 5]
+    assert {f.row["id"] for f in found.failures} == {3, 4}

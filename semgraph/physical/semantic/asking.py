@@ -6,7 +6,7 @@ together. An implementation never sees `how`, `keep` or `on_error`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import singledispatch
@@ -20,8 +20,9 @@ from semgraph.expr.functions import canonical_json
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
 from semgraph.logical.semantic import Semantic, SemMap
+from semgraph.physical.answers import answer_table
 from semgraph.physical.columns import values
-from semgraph.physical.contract import Context, Implementation, Rows
+from semgraph.physical.contract import Context, Implementation, Outcome, Rows, answer_schema
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic.shaped import shaped
 from semgraph.physical.sql import MEMBER, PARTITION
@@ -121,27 +122,70 @@ async def ask(
 ) -> pa.Table:
     """Hand items to the implementation and check what comes back: every item once, in order.
 
-    `times` says for how many rows each left row stands.
+    A row for which there is no prompt is not asked about: that is its error. `times` says for how many rows each left row
+    stands.
     """
     prompts = _prompts(left, node.prompt)
-    if None in prompts:
-        row = prompts.index(None)
-        value = pick(left, node.prompt.by)[row].as_py()
-        there = ", ".join(v for v, _ in node.prompt.prompts)
-        msg = f'step {node.step}: no prompt for {node.prompt.by} "{value}"; there are: {there}. Add otherwise: to the prompt'
-        raise EngineError(msg)
+    refused = _refused(node, left, items, prompts)
+    part, units = _without(node, items, refused)
     other = None if right is None else _flat(right, node.prompt.other_fields)
-    numbers = [p for p in prompts if p is not None]
+    numbers = [p or 0 for p in prompts]
     if isinstance(node, SemMap) and node.form:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
-    rows = Rows(_flat(left, node.prompt.fields), other, items, whose(left, asking), numbers, times)
-    if not items.num_rows:
-        from semgraph.physical.contract import answer_schema
-
-        return answer_schema(node).empty_table()
+    rows = Rows(_flat(left, node.prompt.fields), other, part, whose(left, asking), numbers, times)
+    if not part.num_rows:
+        return _with_errors(node, answer_schema(node).empty_table(), units, refused)
     table = await watched(asking.way, node, rows, asking.ctx)
     asking.check(node, rows, table, asking.way)
-    return table.sort_by("item")
+    return _with_errors(node, table, units, refused)
+
+
+def _refused(node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]) -> dict[int, str]:
+    """The items (for sem_agg: the groups) with a row for which there is no prompt, and what is said of them."""
+    if None not in prompts:
+        return {}
+    there = ", ".join(value for value, _ in node.prompt.prompts)
+    picked = ["NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.by))]
+    lefts, numbers = values(items.column("left")), _units(node, items)
+    return {
+        unit: f"no_prompt: there is none for {node.prompt.by} {picked[row]}, only for {there}: add otherwise to the prompt"
+        for unit, row in zip(numbers, lefts, strict=True)
+        if prompts[row] is None
+    }
+
+
+def _units(node: Semantic, items: pa.Table) -> list[int]:
+    """What each item's answer is numbered by."""
+    return values(items.column("group")) if node.keyword == "sem_agg" else list(range(items.num_rows))
+
+
+def _without(node: Semantic, items: pa.Table, refused: Mapping[int, str]) -> tuple[pa.Table, list[int]]:
+    """The items that can be asked about, groups numbered anew, and the number that each answer about them had before."""
+    numbers = _units(node, items)
+    if not refused:
+        return items, list(dict.fromkeys(numbers))
+    kept = [i for i, unit in enumerate(numbers) if unit not in refused]
+    part = items.take(pa.array(kept, pa.int64()))
+    if "group" in part.column_names:
+        groups = values(part.column("group"))
+        dense = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+        part = part.set_column(
+            part.column_names.index("group"), "group", pa.array([dense[group] for group in groups], pa.int64())
+        )
+    return part, list(dict.fromkeys(numbers[i] for i in kept))
+
+
+def _with_errors(node: Semantic, table: pa.Table, units: Sequence[int], refused: Mapping[int, str]) -> pa.Table:
+    """The answers, by their numbers before, with the errors of those that were not asked about; in order."""
+    table = table.sort_by("item")
+    if not refused:
+        return table
+    errors = answer_table(node, [Outcome(None, error) for error in refused.values()])
+    numbered = [
+        each.set_column(0, "item", pa.array(list(numbers), pa.int64()))
+        for each, numbers in ((table, units), (errors, refused))
+    ]
+    return pa.concat_tables(numbered).sort_by("item")
 
 
 def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[str]:
