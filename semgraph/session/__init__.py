@@ -18,7 +18,7 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.session.compares import Compares
+from semgraph.session.compares import Compares, Ways
 from semgraph.session.example import run_before
 from semgraph.session.explaining import Explained, ExplainFormat, explained
 from semgraph.session.inputs import typed_inputs
@@ -202,6 +202,9 @@ class Session(Compares, Reports):
         format: ExplainFormat = "tree",  # noqa: A002 - the option's name
         run: str | None = None,
         sample: int | None = None,
+        compare: Ways | None = None,
+        step: str | None = None,
+        trials: int = 1,
         width: int = 100,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -214,6 +217,9 @@ class Session(Compares, Reports):
                 store is asked), `rules` (what each rule changes), or `prompts` (the first messages of each step).
             run: A run (its id, or `last`), whose counts are put beside the estimates.
             sample: Run so many rows, with real calls and in a copy of the store, and say what all would take.
+            compare: Ways of a step: not the plan, but what `compare` would take with them.
+            step: Their step, if more than one asks a model.
+            trials: So many of each.
             width: Columns that the tree may have.
             inputs: The rows that estimates are for; none given: the plan's example, where it has one.
             more: The same as arguments.
@@ -224,17 +230,16 @@ class Session(Compares, Reports):
         tables = typed_inputs(logical, given, None) if known else None
 
         async def work() -> str:
+            if compare is not None:
+                return await self._foreseen(logical, compare, step, trials, tables or {})
             some = None if sample is None else await sampled(logical, tables or {}, sample, self._resources)
-            return await explained(
-                Explained(logical, tables, self._recorded(run), some, width), self._resources, format
-            )
+            of = Explained(logical, tables, self._recorded(run), some, width)
+            return await explained(of, self._resources, format)
 
         return Drawing(self._waiting.wait(work()))
 
     def _recorded(self, run: str | None) -> Run | None:
-        if run is None:
-            return None
-        return find_run(run, self.runs) if self.runs else find_run(run)
+        return None if run is None else find_run(run, self.runs) if self.runs else find_run(run)
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
         """What the store holds of a graph: rows by label, lengths of vectors. Neo4j is only read; a file is opened.

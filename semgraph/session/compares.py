@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,9 @@ from semgraph.session.resources import Resources
 from semgraph.session.waiting import Waiting
 
 if TYPE_CHECKING:
-    from semgraph.session.comparing import Say, Ways
+    from semgraph.session.comparing import Say
+
+Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
 
 
 def _say(line: str) -> None:
@@ -107,3 +109,14 @@ class Compares(ABC):
         quiet: Say = lambda _line: None  # noqa: E731
         request = Request(logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet)
         return await compare(request, self._resources)
+
+    async def _foreseen(
+        self, plan: LogicalPlan, ways: Ways, step: str | None, trials: int, tables: Mapping[str, Any]
+    ) -> str:
+        """What a comparison of ways of a step would take; see `Session.explain`."""
+        from semgraph.session.comparing import Request, requested
+        from semgraph.session.comparing_foreseen import foreseen, only_step
+
+        name = step or only_step(plan)
+        request = Request(plan, tables, requested(ways, name, trials, self._resources), name, trials=trials)
+        return "\n".join(await foreseen(request, self._resources))

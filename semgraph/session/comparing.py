@@ -19,11 +19,11 @@ from semgraph.execution.comparison_record import save
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
+from semgraph.session.compares import Ways
 from semgraph.session.resources import Opened, Resources
 
 K = TypeVar("K")
 T = TypeVar("T")
-Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
 Say = Callable[[str], None]
 
 

@@ -13,13 +13,14 @@ from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
 from semgraph.session.comparing import Kept, Request, checked
 from semgraph.session.comparing_ahead import admit, ahead, warm
+from semgraph.session.comparing_choices import choices
 from semgraph.session.comparing_copy import held, known_rows, partitions_read
 from semgraph.session.comparing_cost import CountedEmbedder, Ledger
 from semgraph.session.comparing_graph import read_graph_truth
 from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
 from semgraph.session.comparing_quality import of_plans, of_step
 from semgraph.session.comparing_said import limits, said_before, said_of_rows
-from semgraph.session.comparing_step import KEPT, Frozen, asking_step, freeze, input_of, seen_rows, try_way, way_of
+from semgraph.session.comparing_step import KEPT, Frozen, freeze, seen_rows, try_way
 from semgraph.session.comparing_truth import Truth, about, read_truth, whole_rows
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.running import vector_length
@@ -30,31 +31,24 @@ Named = Mapping[str, Implementation[Any]]
 
 async def compare_step(request: Request, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
     """Each way answers the same rows."""
-    plan, library = request.plan, Library(resources.settings.operators)
-    node = asking_step(plan, request.step)
-    choices = checked({n: partial(way_of, node, text, library, opened.llm) for n, text in request.ways.items()})
-    reference = next((n for n, (c, _) in choices.items() if c == library.reference(node.keyword)), next(iter(choices)))
+    plan = request.plan
+    of = choices(request, resources, opened.llm)
+    node, ways, reference = of.node, of.ways, of.reference
     truth = None if request.truth is None else read_truth(node, request.truth)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     known = await known_rows(plan, request.inputs, source)
-    as_reference = replace(plan, use={**plan.use, node.step: choices[reference][0]})
     async with source.copy(await vector_length(plan, opened.embedder)) as scratch:
-        made = input_of(as_reference, node, scratch, library, opened.llm)
+        made = of.input(plan, scratch, opened.llm)
         if made.asking:
             for line in said_of_rows(made, request.inputs, source, resources, opened.budget):
                 request.say(line)
             kept.begin()
         frozen = await spent(kept, lambda ledger: freeze(made, request.inputs, opened, scratch, ledger))
-    if not frozen.parts or not frozen.rows.num_rows:
-        raise PlanError(
-            Problem(f"step {node.step} has no rows to ask about: there is nothing to compare", hint="give others")
-        )
-    truth = None if truth is None else about(truth, node, frozen.rows)
-    ways = {name: way for name, (_, way) in choices.items()}
+    asked = of.asked(frozen)
+    truth = None if truth is None else about(truth, node, asked)
     column = plan.graph.partition
     rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
-    by_default = library.get(node.keyword, library.reference(node.keyword))
-    costs = await ahead(node, ways, by_default, rows, opened.llm, opened.embedder)
+    costs = await ahead(node, ways, of.by_default, rows, opened.llm, opened.embedder)
     for line in said_before(costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget):
         request.say(line)
     admit(costs.estimates, request.trials, opened.budget)
@@ -65,7 +59,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
         await warm(node, taking, rows, opened.llm, CountedEmbedder(opened.embedder, ledger))
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
-        llm = opened.scoped(f"compare {name}: {choices[name][0]}")
+        llm = opened.scoped(f"compare {name}: {of.choices[name]}")
         trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number, ledger)
         request.say(_done(name, trial, request.trials))
         return trial
@@ -75,7 +69,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
     columns = truth.columns if truth else whole_rows(node)
     shown = columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
     return kept.comparison(
-        [Arm(n, {node.step: str(choices[n][0])}, tuple(trials[n]), quality[n]) for n in ways],
+        [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in ways],
         reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
         estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
         wanted=truth.rows if truth else None, closed=truth.closed if truth else True,

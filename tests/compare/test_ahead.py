@@ -9,6 +9,8 @@ import pytest
 
 import semgraph as sg
 from semgraph.checking.oracle import Mind, Oracle
+from semgraph.errors import PlanError
+from tests.compare.test_step import of_kinds
 
 NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]
 
@@ -124,3 +126,33 @@ async def test_groups_are_estimated_by_their_sizes(tmp_path):
     """Two groups of three rows take three calls each at most, and three of two rows one."""
     found, _ = await compare(tmp_path, "sem_agg", ["single", "tree(fan_in=2)"], 5)
     assert found.estimates[1].calls == 2 * 3 + 3 * 1 >= found["tree(fan_in=2)"].cold.calls
+
+
+class TestExplained:
+    """What a comparison would take, without a comparison."""
+
+    async def test_each_way_has_its_line_and_no_model_is_asked(self, tmp_path):
+        model = Oracle(MIND)
+        plan = PLANS["sem_filter"](rows()).step("s")
+        async with sg.Session(
+            llm=model, embedder=Words(), store="memory", journal=False, runs="", folder=tmp_path
+        ) as session:
+            ways = ["per_row", "packed(rows=5)"]
+            first, *lines = session.explain(plan, compare=ways, trials=3).splitlines()
+            assert first == "s = sem_filter(table 12), one trial of each (oracle), estimated"
+            assert lines[0].startswith("  per_row         12 calls   ≈ ")
+            assert lines[0].endswith("   reference")
+            assert lines[1].startswith("  packed(rows=5)  3 calls   ≈ ")
+            assert lines[2].startswith("  3 trials of each: 45 calls, ")
+            found = await session.acompare(plan, step="s", ways=ways, say=None)
+            assert [arm.cold.calls for arm in found] == [12, 3]
+        assert len(model.requests) == 15
+
+    async def test_rows_that_a_model_makes_are_not_made(self, session, server):
+        told = str(session.explain(of_kinds(), compare=["per_row"], step="complaints"))
+        assert told.startswith("first the rows of step complaints are made. Models are asked by: kinds (up to 2 calls)")
+        assert server.requests == []
+
+    async def test_a_step_must_be_named_if_several_ask(self, session):
+        with pytest.raises(PlanError, match="nothing says which step.*Steps that ask a model: kinds, complaints"):
+            session.explain(of_kinds(), compare=["per_row"])
