@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.ingest.streams import MADE, Stream
 from benchmarks.suite.made import ROOT
+from benchmarks.suite.peers import asked
 from benchmarks.suite.serving import Server, on_wire, serving
 from benchmarks.world.scoring import PLAN, as_graph, held
 from semgraph.frontend.yaml import load_plan
@@ -21,7 +22,7 @@ from semgraph.scoring import score_graph
 from semgraph.session import Session
 from semgraph.stores.base import Store
 from semgraph.stores.neo4j import local_store
-from semgraph.stores.neo4j_local import start
+from semgraph.stores.neo4j_local import start, status
 from semgraph.stores.sqlite import SqliteStore
 
 DIMENSIONS = 256
@@ -71,6 +72,45 @@ async def _run(plan: str, stream: Stream, where: str, options: Mapping[str, Any]
         return figures | await worth(stream, store)
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
+
+
+def graphiti(stream: str, options: Mapping[str, Any], latency: float, trial: int) -> Figures:
+    """Tell a stream to graphiti-core, on the same Neo4j and the same server; `bulk` among the options: all at once."""
+    made = MADE[stream](trial)
+    server_of = status(neo4j())
+    switches = ["--latency", str(latency), "--embedding-latency", str(latency / 20), *["--undated"] * made.undated]
+    with serving(*switches) as server:
+        asyncio.run(_cleared(made))
+        bolt = [server_of.uri, server_of.user, server_of.password]
+        told = {"url": server.url, "bolt": bolt, "dimensions": DIMENSIONS, "before": made.before, "rows": made.rows}
+        found = asked("graphiti-core", "benchmarks.ingest.graphiti_itself", given={**told, "bulk": False, **options})
+        figures: Figures = {**on_wire(server), **found, "episodes": len(made.rows)}
+    return figures | asyncio.run(_left(made))
+
+
+async def _cleared(stream: Stream) -> None:
+    store = _opened("neo4j-local")
+    try:
+        await store.ensure(load_plan(PLAN).graph, DIMENSIONS)
+        await store.clear(groups_of(stream))
+    finally:
+        await store.aclose()
+
+
+async def _left(stream: Stream) -> Figures:
+    """What another engine left in the store: counts, and worth where the truth is known."""
+    store = _opened("neo4j-local")
+    try:
+        graph = load_plan(PLAN).graph
+        await store.attach(graph)
+        counts = {
+            name: (await store.scan(name, [], groups_of(stream), ())).num_rows
+            for name in ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
+        }
+        said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
+        return {"graph": said} | await worth(stream, store)
+    finally:
+        await store.aclose()
 
 
 def groups_of(stream: Stream) -> list[str]:
