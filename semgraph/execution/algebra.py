@@ -43,7 +43,8 @@ def algebra(plan: LogicalPlan) -> str:
     steps = [node for node in walk(*plan.roots) if id(node) in named]
     equations = [_equation(f"{named[id(node)]} =", _chain(node, name, named)) for node in steps]
     written = [_equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in plan.writes]
-    return "\n".join([*equations, *written])
+    schema = [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"] if plan.schema is not None else []
+    return "\n".join([*schema, *equations, *written])
 
 
 def in_full(plan: LogicalPlan) -> str:

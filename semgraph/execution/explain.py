@@ -127,6 +127,7 @@ def as_data(
         "plan": plan.logical.name,
         "steps": steps,
         "writes": writes,
+        **({"schema_write": {"drop": plan.logical.schema.drop}} if plan.logical.schema is not None else {}),
         "rewrites": list(rules),
         **({"estimate": {n: a.as_data() for n, a in forecast.total().items()}} if forecast is not None else {}),
         "returns": list(plan.logical.returns),

@@ -53,7 +53,7 @@ def tree(
     for i, name in enumerate(tops):
         visit(name, "", "└" if i == len(tops) - 1 else "├")
     table, left_out = _table(rows, width)
-    lines = [*_head(plan, width), *table, *_totals(forecast, actual)]
+    lines = [*_head(plan, width), *table, *_of_schema(plan), *_totals(forecast, actual)]
     if note:
         lines.append(f"! {note}")
     if rules:
@@ -61,6 +61,14 @@ def tree(
     if left_out:
         lines.append(f"not shown, for want of room: {'; '.join(left_out)} (--format json has them all)")
     return "\n".join(lines)
+
+
+def _of_schema(plan: PhysicalPlan) -> list[str]:
+    schema = plan.logical.schema
+    if schema is None:
+        return []
+    drops = " drops the indexes that bear its names, then" if schema.drop else ""
+    return [f"schema:{drops} makes what the graph needs and the store lacks, before the run"]
 
 
 def _head(plan: PhysicalPlan, width: int) -> list[str]:

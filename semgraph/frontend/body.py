@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position
-from semgraph.frontend.arguments import read_names
+from semgraph.frontend.arguments import read_flag, read_names
 from semgraph.frontend.build import SINKS, build, by_keyword
 from semgraph.frontend.faults import Faults, KeyFault, unknown
 from semgraph.frontend.finding import find_plan
@@ -17,11 +17,14 @@ from semgraph.frontend.rows import read_rows
 from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import known_keys, mapping, match_steps, parse_choice
 from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import SchemaWrite
 from semgraph.logical.schema import NAME
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
 
 _SINKS = by_keyword(SINKS)
+_SCHEMA = "schema"
+_WRITES = (*_SINKS, _SCHEMA)
 
 
 def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
@@ -58,7 +61,7 @@ def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:
 def _writes(reading: Reading) -> None:
     value = reading.data.get("writes")
     if value is not None and not isinstance(value, list):
-        raise wrong("a list of merge and delete", value)
+        raise wrong("a list of merge, delete and schema", value)
     for i, item in enumerate(value or ()):
         reading.attempt(partial(_write, reading, item, i), "writes", i)
 
@@ -66,22 +69,36 @@ def _writes(reading: Reading) -> None:
 def _write(reading: Reading, item: Any, i: int) -> None:
     if not isinstance(item, Mapping):
         raise wrong("{merge: {from: STEP, node: LABEL}}", item)
-    words = [key for key in item if key in _SINKS]
+    words = [key for key in item if key in _WRITES]
     for key in item:
-        if key not in _SINKS and key != "when":
-            raise unknown(key, [*_SINKS, "when"], "a write has no", "keys", key)
+        if key not in _WRITES and key != "when":
+            raise unknown(key, [*_WRITES, "when"], "a write has no", "keys", key)
     if len(words) != 1:
-        raise Fault("one merge or delete on a line", there="here: " + (", ".join(words) or "none"))
+        raise Fault("one merge, delete or schema on a line", there="here: " + (", ".join(words) or "none"))
     if "when" in item and not reading.steps.holds(item["when"]):
         return
     path = ("writes", i, words[0])
     try:
         given = reading.steps.expansion.expand(item[words[0]], path)
+        if words[0] == _SCHEMA:
+            reading.schema = _schema_write(reading, given)
+            return
         reading.writes.append(_sink(reading, words[0], given, reading.document.position(*path, key=True)))
     except Pruned:
         return
     except Fault as fault:
         raise fault.under(words[0]) from None
+
+
+def _schema_write(reading: Reading, given: Any) -> SchemaWrite:
+    found = mapping(given, "{drop: true} or {}")
+    if faults := known_keys(found, ("drop",), _SCHEMA):
+        raise Faults(faults)
+    if not reading.graph.labels:
+        raise Fault("the schema is that of a graph, and this plan names none", hint="add graph: graph.yaml to the plan")
+    if reading.schema is not None:
+        raise Fault("the schema is written once")
+    return SchemaWrite(at("drop", read_flag, found.get("drop", False), reading.steps, {}))
 
 
 def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
@@ -135,14 +152,23 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
     names = [step.removeprefix(reading.prefix) for step in known]
     steps = match_steps(name, names)
     if not steps:
-        if name in reading.steps.built or not known:
-            return  # pruned, or its problems are told already
+        if _pruned(reading, name) or not known:
+            return  # or its problems are told already
         raise unknown(name, names, "use names no step", "steps")
     choice = parse_choice(value)
-    for step in steps:
-        if not any(n.calls_llm and n.step == reading.prefix + step for n in walk(*known.values())):
-            raise Fault(f'step "{step}" asks no model: there is nothing to choose')
-        reading.choices[reading.prefix + step] = choice
+    asking = {n.step for n in walk(*known.values()) if n.calls_llm}
+    chosen = [
+        step for step in steps if reading.prefix + step in asking
+    ]  # a name may stand for other steps inside calls too
+    if not chosen:
+        raise Fault(f'step "{steps[0]}" asks no model: there is nothing to choose')
+    reading.choices.update((reading.prefix + step, choice) for step in chosen)
+
+
+def _pruned(reading: Reading, name: str) -> bool:
+    """Whether a step of that name was left out, here or, for the last part of a name, inside a call."""
+    inside = name.rsplit("/", 1)[-1]
+    return name in reading.steps.built or any(_pruned(inner, inside) for inner in reading.called)
 
 
 def read_allow(reading: Reading) -> None:

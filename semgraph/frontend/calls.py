@@ -65,6 +65,7 @@ def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Posi
         loading.open = outer
     caller.called.append(inner)
     caller.writes += inner.writes
+    caller.schema = caller.schema or inner.schema
     if len(loading.problems) > before:
         raise Poisoned
     return Results(step.removeprefix(caller.prefix), inner.returns)

@@ -193,9 +193,14 @@ _ORDER_VALUES: dict[str, Schema] = {
     "ahead": _either({"type": "integer", "minimum": 1}, _PARAMETER),
     "on_error": _either({"enum": ["set_aside", "stop"]}, _PARAMETER),
 }
+_SCHEMA_WRITE: Schema = {
+    "description": "Make what the graph needs of the store and the store lacks; drop: first drop indexes of its names.",
+    **_closed({"drop": _either({"type": "boolean"}, _PARAMETER)}, []),
+}
+_WRITES = {**{cls.keyword: _object(cls, {"from": _ANY_RELATION}) for cls in SINKS}, "schema": _SCHEMA_WRITE}
 _SINK: Schema = {
-    **_closed({"when": _CONDITION, **{cls.keyword: _object(cls, {"from": _ANY_RELATION}) for cls in SINKS}}, []),
-    "oneOf": [{"required": [cls.keyword]} for cls in SINKS],
+    **_closed({"when": _CONDITION, **_WRITES}, []),
+    "oneOf": [{"required": [keyword]} for keyword in _WRITES],
 }
 _KEY_SCHEMAS: dict[str, Schema] = {
     "plan": {"description": "Its name.", **_NAMED},

@@ -58,6 +58,7 @@ def load_document(
         inputs=reading.inputs,
         steps=reading.all_steps(),
         writes=tuple(reading.writes),
+        schema=reading.schema,
         returns=reading.returns,
         order=reading.order,
         params=dict(reading.params),

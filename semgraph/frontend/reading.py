@@ -16,7 +16,7 @@ from semgraph.frontend.found import Results
 from semgraph.frontend.prompts import Prompts
 from semgraph.frontend.steps import Steps
 from semgraph.logical.node import Node
-from semgraph.logical.plan import Choice, InputSpec, Order
+from semgraph.logical.plan import Choice, InputSpec, Order, SchemaWrite
 from semgraph.logical.schema import Graph
 from semgraph.logical.sinks import Sink
 
@@ -67,6 +67,7 @@ class Reading:
     broken: set[str] = field(default_factory=set)
     order: Order | None = None
     writes: list[Sink] = field(default_factory=list)
+    schema: SchemaWrite | None = None
     returns: dict[str, Node] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
     called: list[Reading] = field(default_factory=list)

@@ -68,6 +68,17 @@ class Order:
 
 
 @dataclass(frozen=True)
+class SchemaWrite:
+    """A write of the schema itself: what the graph needs of the store and the store lacks is made, once, before the run.
+
+    Args:
+        drop: First drop the indexes that bear names of the graph.
+    """
+
+    drop: bool = False
+
+
+@dataclass(frozen=True)
 class Choice:
     """A way of doing a step: an implementation's name and its parameters. `block(left=10)`."""
 
@@ -151,6 +162,7 @@ class LogicalPlan:
     inputs: Mapping[str, InputSpec]
     steps: Mapping[str, Node]
     writes: tuple[Sink, ...] = ()
+    schema: SchemaWrite | None = None
     returns: Mapping[str, Node] = field(default_factory=dict)
     order: Order | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -179,5 +191,6 @@ class LogicalPlan:
             canonical(self.order),
             canonical(dict(self.use)),
             canonical(self.allow),
+            *([canonical(self.schema)] if self.schema is not None else []),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -89,7 +89,7 @@ def described(file: PlanFile) -> dict[str, Any]:
         "steps": len(plan.steps),
         "semantic": {node.step: {"operator": node.keyword, "how": _way(plan, node)} for node in file.semantic},
         "prompts": [prompt.name for prompt in file.prompts],
-        "writes": [sink.label.name for sink in plan.writes],
+        "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema else []),
         "returns": list(plan.returns),
     }
 
@@ -110,7 +110,7 @@ def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
             continue
         doc = plan.doc.strip().splitlines()
         steps = plural(len(plan.steps), "step")
-        rows.append((plan.name, where, steps, f"{len(file.semantic)} semantic", "writes" if plan.writes else "",
+        rows.append((plan.name, where, steps, f"{len(file.semantic)} semantic", "writes" if plan.writes or plan.schema else "",
                      doc[0] if doc else ""))  # fmt: skip
     titles = ("plan", "from", "steps", "asks", "", "does")
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(titles)
@@ -133,8 +133,10 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     presets = plan.document.get("presets") or {}
     yield from _section("presets (--preset NAME)", {n: _value(v) for n, v in presets.items()}, width)
     yield from _asking(file, width)
-    if plan.writes:
-        labels = dict.fromkeys(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)
+    if plan.writes or plan.schema:
+        labels = dict.fromkeys(
+            [*(["schema"] if plan.schema else []), *(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)]
+        )
         yield from ("", *wrap(f"writes   {', '.join(labels)}", width, subsequent_indent=" " * 9))
     yield from wrap(f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9)
     typed, shows = f"try: semgraph run {file.path.stem}", example(plan)
@@ -233,7 +235,7 @@ def checked(path: Path) -> Checked:
         file = PlanFile(path, shipped=False)
         plan = file.plan
         asks = f"{len(file.semantic)} semantic"
-        ok = f"{plural(len(plan.steps), 'step')}, {asks}, {plural(len(plan.writes), 'write')}"
+        ok = f"{plural(len(plan.steps), 'step')}, {asks}, {plural(len(plan.writes) + bool(plan.schema), 'write')}"
         for preset in plan.document.get("presets") or {}:
             load_plan(path, preset=preset)
     except PlanError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.resume import keep_inputs
+from semgraph.stores.settles import Settles
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class RunRequest:
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with what the session has."""
     logical = _trimmed(request)
-    if not request.plan.writes and any(node.calls_store for node in walk(*logical.roots)):
+    if not (request.plan.writes or request.plan.schema) and any(node.calls_store for node in walk(*logical.roots)):
         resources.need_graph()
     file = Path(logical.file)
     record_to = Path(request.record_to) if request.record_to else None
@@ -66,7 +67,8 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
         limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
         physical = compile_plan(optimize(logical), opened.store, library, limits)
         await _ensure(physical, opened)
-        return await _Run(request, physical, opened, resources).run()
+        notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
+        return await _Run(request, physical, opened, resources, notes).run()
 
 
 def _roles(plan: LogicalPlan) -> set[str]:
@@ -102,8 +104,23 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
 async def _ensure(physical: PhysicalPlan, opened: Opened) -> None:
     """Create what the store lacks; refuse an embedder whose vectors are of another length than the stored ones."""
     plan = physical.logical
-    if any(node.calls_store for node in walk(*plan.roots)):
+    if plan.schema is not None or any(node.calls_store for node in walk(*plan.roots)):
         await opened.store.ensure(plan.graph, await vector_length(plan, opened.embedder))
+
+
+async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
+    """Write the schema, if the plan does; what was done, or else what the store lacks."""
+    store = opened.store
+    if not isinstance(store, Settles):
+        return []
+    if plan.schema is None or not write:
+        return list(store.notes)
+    vectors = any(label.vectors for label in plan.graph.labels.values())
+    stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None
+    length = stored or (await opened.embedder.dimensions() if vectors else None)
+    return await store.settle(plan.graph, length, drop=plan.schema.drop) or [
+        "the store lacks nothing that the graph needs"
+    ]
 
 
 async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
@@ -122,7 +139,10 @@ async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
 class _Run:
     """One run and its record."""
 
-    def __init__(self, request: RunRequest, physical: PhysicalPlan, opened: Opened, resources: Resources) -> None:
+    def __init__(
+        self, request: RunRequest, physical: PhysicalPlan, opened: Opened, resources: Resources, notes: Sequence[str]
+    ) -> None:
+        self.notes = notes
         self.request, self.physical, self.opened = request, physical, opened
         self.meter = Meter()
         runs = request.runs
@@ -150,6 +170,7 @@ class _Run:
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
         executor = Executor(runtime, options)
+        executor.outcome.notes += self.notes
         self._describe(
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
             flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,

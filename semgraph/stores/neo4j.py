@@ -8,16 +8,16 @@ A cosine is computed by the server in float32: two stores agree on it to about 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import Scalar
-from semgraph.logical.schema import Graph
+from semgraph.logical.schema import Graph, Label
 from semgraph.logical.trails import elements_of
 from semgraph.stores.base import (
     Batch,
@@ -37,13 +37,10 @@ from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_commit import commit
 from semgraph.stores.neo4j_search import Searches
+from semgraph.stores.neo4j_setup import Setup
+from semgraph.stores.neo4j_underived import Underived
 from semgraph.stores.neo4j_values import column_of, fields, partition_field, time_of
-from semgraph.stores.rows import column, match_schema, other_length, path_order, scan_schema, steps_of
-
-if TYPE_CHECKING:
-    from neo4j import AsyncManagedTransaction
-
-_INDEX_SECONDS = 3600
+from semgraph.stores.rows import column, match_schema, other_length, partitions_of, path_order, scan_schema, steps_of
 
 
 def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
@@ -71,6 +68,8 @@ class Neo4jStore:
         self._graph: Graph | None = None
         self._dimensions: dict[tuple[str, str], int] = {}
         self._indexes = Indexes()
+        self._underived = Underived(self._bolt, Graph("", "", "", {}))
+        self.notes: tuple[str, ...] = ()
         self._searches = Searches(self._bolt)
 
     @property
@@ -105,67 +104,57 @@ class Neo4jStore:
         """Call `heard` with the text of each statement from now on."""
         self._bolt.heard = heard
 
-    async def attach(self, graph: Graph) -> schema.Change:
-        """Open the store for a graph without changing anything; gives what `ensure` would change, without vectors.
+    async def attach(self, graph: Graph) -> list[schema.Wanted]:
+        """Open the store for a graph without changing anything; gives what the database lacks, vector indexes apart.
 
         Raises:
             StoreUnavailable: It does not answer, rejects the password, or is too old.
         """
-        there = await self._open(graph)
-        self._searches.opened(graph, self._indexes, self._dimensions)
-        return schema.changes(graph, None, there)
+        there, _ = await self._open(graph)
+        return schema.missing(graph, None, there)
 
-    async def _open(self, graph: Graph) -> list[schema.Index]:
+    async def _open(self, graph: Graph) -> tuple[list[schema.Index], Mapping[str, int]]:
         await self._bolt.open()
-        there = await self._there()
-        self._graph, self._indexes = graph, schema.usable(graph, there)
-        self._dimensions = dict((await self.statistics()).dimensions)
-        return there
+        there = await Setup(self._bolt, graph).there()
+        self._graph = graph
+        self._underived = await Underived.of(self._bolt, graph)
+        statistics = await self.statistics()
+        self._take(there, statistics.dimensions)
+        return there, statistics.counts
 
-    async def _there(self) -> list[schema.Index]:
-        return [schema.Index.of(record) for record in await self._bolt.read(schema.SHOW)]
+    def _take(self, there: Sequence[schema.Index], dimensions: Mapping[tuple[str, str], int]) -> None:
+        """Know what the database has."""
+        self._dimensions = dict(dimensions)
+        self._indexes = replace(schema.usable(self.graph, there), underived=self._underived.places)
+        self._searches.opened(self.graph, self._indexes, self._dimensions, self._underived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create what is missing: constraints and indexes. Idempotent.
 
-        A plain index on a key makes room for the constraint, which brings its own.
+        A database that another program made is left as it is: what it lacks is told in `notes`. `settle` makes that.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is too old or read-only, holds vectors of another
-                length, or several rows with one key. Nothing was changed.
+            StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or holds vectors of another
+                length. Nothing was changed.
         """
-        there = await self._open(graph)
+        there, counts = await self._open(graph)
         for (of, name), stored in self._dimensions.items():
             if dimensions not in (None, stored):
                 raise other_length(self.name, of, name, stored, dimensions or 0)
-        change = schema.changes(graph, dimensions, there)
-        for label in change.keys:
-            await self._refuse_duplicates(label.name)
-        for statements in (change.drop, change.create):
-            if statements:
-                await self._bolt.write(partial(self._run_all, statements))
-        if change.create:
-            await self._bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
-            self._indexes = schema.usable(graph, await self._there())
-        if dimensions is not None:
-            names = ((label.name, name) for label in graph.labels.values() for name in label.vectors.values())
-            self._dimensions = dict.fromkeys(names, dimensions)
-        self._searches.opened(graph, self._indexes, self._dimensions)
+        setup = Setup(self._bolt, graph)
+        undone = await setup.begin(dimensions, there, counts)
+        self.notes = (*undone, *self._underived.notes)
+        names = ((label.name, name) for label in graph.labels.values() for name in label.vectors.values())
+        known = self._dimensions if dimensions is None else dict.fromkeys(names, dimensions)
+        self._take(await setup.there(), known)
 
-    async def _run_all(self, statements: Sequence[str], tx: AsyncManagedTransaction) -> None:
-        for statement in statements:
-            await self._bolt.run(tx, statement)
-
-    async def _refuse_duplicates(self, label: str) -> None:
-        query = schema.duplicates(self.graph, self.graph.label(label))
-        [[number, some]] = await self._bolt.read(query)
-        if number:
-            raise StoreUnavailable(
-                f"{self.name}  {number:,} {self.graph.key} of {label} are there several times (such as {', '.join(some)}), "
-                "and semgraph merges by it. Nothing was changed. Remove the copies first; this finds them all: "
-                + query.splitlines()[0]
-                + " RETURN key, rows"
-            )
+    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Make what the database lacks, whoever made it; as `Settles.settle`."""
+        await self._open(graph)
+        said = await Setup(self._bolt, graph).make(dimensions, drop=drop)
+        await self._open(graph)
+        self.notes = ()
+        return said
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search; all queries over the same `rows`, in one round trip (more where an index has to be read further)."""
@@ -178,10 +167,13 @@ class Neo4jStore:
             return wanted.empty_table()
         several = query.partition is not None and pa.types.is_list(column(rows, query.partition).type)
         text = compile_match(self.graph, query, self._indexes, several=several)
+        labels = [label for _, label in elements_of(self.graph, query.pattern) if label is not None]
+        await self._read_underived((label.name for label in labels), rows, query.partition)
         more: dict[str, Sequence[Any]] = {short: column(rows, path).to_pylist() for path, short in text.columns.items()}
         if query.partition is not None:
             more["p0"] = partition_field(rows, query.partition)
         parameters = {"rows": fields(rows, text.bound.values, more), **text.bound.constants}
+        parameters |= self._underived.parameters(text.text)
         named = [(element, label) for element, label in elements_of(self.graph, query.pattern) if element.var]
         records = sorted(await self._bolt.read(text.text, parameters), key=lambda r: path_order(r, named))
         arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
@@ -190,12 +182,25 @@ class Neo4jStore:
             if label is None:
                 arrays.append(steps_of((record[i] for record in records), kind))
                 continue
-            inner = [
-                column_of((record[i][j] for record in records), label, kind[j].name, kind[j].type)
-                for j in range(kind.num_fields)
-            ]
+            inner = self._columns([record[i] for record in records], label, list(kind))
             arrays.append(pa.StructArray.from_arrays(inner, fields=list(kind)))
         return pa.table(arrays, schema=wanted)
+
+    def _columns(
+        self, records: Sequence[Sequence[Any]], label: Label, kinds: Sequence[pa.Field[Any]]
+    ) -> list[pa.Array[Any]]:
+        """Rows of a label, the key first, as columns."""
+        keys = [record[0] for record in records]
+        filled = (
+            self._underived.filled(label, kind.name, (record[j] for record in records), keys)
+            for j, kind in enumerate(kinds)
+        )
+        return [column_of(values, label, kind.name, kind.type) for values, kind in zip(filled, kinds, strict=True)]
+
+    async def _read_underived(self, labels: Iterable[str], rows: pa.Table, partition: str | None) -> None:
+        """Read what rows of these labels lack, in the partitions that are asked about."""
+        own = None if partition is None else {part for parts in partitions_of(rows, partition) for part in parts}
+        await self._underived.read(labels, own)
 
     async def scan(
         self,
@@ -210,10 +215,11 @@ class Neo4jStore:
         wanted = scan_schema(self.graph, label, properties, self._dimensions)
         text = compile_scan(self.graph, declared, properties, where, self._indexes, confined=partitions is not None)
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
+        await self._underived.read([label], partitions)
         parameters = {"partitions": list(partitions or ()), **text.bound.constants}
+        parameters |= self._underived.parameters(statement)
         records = [record[0] for record in await self._bolt.read(statement, parameters)]
-        arrays = [column_of((r[i] for r in records), declared, f.name, f.type) for i, f in enumerate(wanted)]
-        return pa.table(arrays, schema=wanted)
+        return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
         """Heads and valid marks of the given partitions for a plan, in one round trip."""

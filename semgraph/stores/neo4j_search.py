@@ -17,6 +17,7 @@ from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.search import Branch, SearchText, compile_search
 from semgraph.stores.cypher.terms import sent
 from semgraph.stores.neo4j_bolt import Bolt, Records
+from semgraph.stores.neo4j_underived import Underived
 from semgraph.stores.neo4j_values import column_of, fields, partition_field
 from semgraph.stores.rows import Dimensions, column, other_length, partitions_of, search_schema
 
@@ -34,19 +35,20 @@ class Searches:
     graph: Graph | None = None
     indexes: Indexes = field(default_factory=Indexes)
     dimensions: Dimensions = field(default_factory=dict)
+    underived: Underived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     _texts: dict[Any, SearchText] = field(default_factory=dict)
 
-    def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions) -> None:
+    def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived) -> None:
         """Say what the database holds; statements made before are forgotten."""
-        self.graph, self.indexes, self.dimensions = graph, indexes, dimensions
+        self.graph, self.indexes, self.dimensions, self.underived = graph, indexes, dimensions, underived
         self._texts.clear()
 
     async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """The hits of each query. Raises EngineError, StoreUnavailable."""
-        if self.graph is None:
+        if self.graph is None or self.underived is None:
             raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
-        return await _Search(self, self.graph, tuple(queries), rows).run()
+        return await _Search(self, self.graph, self.underived, tuple(queries), rows).run()
 
     def text(self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None) -> SearchText:
         """The statement for some queries, made once."""
@@ -60,8 +62,10 @@ class Searches:
 class _Search:
     """One search: its queries, its rows, and what has been found."""
 
-    def __init__(self, of: Searches, graph: Graph, queries: tuple[SearchQuery, ...], rows: pa.Table) -> None:
-        self.of, self.graph, self.queries, self.rows = of, graph, queries, rows
+    def __init__(
+        self, of: Searches, graph: Graph, underived: Underived, queries: tuple[SearchQuery, ...], rows: pa.Table
+    ) -> None:
+        self.of, self.graph, self.underived, self.queries, self.rows = of, graph, underived, queries, rows
         self.limits: dict[int, int] = {}
         self.found: dict[tuple[int, int, int], list[list[Any]]] = {}
 
@@ -70,12 +74,19 @@ class _Search:
         lists = frozenset(name for name in columns if pa.types.is_list(column(self.rows, name).type))
         only: frozenset[int] | None = None
         rows = self.rows
+        await self._read_underived()
         while self.queries and rows.num_rows:
             text = self.of.text(self.queries, lists, only)
             records = await self.of.bolt.read(text.text, self._parameters(text, rows))
             only, unfinished = self._take(text, records)
             rows = rows.filter(pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_()))
         return [self._table(number) for number in range(len(self.queries))]
+
+    async def _read_underived(self) -> None:
+        """Read what rows lack, in the partitions that are asked about."""
+        for query in self.queries if self.underived.counts and self.rows.num_rows else ():
+            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
+            await self.underived.read([query.label], None if seen is None else {p for parts in seen for p in parts})
 
     def _method(self, branch: Branch) -> Method:
         return self.queries[branch.query].methods[branch.method]
@@ -95,6 +106,13 @@ class _Search:
             found[f"f{branch.number}"] = (
                 limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
             )
+            if (
+                method.via == "equal"
+                and (label := self.queries[branch.query].label, method.prop) in self.underived.counts
+            ):
+                sought = more[f"m{branch.number}"]
+                more[f"u{branch.number}"] = [self.underived.holders(label, method.prop, value) for value in sought]
+        found |= self.underived.parameters(text.text)
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
             partition = {name: row[name] for name in text.partitions.values()}
@@ -154,7 +172,9 @@ class _Search:
         ]
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
         arrays = [
-            pa.array(values, kind.type) if i < 5 else column_of(values, label, kind.name, kind.type)
+            pa.array(values, kind.type)
+            if i < 5
+            else column_of(self.underived.filled(label, kind.name, values, columns[5]), label, kind.name, kind.type)
             for i, (values, kind) in enumerate(zip(columns, schema, strict=True))
         ]
         return pa.table(arrays, schema=schema)

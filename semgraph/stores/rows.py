@@ -127,7 +127,7 @@ def check_columns(graph: Graph, write: Write) -> None:
 
 def check_partitions(graph: Graph, batch: Batch) -> None:
     """Refuse a batch that merges one key under two partitions, whether or not it is stored. Raises EngineError."""
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if isinstance(write, Delete) or times[write.label] < 2 or graph.partition not in write.rows.column_names:

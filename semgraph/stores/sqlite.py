@@ -29,6 +29,7 @@ from semgraph.stores.base import (
 )
 from semgraph.stores.conjunct import read
 from semgraph.stores.rows import check_partitions, match_schema, other_length, scan_schema, search_schema
+from semgraph.stores.sqlite_derived import fill_derived
 from semgraph.stores.sqlite_file import File
 from semgraph.stores.sqlite_marks import states
 from semgraph.stores.sqlite_match import Matching, Scanning
@@ -109,12 +110,26 @@ class SqliteStore:
         def make_ready(con: sqlite3.Connection) -> None:
             check_file(con, self.name)
             bring_up_to_date(con, tables)
+            fill_derived(con, tables)
             check_dimensions(con, tables, dimensions, self.name)
             self._dimensions = read_dimensions(con)
 
         if not await self._file.run(is_ready):
             await self._file.run(make_ready, writes=True, large=True)
         self._tables = tables
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: a file is semgraph's own, and `ensure` brings it up to date."""
+        return ()
+
+    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """As `Settles.settle`. What an index is belongs to the file's layout, so there is none to make or to drop."""
+        del drop
+        await self.ensure(graph, dimensions)
+        tables = self._tables
+        filled = await self._file.run(lambda con: fill_derived(con, tables), writes=True, large=True)
+        return [f"filled: {name} of {number:,} {label}" for (label, name), number in filled.items()]
 
     def listen(self, heard: Callable[[str], None] | None) -> None:
         """Call `heard` with the text of each statement from now on."""

@@ -142,14 +142,14 @@ async def test_a_graphiti_database_is_read(written: Run, store: Neo4jStore, worl
     entities, facts = await store.search(
         [entity, fact], world.rows(name=["Alice Chen"], text=["alice works"], vector=[[1, 0.1, 0.2, 0]])
     )
-    assert store.round_trips == before + 1
+    assert store.round_trips == before + 2  # the names of the group are read, once
     assert world.keys(entities, 0) == {0: ["alice"]}
     assert {*world.keys(entities, 1)[0]} == {"alice", "corp"}
     assert world.keys(entities, 2) == {0: ["alice"]}
     found = entities.to_pylist()[0]
     assert found["labels"] == ["Person"]
     assert json.loads(found["attributes"]) == {"role": "engineer", "since": "2025-01-15T10:00:00.000000000+00:00"}
-    assert (found["summary"], found["created_at"], found["name_key"]) == ("", JANUARY, None)
+    assert (found["summary"], found["created_at"], found["name_key"]) == ("", JANUARY, "alice chen")
     [by_text, by_vector] = facts.to_pylist()
     assert (by_text["uuid"], by_text["source"], by_text["target"]) == ("f1", "alice", "corp")
     assert (by_text["episodes"], by_text["valid_at"], by_text["invalid_at"]) == (["e1"], JANUARY, None)
@@ -219,30 +219,118 @@ async def test_what_is_written_is_as_graphiti_reads_it(written: Run, store: Neo4
         written(index)
 
 
+SHOW_ALL = "SHOW INDEXES YIELD name, type, labelsOrTypes, properties WHERE type <> 'LOOKUP' RETURN * ORDER BY name"
+
+
+def theirs(run: Run) -> list[dict[str, Any]]:
+    """The indexes and constraints that are not over labels of semgraph's own."""
+    return [index for index in run(SHOW_ALL) if not index["labelsOrTypes"][0].startswith("_Semgraph")]
+
+
 async def test_a_look_changes_nothing_and_says_what_is_missing(written: Run, store: Neo4jStore, world: Any) -> None:
-    show = "SHOW INDEXES YIELD name ORDER BY name"
-    before = written(show)
-    change = await store.attach(MEMORY)
-    assert written(show) == before
-    assert {label.name for label in change.keys} == {*MEMORY.labels}
-    assert "DROP INDEX `entity_uuid` IF EXISTS" in change.drop
-    assert not any("node_name_and_summary" in statement for statement in change.create)
+    before = written(SHOW_ALL)
+    wanted = await store.attach(MEMORY)
+    assert written(SHOW_ALL) == before
+    unique = {one.label: one.blocked for one in wanted if one.what == "unique uuid"}
+    assert unique == dict.fromkeys(MEMORY.labels, "") | {
+        "Entity": "entity_uuid", "RELATES_TO": "relation_uuid", "MENTIONS": "mention_uuid",
+    }  # fmt: skip
+    assert not any(one.name == "node_name_and_summary" for one in wanted)
     query = world.query("Entity", Method("nearest", "name", "vector", k=1), Method("fulltext", "name", "text", k=1))
     [found] = await store.search([query], world.rows(vector=[[1, 0, 0, 0]], text=["techcorp"]))
     assert found.column("uuid").to_pylist() == ["alice", "corp"]
 
 
-async def test_keys_that_are_there_twice_are_reported_and_left_alone(bare: Run, store: Neo4jStore) -> None:
-    bare("CREATE INDEX entity_uuid FOR (n:Entity) ON (n.uuid)")
-    bare("UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g'})")
-    with pytest.raises(
-        StoreUnavailable, match=r"2 uuid of Entity are there several times \(such as (a, b|b, a)\).*MATCH"
-    ):
-        await store.ensure(MEMORY, None)
-    assert bare("MATCH (n:Entity) RETURN count(n) AS n") == [{"n": 5}]
-    assert [i["name"] for i in bare("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name")] == [
-        "entity_uuid"
+async def test_a_new_database_is_set_up_by_itself(bare: Run, store: Neo4jStore) -> None:
+    await store.ensure(MEMORY, 4)
+    assert store.notes == ()
+    assert await store.attach(MEMORY) == []
+    assert len(theirs(bare)) == len(MEMORY.labels) * 2 + 11 + 4 + 3  # keys, partitions, others, full text, vectors
+
+
+async def test_a_database_of_another_program_is_left_as_it_is(written: Run, store: Neo4jStore) -> None:
+    before, rows = theirs(written), written("MATCH (n) RETURN properties(n) AS all ORDER BY n.uuid")
+    await store.ensure(MEMORY, 4)
+    assert theirs(written) == before
+    assert written("MATCH (n) RETURN properties(n) AS all ORDER BY n.uuid") == rows
+    undone, keys = store.notes
+    assert undone.startswith(
+        "another program made this database, and nothing of it was changed. It lacks unique uuid of Episodic,"
+    )
+    assert "vector index on name_embedding of Entity" in undone
+    assert keys == "2 Entity have no name_key: it is worked out from name in memory, for this run"
+
+
+async def test_what_rows_lack_is_known_wherever_it_is_asked_for(written: Run, store: Neo4jStore, world: Any) -> None:
+    written("CREATE (:Entity {uuid: 'other', name: 'alice  CHEN', group_id: 'h'})")
+    written("CREATE (:Entity {uuid: 'ours', name: 'Bob', name_key: 'bob', group_id: 'g'})")
+    await store.ensure(MEMORY, 4)
+    rows = world.rows(name_key=["alice chen", "bob", None], group_id=["g", "g", "g"])
+    by_key = world.query("Entity", Method("equal", "name_key", "name_key"), properties=("name_key",))
+    [found] = await store.search([by_key], rows)
+    assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
+    assert found.column("name_key").to_pylist() == ["alice chen", "bob"]
+    before = store.round_trips
+    where = world.query("Entity", Method("order"), where="hit.name_key = name_key AND hit.name_key IS NOT NULL")
+    [found] = await store.search([where], rows)
+    assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
+    node = world.pattern("(n:Entity {name_key: name_key})", n=("name_key",))
+    matched = (await store.match(node, rows)).to_pylist()
+    assert [(row["_q"], row["n"]["uuid"], row["n"]["name_key"]) for row in matched] == [
+        (0, "alice", "alice chen"),
+        (1, "ours", "bob"),
     ]
+    edge = world.pattern("(n:Entity {name_key: name_key})-[:RELATES_TO]->(m:Entity)", "m.name_key = 'techcorp'")
+    assert (await store.match(edge, rows)).column("n").to_pylist() == [{"uuid": "alice"}]
+    trail = world.pattern("(n:Entity {name_key: name_key})-[way:RELATES_TO*1..2]-(m)")
+    assert (await store.match(trail, rows)).column("m").to_pylist() == [{"uuid": "corp"}]
+    scanned = await store.scan("Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts())
+    assert scanned.column("name_key").to_pylist() == ["alice chen", "techcorp"]
+    assert store.round_trips == before + 5
+    everywhere = world.query("Entity", Method("equal", "name_key", "name_key"), partition=None)
+    [found] = await store.search([everywhere], rows)
+    assert world.keys(found) == {0: ["alice", "other"], 1: ["ours"]}
+
+
+async def test_when_asked_all_is_made_that_can_be(written: Run, store: Neo4jStore, world: Any) -> None:
+    before = theirs(written)
+    await store.ensure(MEMORY, 4)
+    said = await store.settle(MEMORY, 4, drop=False)
+    assert "made: index on name_key of Entity" in said
+    assert "made: vector index on fact_embedding of RELATES_TO" in said
+    assert "filled: name_key of 2 Entity" in said
+    [why] = [line for line in said if line.startswith("unique uuid of Entity: not made")]
+    assert "DROP INDEX entity_uuid" in why
+    assert [index for index in theirs(written) if index in before] == before
+    keys = written("MATCH (n:Entity) RETURN n.name_key AS key ORDER BY key")
+    assert keys == [{"key": "alice chen"}, {"key": "techcorp"}]
+    written("DROP INDEX entity_uuid")
+    again = await store.settle(MEMORY, 4, drop=False)
+    assert [line for line in again if "not made" not in line] == ["made: unique uuid of Entity"]
+
+
+async def test_only_what_bears_a_name_of_the_graph_is_dropped(written: Run, store: Neo4jStore) -> None:
+    written("CREATE INDEX mine FOR (n:Entity) ON (n.role)")
+    said = await store.settle(MEMORY, 4, drop=True)
+    assert "dropped: node_name_and_summary" in said
+    assert "made: full-text index node_name_and_summary of Entity" in said
+    names = {index["name"] for index in theirs(written)}
+    assert {"mine", "entity_uuid", "relation_uuid", "node_name_and_summary"} <= names
+    assert sum(line.startswith("dropped") for line in said) == 2
+    again = await store.settle(MEMORY, 4, drop=True)
+    assert sum(line.startswith("dropped") for line in again) == sum(line.startswith("made") for line in again)
+
+
+async def test_keys_that_are_there_twice_are_reported_and_left_alone(bare: Run, store: Neo4jStore) -> None:
+    bare("UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g', name: 'n'})")
+    await store.ensure(MEMORY, None)
+    said = await store.settle(MEMORY, None, drop=False)
+    [twice] = [line for line in said if "several times" in line]
+    assert twice.startswith("2 uuid of Entity are there several times (such as ")
+    assert "MATCH (n:`Entity`)" in twice
+    assert "filled: name_key of 5 Entity" in said
+    assert bare("MATCH (n:Entity) RETURN count(n) AS n") == [{"n": 5}]
+    assert not any(index["name"] == "Entity_uuid" for index in theirs(bare))
 
 
 async def test_values_of_another_type_are_reported(run: Run, store: Neo4jStore, world: Any) -> None:

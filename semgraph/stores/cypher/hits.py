@@ -24,11 +24,13 @@ class Indexes:
         fulltext: By the graph's name: the index's own, and whether it has the partition too.
         vectors: Names of the indexes by label and vector property.
         ranges: Labels and properties with a range index, the one of a constraint included.
+        underived: Labels and derived text properties that some rows lack.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     vectors: Mapping[tuple[str, str], str] = field(default_factory=dict)
     ranges: frozenset[tuple[str, str]] = frozenset()
+    underived: frozenset[tuple[str, str]] = frozenset()
 
     def hint(self, var: str, label: str, *properties: str | None) -> str:
         """The index to look into first: of the first property that has one.
@@ -86,7 +88,11 @@ class Hits:
         if method.via == "nearest":
             return self._nearest(method, number, sought, known)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
-        found = f"{self._match(test, method.prop if test.startswith('h.') else None)}\n{self._ranked('1.0', method)}"
+        first = method.prop if test.startswith("h.") else None
+        if method.via == "equal" and (self.label.name, method.prop) in self.indexes.underived:
+            key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
+            test, first = f"({test} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))", None
+        found = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
         return [f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"], ""
 
     def _nearest(self, method: Method, number: int, sought: str, known: Known) -> tuple[list[str], str]:
@@ -117,7 +123,7 @@ class Hits:
                 if name not in self.indexes.fulltext:
                     raise StoreUnavailable(
                         f'the database has no full-text index "{name}" of {self.label.name} over {", ".join(properties)}: '
-                        "let semgraph create it (drop another of that name first)"
+                        "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"
                     )
                 return name
         raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')

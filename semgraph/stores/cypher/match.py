@@ -10,7 +10,7 @@ from semgraph.logical.pattern import PatternEdge, PatternNode
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.cypher.hits import Indexes
-from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted, stored
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions, held, quoted, stored
 from semgraph.stores.cypher.trails import TrailText
 from semgraph.stores.rows import returned
 
@@ -37,9 +37,9 @@ def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several:
         return MatchText(trail.text, trail.bound, trail.columns)
     path = _Path(graph, query, indexes)
     labels = {element.var: graph.label(element.label) for element in query.pattern.fixed if element.var}
-    conditions = Conditions(graph, labels)
+    conditions = Conditions(graph, labels, underived=indexes.underived)
     terms = conditions.read(query.where, None)
-    tests = _confined(graph, path, query.partition, several=several)
+    tests = [*_confined(graph, path, query.partition, several=several), *path.compared(graph)]
     if terms:
         tests.append(conditions.text(terms, {e.var: path.names[id(e)] for e in query.pattern.variables}))
     listed = [
@@ -59,9 +59,10 @@ class _Path:
 
     def __init__(self, graph: Graph, query: MatchQuery, indexes: Indexes) -> None:
         self.elements = query.pattern.fixed
+        self.underived = indexes.underived
         self.names = {id(element): f"e{i}" for i, element in enumerate(self.elements)}
         self.columns = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))}
-        given = [(element, prop) for element in self.elements for prop, _ in element.props]
+        given = [(e, prop) for e in self.elements for prop, _ in e.props if (e.label, prop) not in self.underived]
         given.sort(key=lambda pair: (pair[1] != graph.key, (pair[0].label, pair[1]) not in indexes.ranges))
         self.first = given[0][0] if given else None
         self.hint = indexes.hint(self.names[id(self.first)], given[0][0].label, given[0][1]) if given else ""
@@ -75,11 +76,21 @@ class _Path:
         begin = f"({found})" if isinstance(self.first, PatternNode) else f"()-[{found}]->()"
         return f"MATCH {begin}{self.hint}\nWITH {ROW}, {name}\nMATCH {self._drawn(self.first)}{where}"
 
+    def compared(self, graph: Graph) -> list[str]:
+        """The comparisons of properties in the pattern that some rows lack."""
+        return [
+            f"{held(graph, graph.label(e.label), self.names[id(e)], prop, self.underived)} = {ROW}.{self.columns[column]}"
+            for e in self.elements
+            for prop, column in e.props
+            if (e.label, prop) in self.underived
+        ]
+
     def _drawn(self, known: PatternNode | PatternEdge | None) -> str:
         return "".join(self._element(e, self.names[id(e)] if e is known else self._inner(e)) for e in self.elements)
 
     def _inner(self, element: PatternNode | PatternEdge) -> str:
-        props = ", ".join(f"{quoted(prop)}: {ROW}.{self.columns[column]}" for prop, column in element.props)
+        plain = [(prop, column) for prop, column in element.props if (element.label, prop) not in self.underived]
+        props = ", ".join(f"{quoted(prop)}: {ROW}.{self.columns[column]}" for prop, column in plain)
         return f"{self.names[id(element)]}:{quoted(element.label)}" + (f" {{{props}}}" if props else "")
 
     @staticmethod
@@ -127,7 +138,7 @@ def compile_scan(
     graph: Graph, label: Label, properties: Sequence[str], where: Sequence[Scalar], indexes: Indexes, *, confined: bool
 ) -> ScanText:
     """The statement for a scan; the conjuncts name properties without an alias. Raises EngineError."""
-    conditions = Conditions(graph, {"": label})
+    conditions = Conditions(graph, {"": label}, underived=indexes.underived)
     terms = conditions.read(where, "")
     wanted = tuple(returned(graph, label, properties, partition=True))
     pattern = f"(h:{quoted(label.name)})" if label.kind == "node" else f"()-[h:{quoted(label.name)}]->()"

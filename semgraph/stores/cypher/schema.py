@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semgraph.logical.schema import Graph, Label
+from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
 
@@ -48,39 +48,95 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Change:
-    """What to run so that a database has what a graph needs.
+class Wanted:
+    """Something that a graph needs and a database does not have.
 
     Args:
-        keys: Labels whose keys are not unique yet: to be looked through for duplicates first.
-        drop: Statements that make room: a plain index where a constraint brings its own, a vector index of another length.
-        create: Statements that create what is missing.
+        label: Whose.
+        what: In words: `unique uuid`, `index on name`, `full-text index person_text`, `vector index on name_embedding`.
+        name: Of the index or constraint.
+        create: The statement that makes it.
+        drop: The statement that makes room before: for a vector index of semgraph's own over vectors of another length.
+        blocked: The plain index that stands where a constraint would bring its own; "" if none does.
     """
 
-    keys: tuple[Label, ...]
-    drop: tuple[str, ...]
-    create: tuple[str, ...]
+    label: str
+    what: str
+    name: str
+    create: str
+    drop: str = ""
+    blocked: str = ""
 
 
-def changes(graph: Graph, dimensions: int | None, there: Sequence[Index]) -> Change:
-    """What is missing."""
-    keys, drop, create = [], [], []
+def missing(graph: Graph, dimensions: int | None, there: Sequence[Index]) -> list[Wanted]:
+    """What a database lacks; vector indexes only if the length of vectors is known."""
+    found: list[Wanted] = []
     for label in graph.labels.values():
-        if not _has(there, label, (graph.key,), unique=True):
-            keys.append(label)
-            drop += [i.name for i in there if i.type == "RANGE" and _on(i, label, (graph.key,))]
-            create.append(_unique(label.name, label.kind, (graph.key,)))
-        ranges = [n for n in dict.fromkeys((graph.partition, *label.index)) if not _has(there, label, (n,))]
-        create += [_range(label, name) for name in ranges]
-        create += _fulltext(graph, label, there)
+        found += _missing_unique(graph, label, there)
+        found += [
+            Wanted(label.name, f"index on {name}", f"{label.name}_{name}", _range(label, name))
+            for name in dict.fromkeys((graph.partition, *label.index))
+            if not _has(there, label, (name,))
+        ]
+        found += [
+            Wanted(label.name, f"full-text index {name}", name, _fulltext(graph, label, name))
+            for name in label.fulltext
+            if text_index(label, name, there) is None
+        ]
         for name in label.vectors.values() if dimensions is not None else ():
-            found = _vector(label, name, there)
-            if found is not None and found.dimensions != dimensions:
-                drop.append(found.name)
-            if found is None or found.dimensions != dimensions:
-                create.append(_vectors(label, name, dimensions or 0))
-    create += _own(there)
-    return Change(tuple(keys), tuple(f"DROP INDEX {quoted(name)} IF EXISTS" for name in drop), tuple(create))
+            found += _missing_vectors(label, name, dimensions or 0, there)
+    return found
+
+
+def _missing_unique(graph: Graph, label: Label, there: Sequence[Index]) -> list[Wanted]:
+    if is_settled(graph, label, there):
+        return []
+    name = f"{label.name}_{graph.key}"
+    blocked = next((i.name for i in there if i.type == "RANGE" and _on(i, label, (graph.key,))), "")
+    return [Wanted(label.name, f"unique {graph.key}", name, _unique(label.name, label.kind, (graph.key,)), "", blocked)]
+
+
+def _missing_vectors(label: Label, name: str, dimensions: int, there: Sequence[Index]) -> list[Wanted]:
+    found = _vector(label, name, there)
+    own = f"{label.name}_{name}"
+    if found is not None and (found.dimensions == dimensions or found.name != own):
+        return []
+    drop = "" if found is None else drop_index(own)
+    return [Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)]
+
+
+def is_settled(graph: Graph, label: Label, there: Iterable[Index]) -> bool:
+    """Whether the keys of a label are unique, as semgraph makes them where it sets up a database."""
+    return _has(there, label, (graph.key,), unique=True)
+
+
+def is_anothers(graph: Graph, there: Sequence[Index], counts: Mapping[str, int]) -> bool:
+    """Whether another program made this database: a label has rows, or an index on its key, and keys are not unique."""
+    open_ = [label for label in graph.labels.values() if not is_settled(graph, label, there)]
+    return any(counts.get(label.name, 0) or _has(there, label, (graph.key,)) for label in open_)
+
+
+def own_names(graph: Graph, there: Iterable[Index]) -> list[Index]:
+    """Indexes and constraints that are there under the names that this graph gives them."""
+    names = {
+        name
+        for label in graph.labels.values()
+        for name in (
+            *(f"{label.name}_{prop}" for prop in (graph.key, graph.partition, *label.index, *label.vectors.values())),
+            *label.fulltext,
+        )
+    }
+    return [index for index in there if index.name in names]
+
+
+def drop_index(name: str) -> str:
+    """The statement that drops an index."""
+    return f"DROP INDEX {quoted(name)} IF EXISTS"
+
+
+def drop_constraint(name: str) -> str:
+    """The statement that drops a constraint and its index."""
+    return f"DROP CONSTRAINT {quoted(name)} IF EXISTS"
 
 
 def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
@@ -111,13 +167,9 @@ def _unique(name: str, kind: str, properties: tuple[str, ...]) -> str:
     return f"CREATE CONSTRAINT {constraint} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
 
 
-def _fulltext(graph: Graph, label: Label, there: Sequence[Index]) -> list[str]:
-    found = []
-    for name, properties in label.fulltext.items():
-        if text_index(label, name, there) is None:
-            listed = ", ".join(f"n.{quoted(prop)}" for prop in dict.fromkeys((*properties, graph.partition)))
-            found.append(f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {_any(label)} ON EACH [{listed}]")
-    return found
+def _fulltext(graph: Graph, label: Label, name: str) -> str:
+    listed = ", ".join(f"n.{quoted(prop)}" for prop in dict.fromkeys((*label.fulltext[name], graph.partition)))
+    return f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {_any(label)} ON EACH [{listed}]"
 
 
 def text_index(label: Label, name: str, there: Iterable[Index]) -> Index | None:
@@ -136,8 +188,8 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
     return f"CREATE VECTOR INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)}) OPTIONS {options}"
 
 
-def _own(there: Sequence[Index]) -> list[str]:
-    """For marks and heads."""
+def own(there: Sequence[Index]) -> list[str]:
+    """Statements for what marks and heads lack: these labels are semgraph's own in every database."""
     unique = {i.labels for i in there if i.constraint}
     found = [] if (HEAD,) in unique else [_unique(HEAD, "node", ("partition",))]
     if (MARK,) not in unique:
@@ -170,6 +222,39 @@ def duplicates(graph: Graph, label: Label) -> str:
     return (
         f"MATCH {pattern} WITH n.{quoted(graph.key)} AS key, count(*) AS rows WHERE rows > 1\n"
         "RETURN count(key) AS keys, collect(key)[..3] AS some"
+    )
+
+
+def lacking(graph: Graph) -> str:
+    """A query for how many rows lack a text property that is derived from one they have; "" if none is derived."""
+    return "\nUNION ALL\n".join(
+        f"MATCH {_any(label).replace(']-()', ']->()')} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\n"
+        f"RETURN {string(label.name)} AS label, {string(d.name)} AS name, count(n) AS number"
+        for label in graph.labels.values()
+        for d in label.derived.values()
+        if d.by != "embed"
+    )
+
+
+def underived(graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None) -> str:
+    """A query for the rows that lack a derived text property: key, partition, and the text that it derives from."""
+    own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
+    return (
+        f"MATCH {_any(label).replace(']-()', ']->()')}\n"
+        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} IS NOT NULL{own}\n"
+        f"RETURN n.{quoted(graph.key)}, n.{quoted(graph.partition)}, n.{quoted(derived.of)}"
+        + (f" LIMIT {limit}" if limit is not None else "")
+    )
+
+
+def fill(graph: Graph, label: Label, derived: Derived) -> str:
+    """A statement that stores a derived text property of `$rows`, each with key, text and value, where it is missing."""
+    found = f"n:{quoted(label.name)} {{{quoted(graph.key)}: row.k}}"
+    pattern = f"({found})" if label.kind == "node" else f"()-[{found}]->()"
+    return (
+        f"UNWIND $rows AS row\nMATCH {pattern}\n"
+        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} = row.of\n"
+        f"SET n.{quoted(derived.name)} = row.value\nRETURN count(n)"
     )
 
 

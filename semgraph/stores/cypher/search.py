@@ -97,7 +97,8 @@ class _Writer:
 
     def add(self, query: SearchQuery, branch: Branch) -> None:
         """Add a method."""
-        conditions = Conditions(self.graph, {query.alias: self.graph.label(query.label)}, self.names)
+        labels = {query.alias: self.graph.label(query.label)}
+        conditions = Conditions(self.graph, labels, self.names, self.indexes.underived)
         hits = Hits(query, self.graph.label(query.label), conditions, self.indexes, self.confined)
         parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
         self.parts += parts

@@ -13,6 +13,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.conjunct import Prop, Term, Test, Value, cast_values, read, values_of
 
 ROW = "q"
+UNDERIVED = "underived"
 SYSTEM = "_Semgraph"
 MARK, HEAD = f"{SYSTEM}Mark", f"{SYSTEM}Head"
 
@@ -43,6 +44,14 @@ def stored(graph: Graph, label: Label, var: str, name: str) -> str:
     if name == "attributes" and "attributes" in label.open:
         return f"{var} {{.*, {', '.join(f'{quoted(known)}: null' for known in hidden(label))}}}"
     return f"{var}.{quoted(name)}"
+
+
+def held(graph: Graph, label: Label, var: str, name: str, underived: frozenset[tuple[str, str]]) -> str:
+    """What a property is compared as: what is stored, or, where it is derived and some rows lack it, would be."""
+    found = stored(graph, label, var, name)
+    if (label.name, name) not in underived:
+        return found
+    return f"coalesce({found}, ${UNDERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
 
 
 def type_of(label: Label, name: str) -> Type | None:
@@ -100,11 +109,14 @@ class Conditions:
     Args:
         graph: Says what the properties are.
         labels: The label of each variable.
+        names: Under which values are bound.
+        underived: Derived properties that some rows lack, by label.
     """
 
     graph: Graph
     labels: Mapping[str, Label]
     names: dict[Value, str] = field(default_factory=dict)
+    underived: frozenset[tuple[str, str]] = frozenset()
 
     def read(self, where: Sequence[Scalar], alias: str | None) -> tuple[Term, ...]:
         """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for one not taken."""
@@ -162,7 +174,7 @@ class Conditions:
 
     def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
         label = self._label(prop.var)
-        found = stored(self.graph, label, variables[prop.var], prop.name)
+        found = held(self.graph, label, variables[prop.var], prop.name, self.underived)
         kind = type_of(label, prop.name)
         if kind is not None and kind.name == "timestamp":
             return instant(found)

@@ -9,7 +9,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.logical.trails import elements_of, trail_ends
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.cypher.hits import Indexes
-from semgraph.stores.cypher.terms import ROW, Bound, Conditions, quoted, stored
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions, held, quoted, stored
 from semgraph.stores.rows import returned
 
 _NAMES = ("a", "t", "b")
@@ -36,14 +36,14 @@ class TrailText:
         self.columns = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))}
         self.elements = elements_of(graph, query.pattern)
         labels = {element.var: label for element, label in self.elements if element.var and label is not None}
-        self.conditions = Conditions(graph, labels)
+        self.conditions = Conditions(graph, labels, underived=indexes.underived)
         self.terms = self.conditions.read(query.where, None)
         self.bound = Bound(self.conditions.bound.values, {**self.conditions.bound.constants, "own": graph.partition})
 
     @property
     def text(self) -> str:
         """Reads `$rows`; returns the ordinal, then a list for each variable: of properties, or of the edges of the trail."""
-        tests = [*self._confined(), *self._where()]
+        tests = [*self._confined(), *self._compared(), *self._where()]
         where = f"\nWHERE {' AND '.join(tests)}" if tests else ""
         returned = ", ".join([f"{ROW}._q AS q", *self._returned()])
         return f"UNWIND $rows AS {ROW}\n{self._begin()}MATCH {_WAY} = {self._drawn()}{where}\nRETURN {returned}"
@@ -52,7 +52,10 @@ class TrailText:
     def _known(self) -> int | None:
         """The end that the rows name: by key, rather than by another property."""
         left, right = self.query.pattern.nodes
-        named = [(place, {prop for prop, _ in node.props}) for place, node in ((0, left), (1, right)) if node.props]
+        given = (
+            (place, {p for p, _ in node.props if not self._lacks(node, p)}) for place, node in ((0, left), (1, right))
+        )
+        named = [(place, props) for place, props in given if props]
         named.sort(key=lambda pair: self.graph.key not in pair[1])
         return named[0][0] if named else None
 
@@ -60,7 +63,7 @@ class TrailText:
         if self._known is None:
             return ""
         node, name = self.query.pattern.nodes[self._known], _NAMES[2 * self._known]
-        prop = min((prop for prop, _ in node.props), key=lambda prop: prop != self.graph.key)
+        prop = min((p for p, _ in node.props if not self._lacks(node, p)), key=lambda p: p != self.graph.key)
         labels = self.ends[self._known]
         seeks = [
             f"MATCH ({name}:{quoted(one)}{self._props(node)}){self.indexes.hint(name, one, prop)}" for one in labels
@@ -85,8 +88,24 @@ class TrailText:
         return f"({name}:{labels}{self._props(node)})"
 
     def _props(self, node: PatternNode) -> str:
-        props = ", ".join(f"{quoted(prop)}: {ROW}.{self.columns[column]}" for prop, column in node.props)
+        plain = [(prop, column) for prop, column in node.props if not self._lacks(node, prop)]
+        props = ", ".join(f"{quoted(prop)}: {ROW}.{self.columns[column]}" for prop, column in plain)
         return f" {{{props}}}" if props else ""
+
+    def _lacks(self, node: PatternNode, prop: str) -> bool:
+        """Whether some rows lack a property that the pattern names, so that it is compared apart."""
+        place = self.query.pattern.nodes.index(node)
+        return any((label, prop) in self.indexes.underived for label in self.ends[place])
+
+    def _compared(self) -> list[str]:
+        """The comparisons of properties that some rows lack."""
+        return [
+            f"{held(self.graph, label, name, prop, self.indexes.underived)} = {ROW}.{self.columns[column]}"
+            for (node, label), name in zip(self.elements, _NAMES, strict=True)
+            if isinstance(node, PatternNode) and label is not None
+            for prop, column in node.props
+            if self._lacks(node, prop)
+        ]
 
     def _confined(self) -> list[str]:
         """All nodes and edges of a trail lie in the row's partition, or in the same one of several."""

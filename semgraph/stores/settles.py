@@ -1,0 +1,38 @@
+"""What a store can be asked about its own schema."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from semgraph.logical.schema import Graph
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """A store that makes what a graph needs of it.
+
+    `ensure` does so by itself in a new place, and leaves one that another program made as it is.
+    """
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What `ensure` left undone, and what is done in memory instead; for the user."""
+        ...
+
+    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Make all that is missing, whoever made the place, and store derived text properties where rows lack them.
+
+        Nothing that others made is dropped or changed; keys that are there several times are told and left.
+
+        Args:
+            graph: What is needed.
+            dimensions: Length of its vectors; None: nobody knows it yet.
+            drop: First drop the indexes that bear names of the graph, so that they are made anew.
+
+        Returns:
+            What was made, dropped and filled, and what could not be made; for the user.
+
+        Raises:
+            StoreUnavailable: It does not answer, or lets nobody write.
+        """
+        ...
