@@ -171,9 +171,11 @@ class Estimator:
     def _paired(self, node: Node, left: Amount) -> Amount:
         """Of a join: the left rows that stay, or at most all pairs."""
         how, one = getattr(node, "how", ""), getattr(node, "keep", "") == "one"
+        right = self.rows(node.inputs[1]) if len(node.inputs) > 1 else Amount()
+        if how == "semi" and right.known and not right.value:
+            return right
         if how in {"semi", "anti"} or one:
             return left if how == "left" else left.at_most()
-        right = self.rows(node.inputs[1]) if len(node.inputs) > 1 else Amount()
         if not right.known:
             return Amount()
         pairs = left.value * max(right.value, 1.0 if how == "left" else 0.0)

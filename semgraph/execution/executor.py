@@ -102,9 +102,10 @@ class Executor:
             state = states.get(members.partitions[number], PartitionState())
             self.commits.heads[number] = state.head
             marked = {} if self.options.again else state.marked
-            pending[number] = [m for m in own if members.keys[m] not in marked]
-            self.outcome.skipped += len(own) - len(pending[number])
-            seen = [marked[members.keys[m]] for m in own if members.keys[m] in marked]
+            done = [m for m in own if members.keys[m] in marked and m not in members.bare]
+            pending[number] = [m for m in own if m not in set(done)]
+            self.outcome.skipped += len(done)
+            seen = [marked[members.keys[m]] for m in done]
             changed += sum(mark.fingerprint != self.options.fingerprint for mark in seen)
         if changed:
             self.outcome.notes.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ class Members:
         names: Partition values, by `_m`.
         keys: Row ids, by `_m`.
         of: For each partition, its members in their order.
+        bare: Those of which nothing but the key was given: they name what is stored already, to be run anew.
     """
 
     table: pa.Table
@@ -35,6 +36,7 @@ class Members:
     names: list[str]
     keys: list[str]
     of: tuple[tuple[int, ...], ...]
+    bare: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,18 @@ async def prepare(order: Order, table: pa.Table) -> Members:
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
     extra = [pa.field(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
     found = await execute(sql, {"t": table.select(names)}, pa.schema([*(table.schema.field(n) for n in names), *extra]))
-    return _numbered(order, found)
+    return replace(_numbered(order, found), bare=_bare(order, table))
+
+
+def _bare(order: Order, table: pa.Table) -> frozenset[int]:
+    """Rows with a key, and with nothing of what a key would be made of but the partition."""
+    others = [name for name in order.key_of if name not in {order.partition, order.key}]
+    if not others:
+        return frozenset()
+    found = pc.is_valid(table.column(order.key))
+    for name in others:
+        found = pc.and_(found, pc.is_null(table.column(name)))
+    return frozenset(values(pc.indices_nonzero(found)))
 
 
 def _numbered(order: Order, table: pa.Table) -> Members:

@@ -98,6 +98,43 @@ def overlap(query: str, text: str) -> float:
     return len(a & b) / math.sqrt(len(a) * len(b)) if a and b else 0.0
 
 
+def overlaid(held: str, more: str) -> str:
+    """A JSON object with another laid over it; what is null, blank or empty in the latter leaves what was there.
+
+    >>> overlaid('{"a": 1, "b": "x"}', '{"b": " ", "c": [2]}')
+    '{"a":1,"b":"x","c":[2]}'
+    """
+    laid = {name: value for name, value in _object(more).items() if not _blank(value)}
+    return canonical_json(_object(held) | laid)
+
+
+def shorten(text: str, limit: int) -> str:
+    """A JSON object whose texts are cut to `limit` characters, as `cut` does.
+
+    >>> shorten('{"a": "One. Two.", "b": ["Three"]}', 4)
+    '{"a":"One.","b":["Thre"]}'
+    """
+
+    def short(value: Any) -> Any:
+        if isinstance(value, str):
+            return cut(value, limit)
+        return [short(inner) for inner in value] if isinstance(value, list) else value
+
+    return canonical_json({name: short(value) for name, value in _object(text).items()})
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _blank(value: Any) -> bool:
+    return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
+
+
 class TextFunction(NamedTuple):
     """A function as it is registered: Python definition, DuckDB parameter types, DuckDB result type."""
 
@@ -116,6 +153,8 @@ TEXT_FUNCTIONS: dict[str, TextFunction] = {
     "cut": TextFunction(cut, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
     "uuid5": TextFunction(uuid5, ("VARCHAR",), "VARCHAR", pa.string()),
     "overlap": TextFunction(overlap, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
+    "overlaid": TextFunction(overlaid, ("VARCHAR", "VARCHAR"), "VARCHAR", pa.string()),
+    "shorten": TextFunction(shorten, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
 }
 
 

@@ -66,8 +66,8 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
         rows, source = _renamed(rows_of(path), renames, spec, value), str(path)
     else:
         text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
-        now = _times_of_reading(spec)
-        rows = [{_text_column(spec, cut.key if cut else ""): text, **now}]
+        now = _times_of_reading(spec, cut.by if cut else ())
+        rows = [{_text_column(spec, (cut.key, cut.partition) if cut else ()): text, **now}]
         source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
     partition, key = (cut.partition, cut.key) if cut else ("", "")
     return Given(spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source)
@@ -99,9 +99,13 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _text_column(spec: InputSpec, key: str) -> str:
-    """The one column that a bare text can be: the first of type string that has to be there."""
-    needed = [n for n, kind in spec.columns if kind.name == "string" and not kind.nullable and n != key]
+def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
+    """The one column that a bare text can be: of type string, and it has to be there; where none has, the first one.
+
+    `naming` are those that say which row it is, and whose: a text is neither.
+    """
+    texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
+    needed = [n for n, kind in texts if not kind.nullable] or ([texts[0][0]] if texts and naming else [])
     if len(needed) == 1:
         return needed[0]
     there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
@@ -110,10 +114,11 @@ def _text_column(spec: InputSpec, key: str) -> str:
     raise InputError(Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint))
 
 
-def _times_of_reading(spec: InputSpec) -> dict[str, datetime]:
-    """A bare text has no time of its own: where one has to be there, it is that of reading it."""
+def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
+    """A bare text has no time of its own: where one has to be there, or rows are ordered by it, it is that of reading it."""
     now = datetime.now(UTC)
-    return {name: now for name, kind in spec.columns if kind.name == "timestamp" and not kind.nullable}
+    times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
+    return {name: now for name, nullable in times if not nullable or name in by}
 
 
 def _stdin() -> str:

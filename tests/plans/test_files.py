@@ -57,9 +57,11 @@ def test_every_prompt_file_is_asked_by_some_plan() -> None:
 
 
 def test_instructions_are_part_of_what_extraction_is_told() -> None:
-    plan = load_plan(PLANS / "add_episode.yaml", params={"instructions": "Colours are things too."})
-    told = {p.name for p in asked_in(plan) if "Colours are things too." in p.rules}
-    assert told == {"extract_entities", "extract_facts"}
+    rule = {"instructions": "Colours are things too."}
+    for preset in (None, "combined"):
+        asked = list(asked_in(load_plan(PLANS / "add_episode.yaml", params=rule, preset=preset)))
+        told = {p.name for p in asked if "Colours are things too." in p.rules}
+        assert told == {p.name for p in asked if p.name.startswith("extract_")} != set()
 
 
 @pytest.mark.parametrize("reach", ["group", "shared_end"])
