@@ -1,0 +1,134 @@
+"""Taking episodes back: what goes with them, what stays, and that the graph is then as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans.conftest import Graph, Memory, at
+
+SAID = (
+    "Ann(user): I work at Luma.",
+    "Ann(user): I live in Rome. I work at Luma.",
+    "Bob(user): I lead Project Kite.",
+    "Ann(user): I work at Acme.",
+    "Ann(user): I live in Oslo.",
+    "Bob(user): Ann leads Project Kite.",
+)
+
+
+async def hear(memory: Memory, *minutes: int, **more: Any) -> None:
+    """Some of what was said, each a run, with its minute for a uuid."""
+    for m in minutes:
+        await memory.hear(memory.episode(SAID[m], at(m), uuid=f"e{m}", **more))
+
+
+def plain(graph: Graph, around: dict[str, Any]) -> dict[str, Any]:
+    """What a graph holds, in an order that stores agree in."""
+    rows = {"episodes": graph.episodes, "entities": graph.entities, "facts": graph.facts, "mentions": graph.mentions}
+    return {name: sorted(map(str, found)) for name, found in (rows | around).items()}
+
+
+async def remove(memory: Memory, *uuids: str, **options: Any) -> Any:
+    """Remove episodes."""
+    return await memory.run("remove_episode", episodes=[{"uuid": uuid} for uuid in uuids], **options)
+
+
+@pytest.mark.parametrize("last", range(1, 6))
+async def test_removing_what_was_added_last_restores_the_graph(memory: Memory, last: int) -> None:
+    await hear(memory, *range(last), saga="tour")
+    before = plain(await memory.graph(), await memory.around())
+    calls = memory.model.calls.total()
+    await hear(memory, last, saga="tour")
+    added = memory.model.calls.total() - calls
+    result = await remove(memory, f"e{last}", params={"reopen": True})
+    assert plain(await memory.graph(), await memory.around()) == before
+    assert result.meter.total().calls_issued == 0
+    assert added > 0
+
+
+async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(memory: Memory) -> None:
+    await hear(memory, 0, 1)
+    result = await remove(memory, "e0")
+    graph = await memory.graph()
+    assert graph.arrows == [("Ann", "LIVES_IN", "Rome"), ("Ann", "WORKS_AT", "Luma")]
+    assert graph.fact("Ann works")["episodes"] == ["e1"]
+    assert [e["uuid"] for e in graph.episodes] == ["e1"]
+    assert (result.tables["edges"].num_rows, result.tables["kept"].num_rows) == (0, 1)
+    await remove(memory, "e1")
+    graph = await memory.graph()
+    assert (graph.episodes, graph.entities, graph.facts, graph.mentions) == ([], [], [], [])
+
+
+async def test_what_an_episode_ended_stays_ended_unless_it_is_to_be_reopened(memory: Memory) -> None:
+    await hear(memory, 0, 3)
+    await remove(memory, "e3")
+    ended = (await memory.graph()).fact("Ann works at Luma")
+    assert ended["invalid_at"] == at(3)
+    assert (await memory.graph()).names == ["Ann", "Luma"]
+
+
+async def test_an_entity_stays_that_another_episode_mentions_or_a_fact_holds(memory: Memory) -> None:
+    await hear(memory, 0)
+    luma = (await memory.graph()).entity("Luma")["uuid"]
+    bern = {"uuid": "bern", "group_id": "g", "name": "Bern", "summary": "", "fact": "Luma is in Bern."}
+    fact = {**bern, "name": "IS_IN", "source": luma, "target": "bern"}
+    await memory.session.arun(memory.here("planted.yaml"), entities=[bern], facts=[fact])
+    await remove(memory, "e0")
+    graph = await memory.graph()
+    assert graph.names == ["Bern", "Luma"]
+    assert graph.arrows == [("Luma", "IS_IN", "Bern")]
+
+
+async def test_what_was_appended_is_cut_out_of_a_summary_without_asking(memory: Memory) -> None:
+    await hear(memory, 0, 1)
+    result = await remove(memory, "e1")
+    assert (await memory.graph()).entity("Ann")["summary"] == "Ann works at Luma."
+    assert result.meter.total().calls_issued == 0
+
+
+async def test_a_summary_that_a_model_wrote_is_written_anew_from_what_is_left(memory: Memory) -> None:
+    await hear(memory, 0, 1)
+    ann = (await memory.graph()).entity("Ann")
+    told = [{"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": "Ann lives in Rome, and works."}]
+    await memory.session.arun(memory.here("planted.yaml"), entities=told, facts=[])
+    result = await remove(memory, "e1")
+    assert (await memory.graph()).entity("Ann")["summary"] == "Ann works at Luma."
+    assert result.meter.total().calls_issued == 1
+
+
+async def test_as_graphiti_does_every_summary_is_written_anew(memory: Memory) -> None:
+    await hear(memory, 0, 1)
+    result = await remove(memory, "e1", preset="graphiti")
+    assert result.meter.total().calls_issued == 2
+    assert (await memory.graph()).entity("Luma")["summary"] == "Ann works at Luma."
+
+
+async def test_a_saga_closes_the_gap(memory: Memory) -> None:
+    await hear(memory, 0, 1, 2, 4, saga="tour")
+    await hear(memory, 5)
+    await remove(memory, "e1", "e2", "e5")
+    around = await memory.around()
+    assert {(e["source"], e["target"]) for e in around["follows"]} == {("e0", "e4")}
+    await remove(memory, "e0")
+    (saga,) = (await memory.around())["sagas"]
+    assert (saga["first_episode_uuid"], saga["last_episode_uuid"]) == ("e4", "e4")
+    await remove(memory, "e4")
+    assert not any((await memory.around()).values())
+
+
+async def test_a_removed_episode_can_be_told_again(memory: Memory) -> None:
+    await hear(memory, 0)
+    await remove(memory, "e0")
+    await hear(memory, 0)
+    assert (await memory.graph()).arrows == [("Ann", "WORKS_AT", "Luma")]
+
+
+@pytest.mark.parametrize("group", [None, "h"])
+async def test_an_episode_that_is_not_there_or_of_another_group_is_set_aside(memory: Memory, group: str | None) -> None:
+    await hear(memory, 0)
+    before = await memory.graph()
+    result = await memory.run("remove_episode", episodes=[{"uuid": "e0" if group else "nowhere", "group_id": group}])
+    assert [f.error.split(" in ")[0] for f in result.failed] == [f"there is no episode {'e0' if group else 'nowhere'}"]
+    assert await memory.graph() == before
