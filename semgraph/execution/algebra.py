@@ -10,12 +10,14 @@ from functools import singledispatch
 
 from semgraph.logical.checks import Columns, Sort, Stop, Using
 from semgraph.logical.cluster import Cluster
-from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.embed import Embed
+from semgraph.logical.graph import Match, Scan
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
 from semgraph.logical.require import Require
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
 
@@ -204,12 +206,14 @@ def _(node: Search, name: Name) -> str:
     ways = []
     for by in node.by:
         text = {"equal": f"{by.prop}={_text(by.to)}", "fulltext": f"FTS({by.prop}, {_text(by.to)})"}
-        ways.append(text.get(by.via) or f"cosine({by.prop}, embed({_text(by.to)}))>{by.above:g}")
+        sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
+        ways.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
     ranked = (
         f"RRF({', '.join(ways)})" if node.fuse == "rrf" and ways else ", ".join(ways) or f"τ_{{{_sort(node.order)}}}"
     )
     where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""
-    return f"⊗_{{{ranked}}} {where}({over}) as {node.alias} [LIMIT {node.k}]"
+    brought = ", ".join(filter(None, (node.alias, node.source, node.target)))
+    return f"⊗_{{{ranked}}} {where}({over}) as {brought} [LIMIT {node.k}]"
 
 
 @symbol.register
@@ -224,6 +228,11 @@ def _stop(stop: Stop | None) -> str:
     per = f" per {', '.join(stop.per)}" if stop.per else ""
     order = f" by {_sort(stop.order)}" if stop.order else ""
     return f"; until there are {stop.n}{per}{order}"
+
+
+@symbol.register
+def _(node: Embed, name: Name) -> str:
+    return f"embed_{{{_cols(node.add)}}}"
 
 
 @symbol.register

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from semgraph.execution.observed import Seen, key_of
-from semgraph.logical.graph import Scan, Search
+from semgraph.logical.graph import Scan
 from semgraph.logical.joins import Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input, Nothing
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.contract import Cost, RowEstimate
 from semgraph.physical.estimating import estimated

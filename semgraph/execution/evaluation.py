@@ -12,18 +12,21 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import EngineError
+from semgraph.execution.counted import Counted
 from semgraph.execution.observed import Observations
 from semgraph.execution.windows import Confinement, Window
-from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
-from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.embed import Embed
+from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node
 from semgraph.logical.require import Require
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
-from semgraph.meter import Meter, Part, StepMetrics
+from semgraph.meter import Meter, Part
 from semgraph.physical.cluster import clusters
 from semgraph.physical.context import NodeContext, count_embeddings
+from semgraph.physical.embed import run_embed
 from semgraph.physical.framing import check_answer
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
@@ -31,8 +34,9 @@ from semgraph.physical.relational import Segment, gives_nothing, run_segment, ru
 from semgraph.physical.require import required
 from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
+from semgraph.physical.search_vectors import Embed as Embedding
 from semgraph.physical.semantic import Answered, Asking, Failure, answer
-from semgraph.stores.base import MatchQuery, SearchQuery, Store
+from semgraph.stores.base import Store
 
 T = TypeVar("T")
 Observer = Callable[[Node, pa.Table], None]
@@ -148,6 +152,7 @@ class Evaluation:
             Match: self._match,
             Scan: self._scan,
             Cluster: self._cluster,
+            Embed: self._embed,
             Require: self._require,
             Semantic: self._semantic,
         }
@@ -183,11 +188,7 @@ class Evaluation:
             left = confinement.by_partition(left)
             withins = [within and confinement.by_partition(within) for within in withins]
         step = group[0].node.step
-
-        async def embed(texts: Sequence[str], partition: str) -> Vectors:
-            return await self.runtime.embed(texts, partition, step)
-
-        found = await run_searches(group, left, withins, self._store(step), embed, self.now)
+        found = await run_searches(group, left, withins, self._store(step), self._embedding(step), self.now)
         return found if confinement is None else [confinement.by_window(table) for table in found]
 
     async def _within(self, node: Node | None) -> pa.Table | None:
@@ -195,8 +196,8 @@ class Evaluation:
             return None
         return self.runtime.whole.get(id(node)) if id(node) in self.runtime.whole else await self.table(node)
 
-    def _store(self, step: str) -> _Counted:
-        return _Counted(self.runtime.store, self.runtime.meter.step(step))
+    def _store(self, step: str) -> Counted:
+        return Counted(self.runtime.store, self.runtime.meter.step(step))
 
     async def _match(self, node: Match) -> pa.Table:
         left = await self.table(node.input)
@@ -227,6 +228,23 @@ class Evaluation:
         self.failures += failures
         return table
 
+    async def _embed(self, node: Embed) -> pa.Table:
+        left = await self.table(node.input)
+        metrics = self.runtime.meter.step(node.step)
+        metrics.operator, metrics.how = node.keyword, self.runtime.embedder.name
+        graph = getattr(self.runtime.plan.logical, "graph", None)
+        started = time.perf_counter()
+        found = await run_embed(node, left, self._embedding(node.step), graph.partition if graph else "", self.now)
+        metrics.rows_in += left.num_rows
+        metrics.seconds += time.perf_counter() - started
+        return found
+
+    def _embedding(self, step: str) -> Embedding:
+        async def embed(texts: Sequence[str], partition: str) -> Vectors:
+            return await self.runtime.embed(texts, partition, step)
+
+        return embed
+
     async def _semantic(self, node: Semantic) -> pa.Table:
         tables = await self.tables(node.inputs)
         way, choice = self.runtime.plan.ways[id(node)]
@@ -251,35 +269,3 @@ class Evaluation:
         if self.runtime.observations is not None:
             self.runtime.observations.asked(node, found.rows_in, own)
         return found.table
-
-
-class _Counted:
-    """The reads of a store, counted and timed towards one step: each call is one round trip."""
-
-    def __init__(self, store: Store, metrics: StepMetrics) -> None:
-        self.store, self.metrics = store, metrics
-        self.takes = store.takes
-
-    async def _count(self, call: Coroutine[Any, Any, T]) -> T:
-        started = time.perf_counter()
-        try:
-            return await call
-        finally:
-            self.metrics.round_trips += 1
-            self.metrics.seconds += time.perf_counter() - started
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        return await self._count(self.store.search(queries, rows))
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        return await self._count(self.store.match(query, rows))
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        return await self._count(self.store.scan(label, properties, partitions, where, limit))

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from semgraph.execution.estimates import Forecast
-from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.embed import Embed
+from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.planner import PhysicalPlan
@@ -31,6 +33,7 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
                 "operators": [n.keyword for n in own if not isinstance(n, Input)],
                 "semantic": [_semantic(plan, n) for n in own if isinstance(n, Semantic)],
                 "store": [_reading(plan, n) for n in own if isinstance(n, (Search, Match, Scan))],
+                "embeds": [f"{scalar} as {name}" for n in own if isinstance(n, Embed) for name, scalar in n.add],
                 "part": "ordered" if any(id(n) in plan.ordered for n in own) else "ahead",
                 "reads": sorted({name for n in own for name in _sources(n, last, own)} - {step}),
             }
@@ -77,7 +80,9 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
     over = [*([node.label] if node.label else []), *([node.within.step or "step"] if node.within is not None else [])]
     ways: list[str] = [by.via for by in node.by] or ["order"]
     found: dict[str, Any] = {"kind": "search", "over": over, "by": ways, "k": node.k}
-    found["partition"] = node.partition or "the row's own"
+    found["partition"] = (
+        f"{node.partition}, or all where it is NULL" if node.or_all else node.partition or "the row's own"
+    )
     if "nearest" in ways:
         found["nearest"] = spec.nearest
     if len(specs) > 1:

@@ -14,13 +14,16 @@ import pyarrow as pa
 
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Vectors
-from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.embed import VECTOR
+from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
+from semgraph.logical.search import Search
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.search import run_searches
-from semgraph.stores.base import Listened, Store
+from semgraph.stores.abilities import Listened
+from semgraph.stores.base import Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
 _FRAME = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--")
@@ -59,10 +62,10 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         if group[0].node is not node:
             return []
         withins = [None if s.node.within is None else runtime_schema(s.node.within).empty_table() for s in group]
-        await run_searches(group, _row(node.inputs[0]), withins, store, embed, _NOW)
+        await run_searches(group, _row(node.inputs[0], dimensions), withins, store, embed, _NOW)
         return [spec.node.step for spec in group]
     if isinstance(node, Match):
-        await run_match(node, _row(node.inputs[0]), store, _NOW)
+        await run_match(node, _row(node.inputs[0], dimensions), store, _NOW)
         return [node.step]
     if isinstance(node, Scan):
         where = tuple(part for part in node.where if store.takes(part, ""))
@@ -73,10 +76,11 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
     return []
 
 
-def _row(node: Node) -> pa.Table:
+def _row(node: Node, dimensions: int) -> pa.Table:
     """One row of made-up values."""
     schema = runtime_schema(node)
-    return pa.table({f.name: pa.array([_value(f.type)], f.type) for f in schema}, schema=schema)
+    values = {f.name: [1.0] * dimensions if f.type == VECTOR else _value(f.type) for f in schema}
+    return pa.table({f.name: pa.array([values[f.name]], f.type) for f in schema}, schema=schema)
 
 
 def _value(kind: pa.DataType) -> Any:

@@ -127,7 +127,9 @@ def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:
         by = f" by {' + '.join(read['by'])}, k {read['k']}" if "by" in read else ""
         shares = f", one query with {', '.join(read['shares'])}" if "shares" in read else ""
         everyone = ", of all partitions" if read["partition"] == "all" else ""
+        everyone = everyone or (", of all partitions where none are named" if "or all" in read["partition"] else "")
         parts.append(f"{read['kind']} {over}{by}{shares}{everyone}")
+    parts += [f"embed {text}" for text in step["embeds"]]
     if plan.logical.order is not None and step["part"] == "ordered":
         parts.append("in order")
     return parts

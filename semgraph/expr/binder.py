@@ -20,6 +20,7 @@ from semgraph.expr.moving import refuse_moving
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import NOW, Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
+from semgraph.expr.vectors import VECTOR_FUNCTIONS, on_vectors
 
 ORDINAL = "_o"
 _NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
@@ -33,12 +34,14 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
-    for name, function in TEXT_FUNCTIONS.items():
+    texts = {name: (on_columns(f), f.parameters, f.result) for name, f in TEXT_FUNCTIONS.items()}
+    vectors = {name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()}
+    for name, (function, parameters, result) in (texts | vectors).items():
         con.create_function(
             name,
-            on_columns(function),
-            list(function.parameters),
-            function.result,
+            function,
+            list(parameters),
+            result,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )

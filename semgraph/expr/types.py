@@ -34,7 +34,7 @@ class Type:
         nullable: Written `T null`; in answers, whether the model may leave it out by saying null.
         item: Of a list.
         fields: Of a struct, in order.
-        size: Of a vector.
+        size: Of a vector; 0 is any.
         values: Of an enum (a string in tables, a closed choice for the model).
 
     >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
@@ -55,7 +55,7 @@ class Type:
         elif self.name == "struct":
             body = f"struct<{', '.join(f'{n}: {t}' for n, t in self.fields)}>"
         elif self.name == "vector":
-            body = f"vector[{self.size}]"
+            body = f"vector[{self.size}]" if self.size else "vector"
         elif self.name == "enum":
             body = f"enum<{', '.join(self.values)}>"
         return f"{body} null" if self.nullable else body
@@ -68,7 +68,7 @@ class Type:
         if self.name == "struct":
             return pa.struct([pa.field(n, t.arrow) for n, t in self.fields])
         if self.name == "vector":
-            return pa.list_(pa.float32(), self.size)
+            return pa.list_(pa.float32(), self.size) if self.size else pa.list_(pa.float32())
         return pa.string() if self.name == "enum" else _ATOMS[self.name][0]
 
     @property
@@ -121,6 +121,8 @@ def type_of_arrow(arrow: pa.DataType) -> Type:
     """The type of the plan language for an Arrow type; numbers and strings are widened to the one canonical type."""
     if pa.types.is_fixed_size_list(arrow):
         return Type("vector", size=arrow.list_size)
+    if pa.types.is_list(arrow) and pa.types.is_float32(arrow.value_type):
+        return Type("vector")
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return Type("list", item=type_of_arrow(arrow.value_type))
     if pa.types.is_struct(arrow):
@@ -193,9 +195,7 @@ def _parse(tokens: list[str], text: str) -> Type:
     elif name == "enum":
         found = Type("enum", values=tuple(n for n, _ in _members(tokens, text, typed=False)))
     elif name == "vector":
-        _expect(tokens, "[", text)
-        found = Type("vector", size=int(tokens.pop(0)))
-        _expect(tokens, "]", text)
+        found = Type("vector", size=_size(tokens, text))
     elif name in _ATOMS:
         found = Type(name)
     else:
@@ -206,6 +206,18 @@ def _parse(tokens: list[str], text: str) -> Type:
         tokens.pop(0)
         found = replace(found, nullable=True)
     return found
+
+
+def _size(tokens: list[str], text: str) -> int:
+    """The length of a vector, 0 where none is said."""
+    if tokens[0] != "[":
+        return 0
+    tokens.pop(0)
+    size = tokens.pop(0)
+    if not size.isdigit() or not int(size):
+        raise Fault(f'type "{text}": a vector has a number of elements, not "{size}"', hint="vector[384], or vector")
+    _expect(tokens, "]", text)
+    return int(size)
 
 
 def _members(tokens: list[str], text: str, *, typed: bool) -> Iterator[tuple[str, Type]]:

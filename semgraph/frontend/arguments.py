@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.constants import always, constant
 from semgraph.expr.names import reserved
-from semgraph.expr.scalar import Scalar, parse_scalar
-from semgraph.frontend.faults import unknown
+from semgraph.expr.scalar import Scalar, conjunction, parse_scalar
+from semgraph.frontend.found import Pruned
 from semgraph.frontend.scope import Options, Reader, Scope, kind_of, wrong
 from semgraph.frontend.settings import unknown_parameter
 from semgraph.logical.checks import Columns, Sort, Using, column_scalar
-from semgraph.logical.graph import By
 from semgraph.logical.node import Node
 from semgraph.logical.pattern import Pattern, parse_pattern
 from semgraph.logical.prompt import PromptSet
@@ -22,8 +22,6 @@ from semgraph.logical.schema import NAME
 PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 _DESC = re.compile(r"(?P<by>.*\S)\s+(?P<way>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_METHODS = {"equal": (), "fulltext": ("rank",), "nearest": ("above",)}  # method of a search -> its own options
-_RANKS = ("store", "overlap")
 
 
 def read_name(value: Any, scope: Scope, options: Options) -> str:
@@ -64,8 +62,10 @@ def read_names(value: Any, scope: Scope, options: Options) -> tuple[str, ...]:
 
 
 def read_number(value: Any, scope: Scope, options: Options) -> int:
-    """A count."""
-    del scope, options
+    """A count, or a text that makes one of parameters: `2 * $limit`."""
+    del options
+    if isinstance(value, str) and "$" in value:
+        value = constant(read_scalar(value, scope, {}))
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -95,8 +95,9 @@ def read_choice(value: Any, scope: Scope, options: Options) -> str:
 
 
 def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
-    """An SQL expression."""
-    del options
+    """An SQL expression; of a list of conditions all must hold."""
+    if isinstance(value, list) and value:
+        return _all_of(value, scope, options)
     if isinstance(value, (Mapping, list)):
         raise wrong("an SQL expression", value)
     try:
@@ -105,6 +106,20 @@ def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
         if isinstance(value, str) and value.count("(") != value.count(")"):
             raise Fault(fault.what, there=fault.there, hint="a text with a comma needs quotes inside { }") from None
         raise
+
+
+def _all_of(values: list[Any], scope: Scope, options: Options) -> Scalar:
+    """A conjunction, without what holds whatever the rows are."""
+    found = []
+    for i, value in enumerate(values):
+        if isinstance(value, list):
+            raise wrong("a condition", value).under(i)
+        try:
+            found.append(read_scalar(value, scope, options))
+        except Fault as fault:
+            raise fault.under(i) from None
+    kept = [part for part in found if not always(part)]
+    return conjunction(kept) if len(kept) > 1 else (kept or found)[0]
 
 
 def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
@@ -160,15 +175,20 @@ def read_relation(value: Any, scope: Scope, options: Options) -> Node:
 
 
 def read_relations(value: Any, scope: Scope, options: Options) -> tuple[Node, ...]:
-    """A list of relations."""
+    """A list of relations; those that are pruned are left out."""
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
-    found = []
+    found: list[Node] = []
+    pruned: Pruned | None = None
     for i, item in enumerate(value):
         try:
             found.append(read_relation(item, scope, options))
         except Fault as fault:
             raise fault.under(i) from None
+        except Pruned as error:
+            pruned = error
+    if pruned is not None and not found:
+        raise pruned
     return tuple(found)
 
 
@@ -180,62 +200,6 @@ def read_label(value: Any, scope: Scope, options: Options) -> str:
     if not scope.graph.labels:
         raise Fault(f'"{value}": this plan names no graph', hint="add graph: graph.yaml to the plan")
     return scope.graph.label(value).name
-
-
-def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
-    """What is searched: a label, a step, or [label, step]."""
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
-        label = read_label(value[0], scope, options)
-        try:
-            return {"label": label, "within": scope.relation(value[1])}
-        except Fault as fault:
-            raise fault.under(1) from None
-    if isinstance(value, str) and not scope.is_relation(value):
-        return {"label": read_label(value, scope, options), "within": None}
-    return {"label": "", "within": scope.relation(value)}
-
-
-def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
-    """Methods of a search: one, or a list."""
-    listed = value if isinstance(value, list) else [value]
-    found = []
-    for i, item in enumerate(listed):
-        try:
-            found.append(_method(item, scope, options))
-        except Fault as fault:
-            raise fault.under(i) if listed is value else fault from None
-    return tuple(found)
-
-
-def _method(value: Any, scope: Scope, options: Options) -> By:
-    if not isinstance(value, Mapping):
-        raise wrong("a method such as {equal: name}", value)
-    named = [key for key in value if key in _METHODS]
-    if len(named) != 1:
-        raise Fault("a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}")
-    via = named[0]
-    known = (via, "to", *_METHODS[via])
-    for key in value:
-        if key not in known:
-            raise unknown(key, known, f"{via} has no", f"keys of {via}", key)
-    prop = _under(via, read_name, value[via], scope, options)
-    to = column_scalar(prop) if value.get("to") is None else _under("to", read_scalar, value["to"], scope, options)
-    rank = _under("rank", read_choice, value.get("rank", "store"), scope, {"choices": _RANKS})
-    return By(via, prop, to, _under("above", _decimal, value.get("above", -1.0), scope, options), rank)
-
-
-def _under(key: str, reader: Reader, value: Any, scope: Scope, options: Options) -> Any:
-    try:
-        return reader(value, scope, options)
-    except Fault as fault:
-        raise fault.under(key) from None
-
-
-def _decimal(value: Any, scope: Scope, options: Options) -> float:
-    del scope, options
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong("a number", value)
-    return float(value)
 
 
 def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
@@ -273,8 +237,6 @@ READERS: dict[str, Reader] = {
     "order": read_order,
     "using": read_using,
     "prompt": read_prompt,
-    "over": read_over,
-    "by": read_by,
     "pattern": read_pattern,
     "label": read_label,
 }

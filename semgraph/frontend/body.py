@@ -112,7 +112,7 @@ def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
         rest = {key: value for key, value in given.items() if key != "from"}
         sink = build(_SINKS[keyword], rest, reading.steps, source=source, step=reading.prefix + name, origin=origin)
     assert isinstance(sink, Sink)
-    if getattr(sink, "first", False) and any(n.calls_llm or n.calls_store for n in walk(source)):
+    if getattr(sink, "first", False) and any(n.calls_llm or n.calls_store or n.embeds for n in walk(source)):
         hint = "leave first out: the sink is then written with its window"
         raise Fault("first: true writes rows of an input, before any model or store is asked", "first", hint=hint)
     return sink

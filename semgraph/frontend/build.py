@@ -15,21 +15,26 @@ from semgraph.expr.names import reserved
 from semgraph.frontend.arguments import READERS
 from semgraph.frontend.faults import Faults, each, replaced, unknown
 from semgraph.frontend.scope import Scope, kind_of
+from semgraph.frontend.searching import SEARCHING
 from semgraph.logical.cluster import Cluster
-from semgraph.logical.graph import Match, Scan, Search
+from semgraph.logical.embed import Embed
+from semgraph.logical.graph import Match, Scan
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
 from semgraph.logical.require import Require
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
 
 OPERATORS: tuple[type[Node], ...] = (
     Filter, Require, Project, Add, Join, GroupJoin, Limit, Distinct, Aggregate, Unnest, Cluster, Search, Match,
-    SemMap, SemFilter, SemJoin, SemAgg, SemTopk,
+    Embed, SemMap, SemFilter, SemJoin, SemAgg, SemTopk,
 )  # fmt: skip
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
+_READERS = {**READERS, **SEARCHING}
+_SEVERAL = {"over", "partition"}  # arguments that fill several fields
 _BESIDE = {"prompt": "add"}  # a second key that belongs to an argument: the answers of an inline prompt
 
 
@@ -145,8 +150,8 @@ def _argument(
         if f.default is dataclasses.MISSING:
             raise _Missing(f'{cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
         return {}
-    found = READERS[kind](value, scope, {**f.metadata, "beside": given.get(_BESIDE.get(kind, ""))})
-    return dict(found) if kind == "over" else {f.name: found}
+    found = _READERS[kind](value, scope, {**f.metadata, "beside": given.get(_BESIDE.get(kind, ""))})
+    return dict(found) if kind in _SEVERAL else {f.name: found}
 
 
 class _Missing(Fault):

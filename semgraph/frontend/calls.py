@@ -13,7 +13,7 @@ from semgraph.frontend.body import read_body
 from semgraph.frontend.document import read_file
 from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.finding import find_plan
-from semgraph.frontend.found import Poisoned, Results
+from semgraph.frontend.found import Poisoned, Pruned, Results
 from semgraph.frontend.head import read_head
 from semgraph.frontend.reading import Reading, at
 from semgraph.frontend.scope import Scope
@@ -103,7 +103,7 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
     found: dict[str, Node] = {}
     for name, spec in inner.inputs.items():
         if name not in given and spec.optional:
-            found[name] = Nothing(step=f"{step}/{name}", origin=origin, name=f"{step}/{name}", columns=spec.schema)
+            found[name] = _nothing(spec, f"{step}/{name}", origin)
             continue
         if name not in given:
             faults.append(Fault(f'the call needs the input "{name}"'))
@@ -112,9 +112,17 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
             found[name] = _fit(scope.relation(given[name]), spec, inner.order, f"{step}/{name}", origin)
         except Fault as fault:
             faults.append(fault.under(name))
+        except Pruned:
+            if not spec.optional:
+                raise
+            found[name] = _nothing(spec, f"{step}/{name}", origin)
     if faults:
         raise Faults(faults)
     return found
+
+
+def _nothing(spec: InputSpec, step: str, origin: Position | None) -> Node:
+    return Nothing(step=step, origin=origin, name=step, columns=spec.schema)
 
 
 def _fit(node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position | None) -> Node:

@@ -25,6 +25,7 @@ Columns = Mapping[str, Any] | Sequence[str] | str
 Names = Sequence[str] | str
 Using = Mapping[str, str] | Sequence[str] | str
 Order = Sequence[str] | str
+Condition = Sequence[str] | str
 _CLASSES = by_keyword((*OPERATORS, *SINKS))
 
 
@@ -101,8 +102,8 @@ class Frame(SemanticMethods):
 
     # -- relational operators ---------------------------------------------------------------------------------------
 
-    def filter(self, where: str) -> Frame:
-        """σ: the rows for which `where` is true."""
+    def filter(self, where: Condition) -> Frame:
+        """σ: the rows for which `where` is true; of a list of conditions, all."""
         return self.then("filter", where)
 
     def require(self, where: str, says: str) -> Frame:
@@ -200,14 +201,21 @@ class Frame(SemanticMethods):
         alias: str,
         k: int,
         by: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        where: str | None = None,
+        where: Condition | None = None,
         fuse: Literal["rrf", "none"] = "rrf",
         order: Order | None = None,
         how: Literal["inner", "left"] = "inner",
-        partition: str | None = None,
+        partition: str | Sequence[str] | None = None,
+        vectors: Names | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Frame:
-        """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the struct column `alias`."""
-        rest = {"fuse": fuse, "order": order, "how": how, "partition": partition}
+        """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the struct column `alias`.
+
+        `vectors` brings stored vectors too; `source` and `target` name columns with the nodes at an edge's ends.
+        """
+        ends = {"source": source, "target": target}
+        rest = {"fuse": fuse, "order": order, "how": how, "partition": partition, "vectors": vectors, **ends}
         return self.then("search", {"over": over, "alias": alias, "k": k, "by": by, "where": where, **rest})
 
     def match(
@@ -216,9 +224,11 @@ class Frame(SemanticMethods):
         where: str | None = None,
         how: Literal["inner", "left"] = "inner",
         partition: str | None = None,
+        vectors: Names | None = None,
     ) -> Frame:
         """For each row the paths of the graph that fit; the pattern's variables become struct columns."""
-        return self.then("match", {"pattern": pattern, "where": where, "how": how, "partition": partition})
+        rest = {"how": how, "partition": partition, "vectors": vectors}
+        return self.then("match", {"pattern": pattern, "where": where, **rest})
 
     # -- plans ------------------------------------------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ def _order() -> Schema:
 
 
 def _methods() -> Schema:
-    to = {"to": _SCALAR}
+    to = {"to": _SCALAR, "when": _CONDITION}
     each = [
         _closed({"equal": _NAMED, **to}, ["equal"]),
         _closed({"fulltext": _NAMED, **to, "rank": {"enum": ["store", "overlap"]}}, ["fulltext"]),
@@ -163,12 +163,13 @@ def _over() -> Schema:
 _KINDS: dict[str, Callable[[], Schema]] = {
     "relation": lambda: _either(_ANY_RELATION),
     "relations": lambda: {"type": "array", "items": _ANY_RELATION, "minItems": 1},
-    "scalar": lambda: dict(_SCALAR),
+    "scalar": lambda: {"anyOf": [dict(_SCALAR), {"type": "array", "items": dict(_SCALAR), "minItems": 1}]},
+    "partition": lambda: _either(_NAMED, {"type": "array", "prefixItems": [_NAMED, {"const": "all"}], "minItems": 2}),
     "columns": _columns,
     "names": _names,
     "name": lambda: _either(_NAMED, _PARAMETER),
     "path": lambda: _either({"type": "string", "pattern": _PATH}, _PARAMETER),
-    "number": lambda: _either({"type": "integer", "minimum": 0}, _PARAMETER),
+    "number": lambda: _either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}),
     "flag": lambda: _either({"type": "boolean"}, _PARAMETER),
     "order": _order,
     "using": _using,

@@ -21,6 +21,15 @@ class SemanticMethods:
     def then(self, keyword: str, arguments: Any) -> Frame:
         """An operator of the language on this relation."""
 
+    def embed(self, add: Columns) -> Frame:
+        """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays NULL.
+
+        >>> from semgraph.frontend.sources import table
+        >>> table([{"id": 1, "body": "The kettle leaks."}]).embed({"vector": "body"})
+        Frame(embed: id int64, body string, vector vector)
+        """
+        return self.then("embed", add)
+
     def sem_map(
         self,
         prompt: Prompt,

@@ -176,7 +176,7 @@ def _struct(value: Any, kind: Type) -> dict[str, Any]:
 
 def _vector(value: Any, kind: Type) -> list[float]:
     found = [_number(v) for v in _list(value, kind)]
-    if len(found) != kind.size:
+    if kind.size and len(found) != kind.size:
         raise Fault(f"{len(found)} numbers, expected {kind.size}")
     return found
 

@@ -84,6 +84,11 @@ class Node(ABC):
         return frozenset(self.schema.names) - self.adds if self.carries and self.inputs else frozenset()
 
     @property
+    def embeds(self) -> bool:
+        """Whether it asks an embedder."""
+        return False
+
+    @property
     def rowwise(self) -> bool:
         """Whether it goes `by_row`, and looks at no other rows in its scalars."""
         return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from semgraph.expr.binder import expect_type
+from semgraph.expr.constants import always
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node, RowsTrait, argument
 
@@ -34,13 +35,13 @@ class Require(Node):
         return self.input.schema
 
     @property
+    def is_identity(self) -> bool:
+        return always(self.where)
+
+    @property
     def adds(self) -> frozenset[str]:
         return frozenset()
 
     @property
     def reads(self) -> frozenset[str]:
         return self.where.roots | self.says.roots
-
-    @property
-    def is_identity(self) -> bool:
-        return self.where.sql == "TRUE"

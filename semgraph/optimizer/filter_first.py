@@ -1,4 +1,4 @@
-"""Decide what needs no model before a model is asked: conditions move below the operators that ask about each row."""
+"""Decide what needs no model before a model is asked: conditions move below operators that ask about each row."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def _below(condition: Node, part: Scalar, node: Node, alone: Alone) -> Node | No
     if not alone(node) or not node.rowwise or node.calls_store or not part.roots <= node.passes:
         return None
     below = _below(condition, part, node.inputs[0], alone)
-    if below is None and node.calls_llm:
+    if below is None and (node.calls_llm or node.embeds):
         below = replace(condition, input=node.inputs[0], where=part, step=node.step)  # type: ignore[call-arg]
     return None if below is None else node.with_inputs(below, *node.inputs[1:])

@@ -8,9 +8,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from semgraph.expr.scalar import Scalar
-from semgraph.logical.graph import Scan, Search
+from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Limit
+from semgraph.logical.search import Search
 from semgraph.optimizer.moving import Alone, rewrite_alone
 
 

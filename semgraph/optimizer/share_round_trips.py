@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from semgraph.logical.graph import Search
 from semgraph.logical.node import Node, walk
+from semgraph.logical.search import Search
 
 
 def share_round_trips(roots: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -58,6 +58,7 @@ class NodeContext:
         self._seed, self._trial = seed, trial
         self._running: set[_Task] = set()
         self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
+        self.calls: list[str] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,9 +145,15 @@ class NodeContext:
             reply = await self._llm.complete(request)
         except RowError as error:
             count_failure(self._metrics, error)
+            self._remember(error.spent)
             return error
         count_reply(self._metrics, reply)
+        self._remember(reply)
         return reply
+
+    def _remember(self, reply: object) -> None:
+        if isinstance(reply, Reply) and reply.call_id:
+            self.calls.append(reply.call_id)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
         """Vectors of texts, shape (texts, dimensions), float32; equal texts are embedded once."""

@@ -16,13 +16,13 @@ from semgraph.logical.graph import Match, hit_fields
 from semgraph.logical.trails import elements_of
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.sql import hidden, quote, scalar_sql
-from semgraph.stores.base import MatchQuery
+from semgraph.stores.base import Alias, MatchQuery
 
 
 class Matching(Protocol):
     """The part of a store that matches."""
 
-    def takes(self, expr: Scalar, alias: str | None) -> bool:
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
         """As `Store.takes`."""
         ...
 
@@ -40,7 +40,8 @@ def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar,
     skip = {node.graph.key, "source", "target"}
     for element, label in elements_of(node.graph, node.pattern):
         if element.var and label is not None:
-            properties[element.var] = tuple(n for n in hit_fields(label, node.graph, None) if n not in skip)
+            names = (*hit_fields(label, node.graph, None), *node.vectors_of(label))
+            properties[element.var] = tuple(n for n in names if n not in skip)
     partition = None if node.partition == "all" else node.partition or node.graph.partition
     rest = tuple(p for p in parts if p not in taken)
     return MatchQuery(node.pattern, properties, taken, partition), rest

@@ -10,11 +10,12 @@ from semgraph.errors import PlanError, Problem
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
 from semgraph.logical.checks import Columns
-from semgraph.logical.graph import Reading, Scan, Search
+from semgraph.logical.graph import Reading, Scan
 from semgraph.logical.joins import Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.relational import Project
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.contract import Implementation
@@ -86,7 +87,7 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
         id(n): compile_segment(n, materialised) for n in nodes if n.relational and n.inputs and id(n) in materialised
     }
     for spec in firsts:
-        if id(spec.rows) in ordered or any(n.calls_llm for n in walk(spec.rows)):
+        if id(spec.rows) in ordered or any(n.calls_llm or n.embeds for n in walk(spec.rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
             raise PlanError(Problem(msg, step=spec.sink.step or None, position=spec.sink.origin))
     ways = _choose(plan, nodes, library, limits)

@@ -15,12 +15,13 @@ from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Scan
 from semgraph.physical.relational import execute
 from semgraph.physical.sql import MEMBER, PARTITION, quote, scalar_sql
+from semgraph.stores.base import Alias
 
 
 class Scanning(Protocol):
     """The part of a store that scans."""
 
-    def takes(self, expr: Scalar, alias: str | None) -> bool:
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
         """As `Store.takes`."""
         ...
 

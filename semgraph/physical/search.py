@@ -10,33 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
+from semgraph.expr.constants import always
 from semgraph.expr.functions import words
 from semgraph.expr.names import LEFT, STEP, STORED
 from semgraph.expr.scalar import Scalar, from_ast
-from semgraph.logical.graph import RANKING, Search
+from semgraph.logical.embed import VECTOR
+from semgraph.logical.search import RANKING, Search
 from semgraph.physical.columns import values
 from semgraph.physical.direct import Value, value_of
 from semgraph.physical.relational import column_of, execute, runtime_schema
 from semgraph.physical.search_beyond import hidden_hits
 from semgraph.physical.search_fuse import Asked, fuse, step_matters
 from semgraph.physical.search_sql import RESULT_OF, asked_column, statement, vector_column
-from semgraph.physical.search_vectors import Embed, of_one_size, vectors_of, whose
+from semgraph.physical.search_store import Asking, Searching
+from semgraph.physical.search_vectors import Embed, given_vectors, of_one_size, vectors_of, whose
 from semgraph.physical.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
-
-
-class Searching(Protocol):
-    """The part of a store that searches."""
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        ...
-
 
 _NAMES = tuple(name for name, _ in RANKING)
 _OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
@@ -44,12 +37,15 @@ _OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
 
 def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
     """The conjuncts of `where` that the store takes, as it sees them, and those left for DuckDB, as the plan says them."""
+    names = tuple(name for name in (node.alias, node.source, node.target) if name)
     taken: list[tuple[Scalar, Scalar]] = []
     rest: list[tuple[Scalar, Scalar]] = []
     stored = set(node.graph.label(node.label).columns) if node.label else set()
     for part in node.where.conjuncts() if node.where is not None else ():
+        if always(part):
+            continue
         seen = _without_step_columns(part, node.alias, stored)
-        (taken if store.takes(seen, node.alias) and not seen.asks_now else rest).append((part, seen))
+        (taken if store.takes(seen, names) and not seen.asks_now else rest).append((part, seen))
     return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
 
 
@@ -95,6 +91,13 @@ class SearchSpec:
         return tuple(f.name for f in self.node.hit_type if f.name not in _NAMES)
 
     @cached_property
+    def step_vectors(self) -> dict[str, str]:
+        """The vectors of a step's rows that are embedded for the hits, with the texts that they are of."""
+        within = self.node.within.schema.names if self.node.within is not None else ()
+        of = {v: k for k, v in self.node.graph.label(self.node.label).vectors.items()} if self.node.label else {}
+        return {name: of[name] for name in self.node.vectors if name not in within and of[name] in within}
+
+    @cached_property
     def texts(self) -> dict[int, tuple[str, ...]]:
         """For each full-text method, the properties of its index."""
         found = {}
@@ -113,7 +116,8 @@ class SearchSpec:
         extra |= {path.split(".")[1] for s in scalars for path in s.columns if path.startswith(f"{self.node.alias}.")}
         wanted = [*self.fields, *sorted(extra - set(self.fields))]
         skip = {self.node.graph.key, "source", "target"}
-        return tuple(name for name in wanted if name in label.columns and name not in skip)
+        known = {*label.columns, *label.vectors.values()} - skip
+        return tuple(name for name in wanted if name in known)
 
     def query(self, k: int, prefix: str) -> SearchQuery:
         """The store's part, for the `k` best of each method; row values are in columns that start with `prefix`."""
@@ -136,7 +140,20 @@ class SearchSpec:
             self.taken,
             partition,
             order,
+            tuple((end, getattr(node, end), self.end_properties[end]) for end in node.ends),
         )
+
+    @cached_property
+    def end_properties(self) -> dict[str, tuple[str, ...]]:
+        """What the store must return of the nodes at a hit's ends, besides their keys."""
+        scalars = [*self.residual, *(t.by for t in self.node.order)]
+        found = {}
+        for end, kind in self.node.ends.items():
+            prefix = f"{getattr(self.node, end)}."
+            read = {path.split(".")[1] for s in scalars for path in s.columns if path.startswith(prefix)}
+            names = dict.fromkeys([*(f.name for f in kind), *sorted(read)])
+            found[end] = tuple(name for name in names if name != self.node.graph.key)
+        return found
 
     @cached_property
     def unlimited(self) -> bool:
@@ -151,7 +168,7 @@ class SearchSpec:
     @property
     def row_columns(self) -> frozenset[str]:
         """Columns of the rows that the store's part reads, besides the methods' values."""
-        own = {path.split(".")[0] for s in self.taken for path in s.columns} - {self.node.alias}
+        own = {path.split(".")[0] for s in self.taken for path in s.columns} - self.node.adds
         partition = {self.node.partition or self.node.graph.partition} if self.node.partition != "all" else set[str]()
         return frozenset(own | partition)
 
@@ -180,6 +197,8 @@ async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetim
         column = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
             column = pa.array([None if v is None else words(v) for v in values(column)], pa.string())
+        elif node.given_as_vector(by):
+            column = given_vectors(column)
         elif by.via == "nearest":
             column = await vectors_of(column, embed, whose(left, node.graph.partition))
         found.append(column)
@@ -197,28 +216,30 @@ async def run_searches(
     """Run searches over the same rows and label in one round trip; one result for each, in the schema of its node."""
     if not left.num_rows:
         return [runtime_schema(spec.node).empty_table() for spec in specs]
-    rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
-    for name in sorted(frozenset().union(*(spec.row_columns for spec in specs if spec.node.label))):
-        rows = rows.append_column(name, left.column(name))
-    asking = [
+    searches = [
         Asked(spec, left, withins[n], await method_values(spec.node, left, embed, now)) for n, spec in enumerate(specs)
     ]
-    for n, asked in enumerate(asking):
-        for i, column in enumerate(asked.values):
-            rows = rows.append_column(f"_x{n}_{i}", column)
-    stored = [n for n, spec in enumerate(specs) if spec.node.label]
-    queries = [specs[n].query(specs[n].node.k, f"_x{n}_") for n in stored]
-    hits = dict(zip(stored, await store.search(queries, rows), strict=True)) if stored else {}
+    asking = Asking(searches, left)
+    hits = await asking.hits(store, {n: asked.spec.node.k for n, asked in asking.searches.items()})
     found = []
-    for n, asked in enumerate(asking):
+    for n, asked in enumerate(searches):
         table, whom = await _finish(asked, hits.get(n), embed, now)
         k = asked.spec.node.k
         while n in hits and hidden_hits(asked, hits[n], table.column(asked.spec.node.alias), whom, k):
             k *= 4
-            hits[n] = (await store.search([asked.spec.query(k, f"_x{n}_")], rows))[0]
+            hits |= await asking.hits(store, {n: k})
             table, whom = await _finish(asked, hits[n], embed, now)
         found.append(table)
     return found
+
+
+async def _with_vectors(spec: SearchSpec, rows: pa.Table, embed: Embed) -> pa.Table:
+    """A step's rows with the vectors that hits bring."""
+    for name, text in spec.step_vectors.items():
+        texts = rows.column(text).combine_chunks()
+        vectors = await vectors_of(texts, embed, whose(rows, spec.node.graph.partition))
+        rows = rows.append_column(name, vectors.cast(VECTOR))
+    return rows
 
 
 async def _finish(
@@ -233,7 +254,7 @@ async def _finish(
     if hits is not None:
         tables[STORED] = hits
     if with_step and asked.within is not None:
-        tables[STEP] = asked.within
+        tables[STEP] = await _with_vectors(spec, asked.within, embed)
     for i, by in enumerate(spec.node.by):
         column = asked.values[i]
         if by.via == "nearest" and STEP in tables:

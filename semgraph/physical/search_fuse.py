@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.expr.functions import overlap
-from semgraph.logical.graph import RANKING
+from semgraph.logical.search import RANKING
 from semgraph.physical.columns import values
 from semgraph.physical.relational import conform, runtime_schema
 from semgraph.physical.sql import PARTITION
+from semgraph.stores.rows import end_column
 
 if TYPE_CHECKING:
     from semgraph.physical.search import SearchSpec
@@ -71,6 +72,13 @@ def _struct(spec: SearchSpec, rows: pa.Table, **ranking: Any) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(spec.node.hit_type))
 
 
+def _part_of(structs: Any, kind: pa.StructType) -> pa.StructArray:
+    """The same structs with the fields of a type alone."""
+    fields = list(kind)
+    arrays = [structs.field(field.name).cast(field.type) for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=structs.is_null())
+
+
 def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
     """The result of a search from the store's hits alone: as the statement of `search_sql` has it."""
     spec, node = asked.spec, asked.spec.node
@@ -107,16 +115,19 @@ def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) 
         "score": table.column("_score").combine_chunks(),
         "via": pa.array([vias[first % 100] for first in values(table.column("_first"))], pa.string()),
     }
-    struct = _struct(spec, hits.take(table.column("_row").combine_chunks()), **ranking)
+    rows = hits.take(table.column("_row").combine_chunks())
     q = table.column("_q").combine_chunks()
-    found = asked.left.take(q).append_column(node.alias, struct)
+    found = asked.left.take(q).append_column(node.alias, _struct(spec, rows, **ranking))
+    for end, kind in node.ends.items():
+        found = found.append_column(getattr(node, end), _part_of(rows.column(end_column(end)).combine_chunks(), kind))
     if node.how == "left":
-        rows = pa.array(range(asked.left.num_rows), pa.int64())
-        alone = pc.invert(pc.is_in(rows, value_set=q))
+        numbers = pa.array(range(asked.left.num_rows), pa.int64())
+        alone = pc.invert(pc.is_in(numbers, value_set=q))
         rest = asked.left.filter(alone)
-        rest = rest.append_column(node.alias, pa.nulls(rest.num_rows, struct.type))
+        for name in (node.alias, *(getattr(node, end) for end in node.ends)):
+            rest = rest.append_column(name, pa.nulls(rest.num_rows, found.schema.field(name).type))
         both = pa.concat_tables([found, rest])
-        order = pa.concat_arrays([q, rows.filter(alone)])
+        order = pa.concat_arrays([q, numbers.filter(alone)])
         found = both.take(pc.sort_indices(pa.table({"q": order}), sort_keys=[("q", "ascending")]))
     return conform(found, runtime_schema(node))
 

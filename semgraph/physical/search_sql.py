@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import INNER, LEFT, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Sort
-from semgraph.logical.graph import RANKING, By
 from semgraph.logical.node import Node
+from semgraph.logical.search import RANKING, By
 from semgraph.physical.sql import PARTITION, hidden, quote, scalar_sql
+from semgraph.stores.rows import end_column
 
 if TYPE_CHECKING:
     from semgraph.physical.search import SearchSpec
@@ -54,8 +57,10 @@ def statement(spec: SearchSpec) -> str:
     packed = ", ".join(f"{quote(f.name)} := CAST({_field(f.name, alias)} AS {sql_type(f.type)})" for f in node.hit_type)
     rest = [name for name in hidden(node) if name != ORDINAL]
     columns = [f"{LEFT}.{quote(n)}" for n in node.input.schema.names]
+    ends = [_end(alias, end, kind, getattr(node, end)) for end, kind in node.ends.items()]
     columns += [
         f"CASE WHEN {INNER}.{_Q} IS NULL THEN NULL ELSE struct_pack({packed}) END AS {alias}",
+        *ends,
         *(f"{LEFT}.{n}" for n in rest),
         f"{LEFT}.{ORDINAL} AS {quote(RESULT_OF)}",
     ]
@@ -98,19 +103,28 @@ def _field(name: str, alias: str) -> str:
     return f"{INNER}.{_RANKINGS[name]}" if name in NAMES else f"{alias}.{quote(name)}"
 
 
+def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
+    """The node at an end of a hit, with the fields that the plan reads."""
+    node = f"{alias}.{quote(end_column(end))}"
+    packed = ", ".join(f"{quote(f.name)} := CAST({node}.{quote(f.name)} AS {sql_type(f.type)})" for f in kind)
+    return f"CASE WHEN {node} IS NULL THEN NULL ELSE struct_pack({packed}) END AS {quote(name)}"
+
+
 def _base_struct(spec: SearchSpec, present: set[str]) -> str:
     """A hit with every field that ranking, filters and the plan read; what this side lacks is NULL."""
     kinds = {f.name: f.type for f in spec.node.hit_type}
     if spec.node.label:
         columns = spec.node.graph.label(spec.node.label).columns
-        kinds |= {name: columns[name].arrow for name in spec.properties}
+        kinds |= {name: columns[name].arrow for name in spec.properties if name in columns}
     if spec.node.within is not None:
         kinds |= {f.name: f.type for f in spec.node.within.schema}
-    fields = [
-        f"{quote(n)} := {quote(n) if n in present else f'CAST(NULL AS {sql_type(t)})'}"
-        for n, t in kinds.items()
-        if n not in NAMES
-    ]
+
+    def value(name: str, kind: pa.DataType) -> str:
+        found = quote(name) if name in present else "NULL"
+        return found if name in present and name not in spec.node.vectors else f"CAST({found} AS {sql_type(kind)})"
+
+    fields = [f"{quote(n)} := {value(n, t)}" for n, t in kinds.items() if n not in NAMES]
+    fields += [f"{quote(end_column(end))} := {quote(end_column(end))}" for end in spec.node.ends]
     return f"struct_pack({', '.join(fields)})"
 
 
@@ -128,7 +142,9 @@ def _stored_hits(spec: SearchSpec) -> str:
     present = {node.graph.key, *spec.properties}
     present |= {"source", "target"} if node.graph.label(node.label).kind == "edge" else set()
     struct = f"{_base_struct(spec, present)} AS {alias}"
-    inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct} FROM {STORED}"
+    named = {quote(getattr(node, end)): quote(end_column(end)) for end in node.ends}
+    ends = "".join(f", {column} AS {name}" for name, column in named.items())
+    inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
     cases = [
         f"WHEN {_METHOD} = {i} THEN overlap({_asked(i)}, {_text(spec.texts[i], alias)})"
         for i, by in enumerate(node.by)
@@ -144,6 +160,7 @@ def _stored_hits(spec: SearchSpec) -> str:
         terms.append(f"NOT EXISTS (SELECT 1 FROM {STEP} WHERE {STEP}.{key} = {_KEY}{same})")
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {score} AS {_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
+    own += "".join(f", {INNER}.{name}" for name in named)
     hits = f"SELECT {LEFT}.*, {own} FROM ({inner}) AS {INNER} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {INNER}.{_Q}"
     columns = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}{_term_columns(spec)}"
     return f"SELECT {columns} FROM ({hits}) AS {LEFT}{where}"
@@ -154,7 +171,8 @@ def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
     alias, key = quote(node.alias), quote(node.graph.key)
     vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
     partition = f", {PARTITION} AS {_WHOSE}" if within.partitioned else ""
-    inner = f"SELECT {_base_struct(spec, set(within.schema.names))} AS {alias}{vectors}{partition} FROM {STEP}"
+    present = {*within.schema.names, *spec.step_vectors}
+    inner = f"SELECT {_base_struct(spec, present)} AS {alias}{vectors}{partition} FROM {STEP}"
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
     if within.partitioned and node.input.partitioned:
         terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_WHOSE}")

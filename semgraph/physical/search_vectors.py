@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pyarrow as pa
 
+from semgraph.errors import DataError
 from semgraph.llm.base import Vectors
 from semgraph.physical.columns import values
 from semgraph.physical.sql import PARTITION
@@ -42,6 +43,17 @@ async def vectors_of(texts: pa.Array, embed: Embed, of: Whose) -> pa.Array:  # t
     ]
     flat = pa.concat_arrays([pa.array(found.reshape(-1), pa.float32()) for found in vectors])
     return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(pa.array(index, pa.int64()))
+
+
+def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """A column of vectors as those of one length. Raises DataError where their lengths differ."""
+    if pa.types.is_fixed_size_list(column.type):
+        return column
+    found = values(column)
+    sizes = sorted({len(vector) for vector in found if vector is not None})
+    if len(sizes) > 1:
+        raise DataError(f"vectors of {sizes[0]:,} and of {sizes[1]:,} numbers cannot be compared with the same hits")
+    return pa.array(found, pa.list_(pa.float32(), sizes[0] if sizes and sizes[0] else 1))
 
 
 def _starts(lengths: Sequence[int]) -> list[int]:

@@ -16,7 +16,6 @@ from semgraph.frontend.finding import find_plan
 from semgraph.llm.config import Settings
 from semgraph.llm.recording import Recording
 from semgraph.llm.specs import ModelSpec
-from semgraph.logical.graph import Search
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
@@ -45,7 +44,7 @@ class Needs:
         asking = [node for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in asking for prompt in node.prompt.all}
         roles |= {str(value) for choice in plan.use.values() for name, value in choice.params if name == "model"}
-        near = any(by.via == "nearest" for node in nodes if isinstance(node, Search) for by in node.by)
+        near = any(node.embeds for node in nodes)
         writes = any(isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes)
         stores = any(node.calls_store for node in nodes)
         return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores)

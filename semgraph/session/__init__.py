@@ -29,7 +29,8 @@ from semgraph.session.running import RunRequest, run_plan
 from semgraph.session.sampling import sampled
 from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
-from semgraph.stores.base import Attaches, Statistics, Store
+from semgraph.stores.abilities import Attaches
+from semgraph.stores.base import Statistics, Store
 
 T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame

@@ -20,7 +20,8 @@ from semgraph.logical.graph import Reading
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Attaches, Batch, EdgeWrite, NodeWrite, Store, Write
+from semgraph.stores.abilities import Attaches
+from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Store, Write
 from semgraph.stores.sqlite import SqliteStore
 
 

@@ -29,7 +29,8 @@ from semgraph.logical.semantic import Semantic
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attaches, Store
+from semgraph.stores.abilities import Attaches
+from semgraph.stores.base import Store
 from semgraph.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:

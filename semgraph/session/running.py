@@ -24,7 +24,6 @@ from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
 from semgraph.llm.base import Embedder
 from semgraph.llm.roles import bound
-from semgraph.logical.graph import Search
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import OnError, Semantic
@@ -125,8 +124,7 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
 
 async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
     """The length of the vectors that a plan searches or stores; None if it has nothing to do with vectors."""
-    searches = [node for node in walk(*plan.roots) if isinstance(node, Search)]
-    nearest = any(by.via == "nearest" for node in searches for by in node.by)
+    nearest = any(node.embeds for node in walk(*plan.roots))
     embeds = any(
         d.by == "embed" and d.of in sink.schema.names
         for sink in plan.writes

@@ -6,7 +6,7 @@ rows there are it is one round trip. Values are always bound parameters; labels 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
@@ -18,6 +18,7 @@ from semgraph.logical.pattern import Pattern
 from semgraph.logical.schema import Graph
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
+Alias = str | tuple[str, ...] | None  # a hit, a hit and its ends, any variable (None); "": plain names are properties
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,13 @@ class SearchQuery:
         properties: The properties to return, besides the key (and `source`, `target` of edges); a vector property only
             if it is named (`name_embedding`). `labels` are sorted and never NULL, without the label itself; `attributes`
             are canonical JSON, `{}` if there are none.
-        alias: How `where` and `order` name the hit.
+        alias: What `where` and `order` call the hit.
         where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`; all must hold
             before k is counted.
         partition: The column of `rows` with the partition value; a list column means several; None means all. A NULL or
             an empty list finds nothing.
+        ends: Nodes at an edge's ends: `source` or `target`, what `where` calls it, and the properties to return besides its
+            key, in a struct column `#source` or `#target` of the hit; NULL where the node is not there.
         order: For the method `order`: (property, descending) pairs; NULLs last; ties by key ascending.
     """
 
@@ -68,6 +71,7 @@ class SearchQuery:
     where: tuple[Scalar, ...] = ()
     partition: str | None = "group_id"
     order: tuple[tuple[str, bool], ...] = ()
+    ends: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ class Store(Protocol):
         """How exact a search for the nearest is, in words: `exact`, or up to where."""
         ...
 
-    def takes(self, expr: Scalar, alias: str | None) -> bool:
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
         """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
         ...
 
@@ -290,22 +294,4 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
-        ...
-
-
-@runtime_checkable
-class Listened(Protocol):
-    """A store that tells which statements it runs."""
-
-    def listen(self, heard: Callable[[str], None] | None) -> None:
-        """Call `heard` with the text of each statement from now on; None: with none."""
-        ...
-
-
-@runtime_checkable
-class Attaches(Protocol):
-    """A store that can be opened without creating anything in it."""
-
-    async def attach(self, graph: Graph) -> object:
-        """Open the store for a graph, to read only. Raises as `Store.ensure`."""
         ...

@@ -18,6 +18,7 @@ from semgraph.expr import Scalar, Type
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import to_sql
 from semgraph.expr.types import type_of_arrow
+from semgraph.stores.base import Alias
 
 Op = Literal[
     "and",
@@ -90,18 +91,18 @@ _COMPARISONS: dict[type[exp.Expr], Op] = {
 }
 
 
-def read(expr: Scalar, alias: str | None) -> Term | None:
+def read(expr: Scalar, alias: Alias) -> Term | None:
     """A conjunct as a term, or None if stores do not take it.
 
     Args:
         expr: The conjunct.
-        alias: The name of the hit; None: every `a.b` is a variable and a property; "": every plain name is a property.
+        alias: One name, or several; None: every `a.b` is a variable and a property; "": every plain name is a property.
     """
     return _read(expr.sql, alias)
 
 
 @lru_cache(maxsize=4096)
-def _read(sql: str, alias: str | None) -> Term | None:
+def _read(sql: str, alias: Alias) -> Term | None:
     import sqlglot
 
     try:
@@ -114,7 +115,7 @@ class _Untaken(Exception):
     pass
 
 
-def _term(tree: exp.Expr, alias: str | None) -> Term:
+def _term(tree: exp.Expr, alias: Alias) -> Term:
     while isinstance(tree, exp.Paren):
         tree = tree.this
     columns = list(tree.find_all(exp.Column))
@@ -128,7 +129,7 @@ def _term(tree: exp.Expr, alias: str | None) -> Term:
     return _other(tree, alias)
 
 
-def _other(tree: exp.Expr, alias: str | None) -> Term:
+def _other(tree: exp.Expr, alias: Alias) -> Term:
     def test(op: Op, *parts: exp.Expr) -> Test:
         return Test(op, tuple(_term(part, alias) for part in parts))
 
@@ -157,15 +158,25 @@ def _path(column: exp.Column) -> tuple[str, ...]:
     return tuple(part.name for part in column.parts)
 
 
-def _prop(column: exp.Column, alias: str | None) -> Prop | None:
+def _prop(column: exp.Column, alias: Alias) -> Prop | None:
     path = _path(column)
-    if alias == "" and len(path) == 1:
-        return Prop("", path[0])
-    if alias != "" and len(path) == 2 and alias in (None, path[0]):
+    if alias == "":
+        return Prop("", path[0]) if len(path) == 1 else None
+    names = (alias,) if isinstance(alias, str) else alias
+    if len(path) == 2 and (names is None or path[0] in names):
         return Prop(path[0], path[1])
-    if alias and path[0] == alias:
+    if names and path[0] in names:
         raise _Untaken
     return None
+
+
+def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
+    """The terms that read the hit alone, not the nodes at its ends."""
+    return tuple(term for term in terms if all(part.var == alias for part in _props(term)))
+
+
+def _props(term: Term) -> Iterator[Prop]:
+    return (part for part in (term.walk() if isinstance(term, Test) else (term,)) if isinstance(part, Prop))
 
 
 def _value(tree: exp.Expr) -> Value:
@@ -177,7 +188,7 @@ def _value(tree: exp.Expr) -> Value:
     return Value(to_sql(tree), tuple(sorted(paths)))
 
 
-def _pair(tree: exp.EQ, alias: str | None) -> Test | None:
+def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
     """`list_sort([hit.source, hit.target]) = list_sort([x, y])`, either way round."""
     sides: list[tuple[Term, ...]] = []
     for side in (tree.this, tree.expression):

@@ -20,6 +20,7 @@ from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.trails import elements_of
 from semgraph.stores.base import (
+    Alias,
     Batch,
     Mark,
     Marked,
@@ -94,7 +95,7 @@ class Neo4jStore:
         """An index finds the nearest among many."""
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given; else by the index"
 
-    def takes(self, expr: Scalar, alias: str | None) -> bool:
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
         """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
         term = read(expr, alias)
         parts = term.walk() if isinstance(term, Test) else (term,)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError
-from semgraph.logical.schema import Graph
+from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.cypher import lucene
 from semgraph.stores.cypher.hits import Indexes
@@ -19,7 +19,7 @@ from semgraph.stores.cypher.terms import sent
 from semgraph.stores.neo4j_bolt import Bolt, Records
 from semgraph.stores.neo4j_underived import Underived
 from semgraph.stores.neo4j_values import column_of, fields, partition_field
-from semgraph.stores.rows import Dimensions, column, other_length, partitions_of, search_schema
+from semgraph.stores.rows import Dimensions, column, end_column, end_nodes, other_length, partitions_of, search_schema
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
 """An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a full-text index, which
@@ -86,7 +86,8 @@ class _Search:
         """Read what rows lack, in the partitions that are asked about."""
         for query in self.queries if self.underived.counts and self.rows.num_rows else ():
             seen = None if query.partition is None else partitions_of(self.rows, query.partition)
-            await self.underived.read([query.label], None if seen is None else {p for parts in seen for p in parts})
+            labels = [query.label, *(node.name for node, _ in end_nodes(self.graph, query).values())]
+            await self.underived.read(labels, None if seen is None else {p for parts in seen for p in parts})
 
     def _method(self, branch: Branch) -> Method:
         return self.queries[branch.query].methods[branch.method]
@@ -171,13 +172,24 @@ class _Search:
             for rank, hit in enumerate(hits)
         ]
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
-        arrays = [
-            pa.array(values, kind.type)
-            if i < 5
-            else column_of(self.underived.filled(label, kind.name, values, columns[5]), label, kind.name, kind.type)
-            for i, (values, kind) in enumerate(zip(columns, schema, strict=True))
+        ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
+        arrays: list[Any] = [
+            pa.array(values, kind.type) for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
+        for values, kind in zip(columns[5:], list(schema)[5:], strict=True):
+            if kind.name in ends:
+                arrays.append(self._nodes(values, ends[kind.name], kind.type))
+            else:
+                filled = self.underived.filled(label, kind.name, values, columns[5])
+                arrays.append(column_of(filled, label, kind.name, kind.type))
         return pa.table(arrays, schema=schema)
+
+    def _nodes(self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType) -> pa.StructArray:
+        """The nodes at an end of the hits as structs, the key first."""
+        columns = list(zip(*values, strict=True)) or [()] * kind.num_fields
+        filled = [self.underived.filled(label, f.name, c, columns[0]) for c, f in zip(columns, kind, strict=True)]
+        arrays = [column_of(c, label, f.name, f.type) for c, f in zip(filled, kind, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def _enough(method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int) -> bool:

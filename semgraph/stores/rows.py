@@ -66,12 +66,33 @@ def _fields(label: Label, names: Iterable[str], dimensions: Dimensions) -> list[
     return [pa.field(name, type_of(label, name, dimensions)) for name in names]
 
 
+def end_column(end: str) -> str:
+    """The column of a hit with the node at an end."""
+    return f"#{end}"
+
+
+def aliases(query: SearchQuery) -> tuple[str, ...]:
+    """What the conditions of a search call the hit and the nodes at its ends."""
+    return (query.alias, *(name for _, name, _ in query.ends))
+
+
+def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
+    """The label of the nodes at the ends that a search returns, and what it returns of them, by `source` and `target`."""
+    label = graph.label(query.label)
+    nodes = {end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends}
+    return {end: (node, tuple(returned(graph, node, properties))) for end, (node, properties) in nodes.items()}
+
+
 def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of what a search gives."""
     ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64(), "score": pa.float64()}
     names = returned(graph, graph.label(query.label), query.properties)
     ranked = [pa.field(name, kind) for name, kind in ranking.items()]
-    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions)])
+    ends = [
+        pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
+        for end, (node, listed) in end_nodes(graph, query).items()
+    ]
+    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions), *ends])
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:

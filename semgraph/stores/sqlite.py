@@ -18,6 +18,7 @@ from semgraph.errors import EngineError
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
+    Alias,
     Batch,
     Delete,
     Mark,
@@ -90,7 +91,7 @@ class SqliteStore:
             raise EngineError(f"{self.name}  was asked before it was opened by ensure")
         return next(iter(self._tables.values())).graph
 
-    def takes(self, expr: Scalar, alias: str | None) -> bool:
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
         """Whether a conjunct can run in SQLite, with NULLs as in DuckDB."""
         return read(expr, alias) is not None
 
@@ -140,8 +141,10 @@ class SqliteStore:
         graph = self.graph
         if not queries or not rows.num_rows:
             return [search_schema(graph, query, self._dimensions).empty_table() for query in queries]
+        for query in queries:
+            self._table(query.label)
         asking = Asking(rows)
-        searches = [Search(self._table(query.label), query, asking) for query in queries]
+        searches = [Search(self._tables, query, asking) for query in queries]
 
         def work(con: sqlite3.Connection) -> list[pa.Table]:
             dimensions = self._read_dimensions(con)

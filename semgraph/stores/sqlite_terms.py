@@ -16,6 +16,7 @@ import pyarrow as pa
 from semgraph.errors import EngineError
 from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
+from semgraph.stores.base import Alias
 from semgraph.stores.conjunct import Prop, Term, Test, Value, cast_values, evaluate, read, values_of
 from semgraph.stores.rows import column, partitions_of
 from semgraph.stores.sqlite_schema import quote
@@ -54,9 +55,7 @@ class Asking:
         """A column by its path, of the type that it is compared with."""
         return self.column((path, kind), column(self.rows, path), kind)
 
-    def conjuncts(
-        self, scalars: Sequence[Scalar], alias: str | None, term: Callable[[Prop], tuple[str, Type]]
-    ) -> list[str]:
+    def conjuncts(self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]) -> list[str]:
         """Conjuncts in SQL.
 
         Args:

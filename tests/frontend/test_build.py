@@ -14,6 +14,7 @@ from semgraph.frontend import build as builder
 from semgraph.frontend.arguments import READERS
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys
 from semgraph.frontend.faults import Faults
+from semgraph.frontend.searching import SEARCHING
 from semgraph.frontend.sources import table
 from semgraph.logical.checks import check_names
 from semgraph.logical.node import Node, argument
@@ -86,7 +87,7 @@ def test_arguments_are_a_mapping(value):
 
 def test_every_kind_of_argument_has_a_reader():
     kinds = {f.metadata["kind"] for cls in (*OPERATORS, *SOURCES, *SINKS) for f in plan_keys(cls).values()}
-    assert kinds == set(READERS)
+    assert kinds == {*READERS, *SEARCHING}
 
 
 def test_keywords_are_unique_and_every_operator_says_what_it_does():

@@ -69,7 +69,7 @@ def test_a_plan_of_all_parts_fits():
         (("steps", "s", 1), {"filter": "x > 1", "limit": {"n": 1}}),
         (("steps", "s", 1), {"from": "a"}),
         (("steps", "s", 0), {"filter": "x > 1"}),
-        (("steps", "s", 1, "filter"), ["x"]),
+        (("steps", "s", 1, "filter"), [{"x": 1}]),
         (("steps", "s", 2, "limit", "pre"), "x"),
         (("steps", "s", 2, "limit"), {}),
         (("steps", "s", 2, "limit", "n"), "three"),

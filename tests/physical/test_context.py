@@ -142,6 +142,7 @@ async def test_calls_are_counted_for_the_step_by_where_they_came_from() -> None:
         calls_issued=1, calls_journal=1, calls_coalesced=1, attempts=5, tokens_in=100, tokens_cached=60, tokens_out=7,
         dollars=0.5,
     )  # fmt: skip
+    assert sorted(ctx.calls) == ["1", "1", "2"]
 
 
 async def test_a_reply_counts_even_if_nobody_reads_it_any_more() -> None:

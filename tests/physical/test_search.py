@@ -17,9 +17,9 @@ from semgraph.expr.functions import words
 from semgraph.expr.names import LEFT, STORED
 from semgraph.llm.base import Vectors
 from semgraph.logical.checks import Sort
-from semgraph.logical.graph import By, Search
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
+from semgraph.logical.search import By, Search
 from semgraph.physical.relational import execute, runtime_schema
 from semgraph.physical.search import SearchSpec, run_searches
 from semgraph.physical.search_fuse import Asked, fuse

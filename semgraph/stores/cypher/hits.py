@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Label
 from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.conjunct import of_hit
 from semgraph.stores.cypher import pins
 from semgraph.stores.cypher.terms import ROW, Conditions, instant, quoted, stored, string, type_of
-from semgraph.stores.rows import returned
+from semgraph.stores.rows import aliases, end_nodes, returned
 
 EXACT_BELOW = 5000
 """A partition with fewer rows of a label is read whole by `nearest`."""
@@ -47,6 +48,11 @@ def _cosine(vector: str, sought: str) -> str:
     return f"2 * vector.similarity.cosine({vector}, {sought}) - 1"
 
 
+def _end(end: str) -> str:
+    """The node at an end of a hit."""
+    return "startNode(h)" if end == "source" else "endNode(h)"
+
+
 Known = Callable[[str, str, str], tuple[str, str]]
 
 
@@ -64,7 +70,8 @@ class Hits:
         self.query, self.label, self.indexes = query, label, indexes
         self.conditions = conditions
         self.confined = confined
-        self.terms = conditions.read(query.where, query.alias)
+        self.terms = conditions.read(query.where, aliases(query))
+        self.own = of_hit(self.terms, query.alias)
         self.graph = conditions.graph
         name = quoted(label.name)
         self.pattern = f"(h:{name})" if label.kind == "node" else f"()-[h:{name}]->()"
@@ -131,8 +138,8 @@ class Hits:
     @property
     def pinned(self) -> bool:
         """Whether `where` says which hits there can be, by key or by ends."""
-        by_ends = self.label.kind == "edge" and bool(pins.ends(self.terms))
-        return by_ends or pins.by_key(self.terms, self.graph.key)
+        by_ends = self.label.kind == "edge" and bool(pins.ends(self.own))
+        return by_ends or pins.by_key(self.own, self.graph.key)
 
     def _fulltext(self, index: str, number: int) -> str:
         kind = "node" if self.label.kind == "node" else "relationship"
@@ -162,12 +169,12 @@ class Hits:
 
     def _match(self, test: str, prop: str | None = None) -> str:
         """Bind `h` to what passes; `prop`: of an equality in `test`."""
-        pairs = pins.ends(self.terms) if self.label.kind == "edge" else ()
+        pairs = pins.ends(self.own) if self.label.kind == "edge" else ()
         if not pairs:
             partition = None if self.query.partition is None else self.graph.partition
             hint = (
                 ""
-                if pins.by_key(self.terms, self.graph.key)
+                if pins.by_key(self.own, self.graph.key)
                 else self.indexes.hint("h", self.label.name, prop, partition)
             )
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
@@ -187,7 +194,8 @@ class Hits:
 
     @property
     def _where(self) -> str:
-        return self.conditions.text(self.terms, {self.query.alias: "h"})
+        ends = {name: _end(end) for end, name, _ in self.query.ends}
+        return self.conditions.text(self.terms, {self.query.alias: "h", **ends})
 
     def _ranked(self, score: str, method: Method) -> str:
         order = [] if method.via == "order" else ["score DESC"]
@@ -207,4 +215,8 @@ class Hits:
     def _collected(self) -> str:
         names = returned(self.graph, self.label, self.query.properties)
         found = (stored(self.graph, self.label, "h", name) for name in names)
-        return f"collect([score, {', '.join(found)}]) AS hits"
+        ends = (
+            f"[{', '.join(stored(self.graph, node, _end(end), name) for name in listed)}]"
+            for end, (node, listed) in end_nodes(self.graph, self.query).items()
+        )
+        return f"collect([score, {', '.join((*found, *ends))}]) AS hits"

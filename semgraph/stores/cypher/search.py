@@ -97,9 +97,10 @@ class _Writer:
 
     def add(self, query: SearchQuery, branch: Branch) -> None:
         """Add a method."""
-        labels = {query.alias: self.graph.label(query.label)}
-        conditions = Conditions(self.graph, labels, self.names, self.indexes.underived)
-        hits = Hits(query, self.graph.label(query.label), conditions, self.indexes, self.confined)
+        label = self.graph.label(query.label)
+        labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
+        conditions = Conditions(self.graph, {query.alias: label, **labels}, self.names, self.indexes.underived)
+        hits = Hits(query, label, conditions, self.indexes, self.confined)
         parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
         self.parts += parts
         self.branches.append(replace(branch, index=index, whole=hits.pinned))

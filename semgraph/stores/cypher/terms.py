@@ -10,6 +10,7 @@ from typing import Any
 from semgraph.errors import EngineError
 from semgraph.expr import Scalar, Type
 from semgraph.logical.schema import Graph, Label
+from semgraph.stores.base import Alias
 from semgraph.stores.conjunct import Prop, Term, Test, Value, cast_values, read, values_of
 
 ROW = "q"
@@ -42,7 +43,8 @@ def stored(graph: Graph, label: Label, var: str, name: str) -> str:
     if name == "labels" and "labels" in label.open:
         return f"[l IN labels({var}) WHERE l <> {string(label.name)}]"
     if name == "attributes" and "attributes" in label.open:
-        return f"{var} {{.*, {', '.join(f'{quoted(known)}: null' for known in hidden(label))}}}"
+        own = f"{{.*, {', '.join(f'{quoted(known)}: null' for known in hidden(label))}}}"
+        return f"{var} {own}" if var.isidentifier() else f"[n IN [{var}] | n {own}][0]"
     return f"{var}.{quoted(name)}"
 
 
@@ -118,7 +120,7 @@ class Conditions:
     names: dict[Value, str] = field(default_factory=dict)
     underived: frozenset[tuple[str, str]] = frozenset()
 
-    def read(self, where: Sequence[Scalar], alias: str | None) -> tuple[Term, ...]:
+    def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
         """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for one not taken."""
         terms = []
         for scalar in where:

@@ -1,0 +1,217 @@
+"""The lateral search of a store, of a step's rows, or of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.binder import expect_type, type_of
+from semgraph.expr.constants import always
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import type_of_arrow
+from semgraph.logical.checks import Sort, check_sort, fresh, typed
+from semgraph.logical.embed import VECTOR
+from semgraph.logical.graph import How, Reading, hit_fields
+from semgraph.logical.node import LabelRead, Node, RowsTrait, argument, under
+
+RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
+
+
+@dataclass(frozen=True)
+class By:
+    """One method of a search: how, which property, and what of the row it is compared with, for `nearest` a text or vector."""
+
+    via: Literal["equal", "fulltext", "nearest"]
+    prop: str
+    to: Scalar
+    above: float = -1.0
+    rank: Literal["store", "overlap"] = "store"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Search(Reading):
+    """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a struct `alias`.
+
+    Each method of `by` ranks for itself; `fuse: rrf` scores a hit by Σ 1 / (rank + 1) over the methods and keeps it once,
+    `none` gives a row for each method and hit. Without `by`, `order` decides. `where` acts before `k`. Hits have `rank`
+    (from 0), `score` and `via`, and the stored vectors that `vectors` names. On equal keys a step's row wins over the stored
+    one. Of stored edges, `source` and `target` name structs with the nodes at the ends, which `where` may read.
+    """
+
+    keyword: ClassVar[str] = "search"
+    rows: ClassVar[RowsTrait] = "expand"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    label: str = argument("over")
+    within: Node | None = argument("within", default=None)
+    alias: str = argument("name")
+    k: int = argument("number")
+    by: tuple[By, ...] = argument("by", default=())
+    fuse: Literal["rrf", "none"] = argument("choice", choices=("rrf", "none"), default="rrf")
+    where: Scalar | None = argument("scalar", default=None)
+    order: tuple[Sort, ...] = argument("order", default=())
+    how: How = argument("choice", choices=("inner", "left"), default="inner")
+    partition: str = argument("partition", default="")
+    or_all: bool = argument("within", default=False)
+    vectors: tuple[str, ...] = argument("names", default=())
+    source: str = argument("name", default="")
+    target: str = argument("name", default="")
+    properties: tuple[str, ...] | None = None
+    end_properties: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    trip: str = ""
+
+    def __post_init__(self) -> None:
+        if self.where is not None and always(self.where):
+            object.__setattr__(self, "where", None)
+        super().__post_init__()
+
+    @property
+    def hit_type(self) -> pa.StructType:
+        """The struct that a hit comes as."""
+        fields: dict[str, pa.DataType] = {}
+        if self.label:
+            fields = hit_fields(self.graph.label(self.label), self.graph, self.properties)
+        fields |= dict.fromkeys(self.vectors, VECTOR)
+        for f in self.within.schema if self.within is not None else ():
+            if fields.setdefault(f.name, f.type) != f.type:
+                there = f"{type_of_arrow(fields[f.name])} in {self.label}, {type_of_arrow(f.type)} in the step"
+                raise Fault(f'column "{f.name}" has two types', "over", there=there)
+        for name, kind in RANKING:
+            if name in fields:
+                raise Fault(f'"{name}" is the hit\'s own column', "over", hint="rename it in the step that is searched")
+            fields[name] = kind
+        return pa.struct(list(fields.items()))
+
+    @property
+    def ends(self) -> dict[str, pa.StructType]:
+        """What the nodes at the ends of an edge come as: the struct by `source`, `target`, where these have names."""
+        label = self.graph.label(self.label) if self.label else None
+        wanted = self.end_properties or (None, None)
+        found = {}
+        for end, properties in zip(("source", "target"), wanted, strict=True):
+            if getattr(self, end):
+                if label is None or label.kind != "edge" or self.within is not None:
+                    raise Fault(
+                        f"only of stored edges the {end} comes along", end, hint="search the label of an edge alone"
+                    )
+                node = self.graph.label(getattr(label, end))
+                found[end] = pa.struct(list(hit_fields(node, self.graph, properties).items()))
+        return found
+
+    def infer(self) -> pa.Schema:
+        schema = self.input.schema
+        if self.label:
+            self.check_partition(schema, self.partition)
+        if self.within is not None and self.graph.key not in self.within.schema.names:
+            raise Fault(f'a step that is searched needs the column "{self.graph.key}"', "over")
+        with self.check("alias"):
+            fresh(schema, self.alias, "alias")
+        if self.k < 1:
+            raise Fault("k must be at least 1", "k")
+        self._check_vectors()
+        found = schema.append(pa.field(self.alias, self.hit_type))
+        for end, kind in self.ends.items():
+            with self.check(end):
+                fresh(found, getattr(self, end), end)
+            found = found.append(pa.field(getattr(self, end), kind))
+        if self.where is not None:
+            with self.check("where"):
+                expect_type(self.where, found, pa.bool_())
+        if bool(self.by) == bool(self.order):
+            raise Fault("a search ranks by its methods or by order: one of the two")
+        check_sort(self.order, found)
+        for i, by in enumerate(self.by):
+            self._check_by(by, schema, i)
+        return found
+
+    def _check_vectors(self) -> None:
+        known = self.graph.label(self.label).vectors.values() if self.label else ()
+        for name in self.vectors:
+            if name not in known:
+                there = "vectors here: " + (", ".join(known) or "none")
+                what = f'{self.label or "a step"} has no vector "{name}"'
+                raise Fault(what, "vectors", there=there, hint=did_you_mean(name, known))
+
+    def _check_by(self, by: By, schema: pa.Schema, i: int) -> None:
+        hits = {f.name for f in self.hit_type} if self.properties is None else None
+        if hits is not None and by.prop not in hits:
+            msg = f'{self.label or "the step"} has no property "{by.prop}"'
+            raise Fault(msg, "by", i, hint=did_you_mean(by.prop, hits))
+        with self.check("by", i):
+            if by.via == "equal":
+                typed((("value", by.to),), schema, "to")
+            elif by.via == "fulltext" or not self.given_as_vector(by):
+                expect_type(by.to, schema, pa.string())
+            if not self.label:
+                return
+            label = self.graph.label(self.label)
+            if by.via == "nearest" and by.prop not in label.vectors:
+                there = "embedded here: " + (", ".join(label.vectors) or "none")
+                raise Fault(f'"{by.prop}" of {self.label} is not embedded', there=there)
+            if by.via == "fulltext" and not any(by.prop in props for props in label.fulltext.values()):
+                there = "; ".join(f"{n}: {', '.join(p)}" for n, p in label.fulltext.items()) or "none"
+                raise Fault(f'no full-text index of {self.label} has "{by.prop}"', there=f"indexes: {there}")
+            if by.via == "fulltext" and by.rank == "store" and self.within is not None:
+                raise Fault("a step's rows have no BM25 rank", hint="say rank: overlap")
+
+    def given_as_vector(self, by: By) -> bool:
+        """Whether a method `nearest` compares with a vector of the row, not with a text that is embedded for it."""
+        kind = type_of(by.to, self.input.schema)
+        return by.via == "nearest" and type_of_arrow(kind).name == "vector"
+
+    @property
+    def embeds(self) -> bool:
+        return any(by.via == "nearest" and not self.given_as_vector(by) for by in self.by) or bool(
+            self.vectors and self.within is not None
+        )
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset({self.alias, self.source, self.target} - {""})
+
+    @property
+    def reads(self) -> frozenset[str]:
+        scalars = [*(b.to for b in self.by), *([self.where] if self.where else []), *(t.by for t in self.order)]
+        own = frozenset().union(*(s.roots for s in scalars)) - self.adds
+        partition = {self.partition or self.graph.partition} if self.label and self.partition != "all" else frozenset()
+        return own | partition
+
+    @property
+    def label_reads(self) -> frozenset[LabelRead]:
+        if not self.label:
+            return frozenset()
+        label = self.graph.label(self.label)
+        named = {path.split(".")[1] for path in _paths(self.where, self.order) if path.startswith(f"{self.alias}.")}
+        named |= set(hit_fields(label, self.graph, self.properties)) | {b.prop for b in self.by}
+        found = {(self.label, name) for name in named if name in label.columns}
+        for end, kind in self.ends.items():
+            found |= {(getattr(label, end), f.name) for f in kind}
+        return frozenset(found)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        own = _paths(self.where, self.order)
+        fields = under(needed | {p for p in own if p.startswith(f"{self.alias}.")}, self.alias)
+        if not self.label or fields is None or self.alias in own:
+            return self
+        roots = {f.split(".")[0] for f in fields}
+        names = self.graph.label(self.label).columns
+        ends = self._end_narrowed("source", needed | own), self._end_narrowed("target", needed | own)
+        kept = tuple(n for n in self.vectors if n in roots)
+        properties = tuple(n for n in names if n in roots)
+        return replace(self, properties=properties, vectors=kept, end_properties=ends)
+
+    def _end_narrowed(self, end: str, needed: frozenset[str]) -> tuple[str, ...]:
+        if not getattr(self, end):
+            return ()
+        names = tuple(self.graph.label(getattr(self.graph.label(self.label), end)).columns)
+        fields = under(needed, getattr(self, end))
+        return names if fields is None else tuple(n for n in names if n in {f.split(".")[0] for f in fields})
+
+
+def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:
+    scalars = [*([where] if where else []), *(t.by for t in order)]
+    return frozenset(path for scalar in scalars for path in scalar.fields)

@@ -1,0 +1,26 @@
+"""What some stores can besides what all can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from semgraph.logical.schema import Graph
+
+
+@runtime_checkable
+class Listened(Protocol):
+    """A store that tells which statements it runs."""
+
+    def listen(self, heard: Callable[[str], None] | None) -> None:
+        """Call `heard` with the text of each statement from now on; None: with none."""
+        ...
+
+
+@runtime_checkable
+class Attaches(Protocol):
+    """A store that can be opened without creating anything in it."""
+
+    async def attach(self, graph: Graph) -> object:
+        """Open the store for a graph, to read only. Raises as `Store.ensure`."""
+        ...
