@@ -4,6 +4,7 @@ counted where its step awaits it, never by subtracting totals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -49,6 +50,9 @@ class StepMetrics:
         return {f.name: getattr(self, f.name) for f in fields(StepMetrics)}
 
 
+_NAMES = {"operator", "how"}
+
+
 @dataclass
 class Part(StepMetrics):
     """What one operator of a step did; all that is counted here is counted for the step too."""
@@ -63,9 +67,22 @@ class Part(StepMetrics):
             if isinstance(before, (int, float)) and isinstance(value, (int, float)):
                 own = getattr(step, name)
                 setattr(step, name, None if own is None else own + value - before)
-            else:
+            elif name not in _NAMES:
                 setattr(step, name, value)
         object.__setattr__(self, name, value)
+
+    def gave(self, rows: int) -> None:
+        """Count rows that the operator gives; those of the step are what its last operator gives."""
+        object.__setattr__(self, "rows_out", self.rows_out + rows)
+
+
+def split(steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[StepMetrics]]) -> dict[str, StepMetrics]:
+    """Counters by step, with a line `step.1`, `step.2` for each operator where there are several."""
+    found: dict[str, StepMetrics] = {}
+    for name, step in steps.items():
+        several = operators.get(name, ())
+        found |= {f"{name}.{i}": part for i, part in enumerate(several, 1)} if several else {name: step}
+    return found
 
 
 @dataclass
@@ -73,10 +90,32 @@ class Meter:
     """The counters of one run, by step name. Single-threaded: all layers report from the event loop."""
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
+    parts: dict[str, dict[int, Part]] = field(default_factory=dict)
 
     def step(self, name: str) -> StepMetrics:
         """The counters of a step, created on first use."""
         return self.steps.setdefault(name, StepMetrics())
+
+    def part(self, name: str, key: int, operator: str, how: str) -> Part:
+        """The counters of one operator of a step, known by `key`; what is counted there is counted for the step too.
+
+        A step with several operators is called by all of them.
+        """
+        parts = self.parts.setdefault(name, {})
+        if key not in parts:
+            parts[key] = Part(step=self.step(name), operator=operator, how=how)
+            step = self.step(name)
+            step.operator = ", ".join(dict.fromkeys(part.operator for part in parts.values()))
+            step.how = ", ".join(dict.fromkeys(part.how for part in parts.values()))
+        return parts[key]
+
+    def operators(self) -> dict[str, list[StepMetrics]]:
+        """The counters of each operator, of the steps that have several of them."""
+        return {name: list(parts.values()) for name, parts in self.parts.items() if len(parts) > 1}
+
+    def lines(self) -> dict[str, StepMetrics]:
+        """The counters as tables show them: a line for each step, or for each operator of a step that has several."""
+        return split(self.steps, self.operators())
 
     def total(self) -> StepMetrics:
         """The sum over all steps."""

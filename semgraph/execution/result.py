@@ -106,6 +106,7 @@ class Result:
             "metrics": {
                 "total": self.meter.total().as_dict(),
                 "steps": {name: step.as_dict() for name, step in self.meter.steps.items()},
+                "operators": {name: [m.as_dict() for m in parts] for name, parts in self.meter.operators().items()},
             },
             "written": dict(self.written),
             "members": {"given": self.members, "skipped": self.skipped, "committed": self.committed},

@@ -48,11 +48,12 @@ def outcome(
     else:
         for name, table in result.tables.items():
             yield from result_lines(name, table, width)
-    steps = step_columns(result.meter.steps, every=every)
+    counted = result.meter.lines()
+    steps = step_columns(counted, every=every)
     if steps:
         yield ""
         yield from table_lines(narrowed(steps, width - 2), width)
-        idle = sum(bool(m.operator) for m in result.meter.steps.values()) - len(steps[0].cells)
+        idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} had nothing to ask"
     if plan.writes and until is None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from semgraph.execution.runs import Run
-from semgraph.meter import StepMetrics
+from semgraph.meter import StepMetrics, split
 from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration
 from semgraph.report.outcome import cost, narrowed, step_columns, written
 from semgraph.report.tables import Column, lines
@@ -83,9 +83,10 @@ def page(run: Run, width: int) -> Iterator[str]:
         elif value not in (None, {}, [], ""):
             yield f"{name:<24} {_value(value)}"
     steps = {name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
+    parts = {name: [metrics_of(m) for m in some] for name, some in (run.metrics.get("operators") or {}).items()}
     if steps:
         yield ""
-        yield from lines(narrowed(step_columns(steps, every=True), width - 2), width)
+        yield from lines(narrowed(step_columns(split(steps, parts), every=True), width - 2), width)
         yield f"  {written(run.facts.get('written') or {})}"
         yield cost(total(run), seconds(run) or 0.0)
 
