@@ -228,6 +228,8 @@ def footer(comparison: Comparison) -> list[str]:
 
 def _input(comparison: Comparison) -> str:
     rows = comparison.frozen.get("rows", {})
+    if comparison.kind == "plan":  # inputs that need not be given are not
+        rows = {name: number for name, number in rows.items() if number}
     counts, names = " × ".join(f"{number:,}" for number in rows.values()), " × ".join(rows)
     if comparison.kind == "step":
         sha = str(comparison.frozen.get("sha", ""))[:4]

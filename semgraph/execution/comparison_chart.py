@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from semgraph.execution.comparison import Arm, Comparison
-from semgraph.execution.comparison_cells import dollars, quality_of, share
+from semgraph.execution.comparison_cells import dollars, quality_of, ranked, share
 
 Point = tuple[Arm, float, float]
 _HEIGHT = 8
@@ -18,7 +18,7 @@ def points(comparison: Comparison) -> tuple[str, list[Point]]:
 
     Without a truth the reference agrees with itself.
     """
-    arms = [(arm, _quality(comparison, arm)) for arm in comparison if arm.trials]
+    arms = [(arm, _quality(comparison, arm)) for arm in ranked(comparison) if arm.trials]
     priced = all(arm.cold.dollars is not None for arm, _ in arms) and any(arm.cold.dollars for arm, _ in arms)
     cost: Callable[[Arm], float] = lambda a: a.cold.dollars or 0.0  # noqa: E731
     tokens: Callable[[Arm], float] = lambda a: a.cold.tokens_in + a.cold.tokens_out  # noqa: E731

@@ -137,7 +137,7 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
     async with source.copy(length) as scratch:
         checked({name: partial(compiled, each, scratch, library, opened.llm) for name, each in plans.items()})
     estimates = [Estimate(name) for name in arms]
-    request.say(f"whole plans: how much they ask depends on the answers (≤ ? calls, $ ?); {limits(opened.budget)}")
+    request.say(f"whole plans: how much they ask depends on the answers; {limits(opened.budget)}")
     kept.begin()
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Whole:

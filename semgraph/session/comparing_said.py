@@ -32,17 +32,21 @@ def said_of_rows(
     for node in walk(*made.physical.roots):
         if isinstance(node, Semantic):
             calls.setdefault(node.step, []).append(estimator.asked(node).calls)
-    asked = ", ".join(f"{step} ({_amount(total(each))})" for step, each in calls.items())
+    amounts = {step: total(each) for step, each in calls.items()}
+    known = [f"{step} ({_amount(amount)})" for step, amount in amounts.items() if amount.known]
+    open_ = [step for step, amount in amounts.items() if not amount.known]
+    asked = [f"  models are asked by {', '.join(known)}"] if known else []
+    later = [f"  how much is not known beforehand: {', '.join(open_)}"] if open_ else []
     whole = ": a run of the whole plan, as the step reads what the plan writes" if made.grown else ""
     return [
-        f"first the rows of step {made.node.step} are made{whole}. Models are asked by: {asked}",
+        f"first the rows of step {made.node.step} are made{whole}",
+        *asked,
+        *later,
         f"  what the journal has costs nothing; {limits(budget)}",
     ]
 
 
 def _amount(calls: Amount) -> str:
-    if not calls.known:
-        return "? calls"
     sign = {"seen": "≈ ", "most": "up to ", "least": "at least "}.get(calls.kind, "")
     return f"{sign}{calls.value:,.0f} call{'s' * (calls.value != 1)}"
 
@@ -59,8 +63,8 @@ def said_before(estimates: Sequence[Estimate], trials: int, before: int, llm: st
     wide = max(len(e.way) for e in estimates)
     lines = [f"  {e.way:<{wide}}  {expected(e)}" for e in estimates]
     made = [f"  the rows took {before:,} calls"] if before else []
-    head = f"one trial of each ({llm}); what the journal has costs nothing, and an answer that is not valid is asked for again"
-    return [head, *made, *lines, f"  {in_all(estimates, trials, budget)}"]
+    free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
+    return [f"one trial of each, {llm}", *made, *lines, f"  {in_all(estimates, trials, budget)}", free]
 
 
 def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:

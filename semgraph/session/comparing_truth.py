@@ -225,7 +225,8 @@ def _check(
     if not compare and not presence and not says:
         new = [path for path, _ in paths(node.schema) if root(path) not in before]
         what = f"{source} has no column to compare with the answers of step {node.step}"
-        raise PlanError(Problem(what, there=f"{has}; answers: {', '.join(new)}", hint="name one of them so"))
+        there = f"{has} ({', '.join(key)}: of the rows before the step); answers: {', '.join(new)}"
+        raise PlanError(Problem(what, there=there, hint="name one of them so"))
     if says and not compare and isinstance(node, SemJoin) and node.how not in {"semi", "anti"}:
         what = f"{source} says whether a pair matches, but not what row {', '.join(key)} is paired with"
         raise PlanError(Problem(what, there=has, hint="add a column of the other side"))

@@ -76,7 +76,7 @@ async def test_all_wrong_ways_are_told_at_once(session, server, options):
 
 
 async def test_a_truth_without_answers(session, server):
-    match = "has no column to compare with the answers of step kinds. It has: id, sort; answers: kind"
+    match = "has no column to compare with the answers of step kinds. It has: id, sort .id: of the rows before the step.; answers: kind"
     await refused(session, server, match, plan=kinds(), step="kinds", ways=["per_row"], truth=[{"id": 1, "sort": "x"}])
 
 

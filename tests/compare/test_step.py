@@ -142,8 +142,8 @@ class TestLimits:
     async def test_what_it_costs_is_said_before_anything_is_asked(self, session, server, complaints):
         told: list[tuple[int, str]] = []
         await compared(session, complaints, trials=2, say=lambda line: told.append((len(server.requests), line)))
-        assert [sent for sent, _ in told] == [0, 0, 0, 0, 6, 8, 10, 16]
-        assert [line for _, line in told[4:]] == [
+        assert [sent for sent, _ in told] == [0, 0, 0, 0, 0, 6, 8, 10, 16]
+        assert [line for _, line in told[5:]] == [
             "✓ per_row, trial 1 of 2: 6 calls",
             "✓ packed(rows=3), trial 1 of 2: 2 calls",
             "✓ packed(rows=3), trial 2 of 2: 2 calls",
@@ -168,16 +168,18 @@ class TestLimits:
     async def test_what_the_rows_take_is_said_before_they_are_made(self, session, server, tmp_path):
         told: list[tuple[int, str]] = []
         await compared(session, of_kinds(), say=lambda line: told.append((len(server.requests), line)))
-        assert told[0] == (0, "first the rows of step complaints are made. Models are asked by: kinds (up to 2 calls)")
-        assert told[1] == (0, "  what the journal has costs nothing; no limit is set")
-        assert told[2][0] == 2
+        assert told[0] == (0, "first the rows of step complaints are made")
+        assert told[1][0] == 0
+        assert "models are asked by kinds (" in told[1][1]
+        assert told[2] == (0, "  what the journal has costs nothing; no limit is set")
+        assert told[3][0] == 2
 
     async def test_a_limit_stops_while_the_rows_are_made_and_what_was_paid_is_in_the_record(self, server, tmp_path):
         told: list[str] = []
         async with opened(server, tmp_path, max_calls=1) as session:
             with pytest.raises(BudgetReached, match="the rows of step complaints were not all there yet"):
                 await compared(session, of_kinds(), say=told.append)
-        assert told[1] == "  what the journal has costs nothing; it stops before it passes max_calls 1"
+        assert told[2] == "  what the journal has costs nothing; it stops before it passes max_calls 1"
         assert len(server.requests) == 1
         (folder,) = (tmp_path / ".semgraph/runs").iterdir()
         assert json.loads((folder / "metrics.json").read_text())["total"]["calls_issued"] == 1
