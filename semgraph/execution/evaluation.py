@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.embed import Embed
 from semgraph.logical.graph import Match, Scan
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, walk
 from semgraph.logical.require import Require
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
@@ -75,6 +76,16 @@ class Runtime:
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
     observations: Observations | None = None
     trial: int = 0
+
+    def begins(self, node: Node) -> bool:
+        """Whether the rows of a step that asks no model come in at this operator; of others, rows in are those asked about."""
+        segment = self.plan.segments.get(id(node))
+        first = next((source for _, source in segment.inputs), None) if segment else next(iter(node.inputs), None)
+        return first is not None and first.step != node.step and node.step not in self._asking_steps
+
+    @cached_property
+    def _asking_steps(self) -> frozenset[str]:
+        return frozenset(node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed)))
 
     async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
         """Embed distinct texts, metered to a step."""
@@ -132,9 +143,12 @@ class Evaluation:
     async def _compute(self, node: Node) -> pa.Table:
         compute = self._way(node)
         found = await compute
+        rows_in = await self._rows_in(node)
         self.runtime.observe(node, found)
+        if self.runtime.begins(node):
+            self.runtime.meter.step(node.step).rows_in += rows_in
         if self.runtime.observations is not None:
-            self.runtime.observations.rows(node, await self._rows_in(node), found.num_rows)
+            self.runtime.observations.rows(node, rows_in, found.num_rows)
         return found
 
     async def _rows_in(self, node: Node) -> int:
@@ -248,8 +262,7 @@ class Evaluation:
     async def _semantic(self, node: Semantic) -> pa.Table:
         tables = await self.tables(node.inputs)
         way, choice = self.runtime.plan.ways[id(node)]
-        metrics = self.runtime.meter.step(node.step)
-        metrics.operator, metrics.how = node.keyword, str(choice)
+        metrics = self.runtime.meter.part(node.step, id(node), node.keyword, str(choice))
         graph = getattr(self.runtime.plan.logical, "graph", None)
         column = graph.partition if graph else ""
         started = time.perf_counter()
@@ -260,8 +273,9 @@ class Evaluation:
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
             )
         own.seconds += time.perf_counter() - started
-        metrics.rows_in += found.rows_in
-        metrics.rows_failed += len(found.failures)
+        own.rows_in += found.rows_in
+        own.rows_failed += len(found.failures)
+        metrics.gave(found.table.num_rows)
         if not found.kept:
             self.failures += found.failures
         self.runtime.asking(node, -tables[0].num_rows)
