@@ -234,7 +234,9 @@ class _Run:
             self.calls.flush()
         self.record.failed(self._failed_rows(outcome))
         steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
-        self.record.text("metrics.json", json.dumps({"total": self.meter.total().as_dict(), "steps": steps}, indent=1))
+        operators = {name: [part.as_dict() for part in parts] for name, parts in self.meter.operators().items()}
+        counted = {"total": self.meter.total().as_dict(), "steps": steps, "operators": operators}
+        self.record.text("metrics.json", json.dumps(counted, indent=1))
         members = len(outcome.members.keys) if outcome.members else 0
         self._describe(
             status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
