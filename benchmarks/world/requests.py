@@ -85,7 +85,9 @@ class Reader:
     def __init__(self, folder: Path = PLANS) -> None:
         params = {"instructions": ""}
         found = [read_prompt(path, params) for path in sorted((folder / "prompts").glob("*.md"))]
-        self._prompts = sorted(found, key=_fixed, reverse=True)  # a row of a few fixed words could be a row of any prompt
+        self._prompts = sorted(
+            found, key=_fixed, reverse=True
+        )  # a row of a few fixed words could be a row of any prompt
 
     def read(self, body: Mapping[str, Any]) -> Question:
         """What a chat request asks. Raises NotUnderstood."""
@@ -117,7 +119,7 @@ class Reader:
 
     def _row(self, schema: Mapping[str, Any], text: str, rules: str) -> Question:
         for prompt in self._prompts:
-            if _names(prompt) == list(schema) and (found := invert(prompt.item, text)) is not None:
+            if _names(prompt) == list(schema) and (found := invert(_whole(prompt), text)) is not None:
                 return Question(_skill(schema), "row", True, {1: found}, schema=schema)
         return Question(_skill(schema), "row", False, {1: {}}, schema=schema, said=text, rules=rules)
 
@@ -190,6 +192,11 @@ def _loosely(literal: str) -> str:
 
 def _skill(names: Mapping[str, Any]) -> str:
     return " ".join(names) or "match"
+
+
+def _whole(prompt: Prompt) -> Template:
+    """What is asked about a row: what stands before it, and it."""
+    return Template((*prompt.context.parts, ("\n\n", ""), *prompt.item.parts)) if prompt.context else prompt.item
 
 
 def _fixed(prompt: Prompt) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from benchmarks.world import answers
-from benchmarks.world.answers import memory
+from benchmarks.world.answers import graphiti, memory
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.counting import Counters
 from benchmarks.world.faults import Fault, Faults, spoilt
@@ -112,14 +112,16 @@ class StandIn:
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The question that a chat asks, and the answer as JSON. Raises NotUnderstood."""
+        if form := graphiti.form_of(body):
+            return form, json.dumps(graphiti.answer(body, undated=self.undated), ensure_ascii=False)
         question = self._reader.read(body)
         prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
         draw = self.noise.draw(prompt, question.size)
         return question.skill, json.dumps(answers.document(question, self._row, draw), ensure_ascii=False)
 
     def _row(self, skill: str, record: Record) -> dict[str, Any]:
-        if skill == "facts":
-            return memory.facts(record, undated=self.undated)
+        if skill in memory.DATED:
+            return memory.DATED[skill](record, undated=self.undated)
         if skill not in memory.ROWS:
             raise NotUnderstood(f'no rule for "{skill}"')
         return memory.ROWS[skill](record)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.world.answers import memory
+from benchmarks.world.answers import memory, reading
 from benchmarks.world.answers.fields import Source, combined, filled
 from benchmarks.world.answers.gathering import GROUPS
 from benchmarks.world.answers.memory import Answer
@@ -45,6 +45,8 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
 
 
 def _of_row(question: Question, record: Record, row: Row) -> Answer:
+    if question.shipped and question.skill == "attributes":
+        return reading.attributes(record, question.schema["attributes"])
     if question.shipped:
         return row(question.skill, record)
     return _in_words(question, question.said if question.form == "row" else f"{question.said}{question.words(record)}")

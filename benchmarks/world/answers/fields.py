@@ -18,7 +18,7 @@ from benchmarks.world.requests import NotUnderstood
 Schema = Mapping[str, Any]
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 # What values of an enumeration call the kinds of claims.
-_CALLED = {
+CALLED = {
     "job": r"job|work|employ|career", "home": r"home|mov|resid|place|city|liv", "lead": r"lead|project|manag",
     "knows": r"know|friend|social|tie", "left": r"left|leav|quit|resign|job|work|employ", "handed": r"hand|lead|project",
 }  # fmt: skip
@@ -117,7 +117,7 @@ def chosen(values: Sequence[str], source: Source, claims: Sequence[Claim]) -> st
         said = holds(source.question, source.rules)
         return next(v for v in values if (v.lower() == "yes") == said)
     for claim in claims:
-        called = _CALLED.get(claim.kind, re.escape(claim.kind.lower()))
+        called = CALLED.get(claim.kind, re.escape(claim.kind.lower()))
         for one in values:
             if re.search(called, one, re.IGNORECASE):
                 return one

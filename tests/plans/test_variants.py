@@ -1,0 +1,86 @@
+"""One graph, however it is asked for: what each way of adding episodes takes, and that it tells the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks.world import StandIn
+from tests.plans.conftest import Memory
+
+Remember = Callable[[StandIn], Memory]
+AS_SHIPPED: dict[str, Any] = {}
+FUSED: dict[str, Any] = {"params": {"fuse_dates": True}}
+GRAPHITI: dict[str, Any] = {"preset": "graphiti"}
+COMBINED: dict[str, Any] = {"preset": "combined"}
+BULK: dict[str, Any] = {"preset": "bulk"}
+
+
+@pytest.mark.parametrize(
+    ("way", "undated", "calls"),
+    [
+        (AS_SHIPPED, False, 8), (AS_SHIPPED, True, 11),
+        (FUSED, False, 8), (FUSED, True, 9),
+        (GRAPHITI, False, 9), (GRAPHITI, True, 13),
+        (COMBINED, False, 5), (COMBINED, True, 8),
+        ({**COMBINED, **FUSED}, True, 6),
+        (BULK, False, 4), (BULK, True, 5),
+    ],
+)  # fmt: skip
+async def test_the_three_turns(remember: Remember, way: dict[str, Any], undated: bool, calls: int) -> None:
+    async with StandIn(undated=undated) as model:
+        memory = remember(model)
+        result = await memory.run("add_episode", **way)
+        graph = await memory.graph()
+        assert (result.meter.total().calls_issued, model.counters.calls) == (calls, calls)
+    assert graph.names == ["Alice Chen", "Project Phoenix", "TechCorp"]
+    assert [name for _, name, _ in graph.arrows] == ["LEADING_PROJECT", "PROJECT_DEADLINE", "WORKS_AT"]
+    assert (len(graph.episodes), len(graph.mentions)) == (3, 6)
+    assert len(graph.fact("Alice Chen is currently leading")["episodes"]) == 2
+
+
+@pytest.mark.parametrize("undated", [False, True])
+async def test_bulk_takes_two_rounds_however_many_episodes(remember: Remember, undated: bool) -> None:
+    async with StandIn(undated=undated, latency=0.1) as model:
+        await remember(model).run("add_episode", **BULK)
+        assert model.counters.rounds == 2
+
+
+SAID = [
+    "I work at Luma.", "I live in Rome.", "Bob Weber works at Luma.", "I moved to Oslo.", "Bob Weber has joined Acme.",
+    "I work at Luma.", "Bob Weber leads Project Kite.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}])
+async def test_every_way_tells_the_same(remember: Remember, way: dict[str, Any]) -> None:
+    async with StandIn() as model:
+        shipped, other = remember(model), remember(model)
+        await shipped.hear(*(shipped.episode(f"Ann(user): {text}", group="a") for text in SAID))
+        await other.hear(*(other.episode(f"Ann(user): {text}", group="b") for text in SAID), **way)
+        graph = await shipped.graph()
+        if not graph.facts or {f["group_id"] for f in graph.facts} == {"a"}:  # a store of its own each
+            graph.facts += (await other.graph()).facts
+    told = {
+        group: sorted((f["fact"], f["valid_at"], f["invalid_at"]) for f in graph.facts if f["group_id"] == group)
+        for group in "ab"
+    }
+    assert told["a"] == told["b"]
+    assert len(told["a"]) == 6
+
+
+async def test_of_names_and_facts_in_one_call_a_name_without_a_fact_goes(memory: Memory) -> None:
+    await memory.hear("I work at Luma, by the way Rome is nice.", "Bob is here.", **COMBINED)
+    assert "Bob" not in (await memory.graph()).names
+
+
+async def test_a_second_look_finds_what_was_passed_over(memory: Memory) -> None:
+    result = await memory.hear("I work at Luma.", preset="reflexion")
+    assert memory.model.calls["entities"] == 2
+    assert memory.model.calls["facts"] == 2
+    asked = [r["messages"][0]["content"] for r in memory.model.requests]
+    assert sum("The names were listed already" in text for text in asked) == 1
+    assert sum("The facts were stated already" in text for text in asked) == 1
+    assert not result.failed
