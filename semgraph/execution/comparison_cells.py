@@ -211,10 +211,10 @@ def footer(comparison: Comparison) -> list[str]:
     said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
-        said.append(f"{replayed:,} answers of earlier comparisons replayed, without a time")
+        said.append(f"{replayed:,} answer{'s' * (replayed != 1)} of earlier comparisons replayed, without a time")
     paid = comparison.paid
     money = "price unknown" if paid.dollars is None else f"${dollars(paid.dollars)}"
-    said.append(f"paid now {paid.calls:,} calls, {money}")
+    said.append(f"paid now {paid.calls:,} call{'s' * (paid.calls != 1)}, {money}")
     said.append(f"nothing written to {comparison.store}")
     if comparison.record is not None:
         said.append(f"kept as comparison {comparison.id}")

@@ -33,7 +33,7 @@ def said_of_rows(
         if isinstance(node, Semantic):
             calls.setdefault(node.step, []).append(estimator.asked(node).calls)
     amounts = {step: total(each) for step, each in calls.items()}
-    known = [f"{step} ({_amount(amount)})" for step, amount in amounts.items() if amount.known]
+    known = [f"{step} ({_amount(amount)})" for step, amount in amounts.items() if amount.known and amount.value]
     open_ = [step for step, amount in amounts.items() if not amount.known]
     asked = [f"  models are asked by {', '.join(known)}"] if known else []
     later = [f"  how much is not known beforehand: {', '.join(open_)}"] if open_ else []
@@ -62,7 +62,7 @@ def said_before(estimates: Sequence[Estimate], trials: int, before: int, llm: st
     """What is said before ways are asked: what one trial of each takes, and all of them."""
     wide = max(len(e.way) for e in estimates)
     lines = [f"  {e.way:<{wide}}  {expected(e)}" for e in estimates]
-    made = [f"  the rows took {before:,} calls"] if before else []
+    made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
     free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
     return [f"one trial of each, {llm}", *made, *lines, f"  {in_all(estimates, trials, budget)}", free]
 

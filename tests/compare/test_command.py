@@ -10,33 +10,52 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Project
+from tests.compare.conftest import Reader
 from tests.compare.standin import StandIn
+from tests.llm.server import ModelServer
 from tests.served import served
 
-STEP = ("compare", "plans/add_episode.yaml", "--step", "mentions")
+PLAN = """
+plan: complaints
+inputs: {tickets: {id: int64, text: string}}
+steps:
+  asked:
+    - from: tickets
+    - sem_filter: {prompt: "Does “{text}” complain?"}
+returns: [asked]
+example: {inputs: {tickets: [{id: 1, text: It leaks.}, {id: 2, text: Lovely.}, {id: 3, text: It is broken.}]}}
+"""
+STEP = ("compare", "complaints.yaml", "--step", "asked")
 WAYS = ("--ways", "per_row, packed(rows=3)")
 
 
 @pytest.fixture
-def model() -> Iterator[StandIn]:
+def model() -> Iterator[ModelServer]:
+    server = ModelServer(Reader())
+    with served(server):
+        yield server
+
+
+@pytest.fixture
+def standin() -> Iterator[StandIn]:
     server = StandIn()
     with served(server):
         yield server
 
 
 @pytest.fixture
-def project(tmp_path: Path, model: StandIn) -> Project:
+def project(tmp_path: Path, model: ModelServer) -> Project:
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "SEMGRAPH_HOME": str(tmp_path / "home"),
         "SEMGRAPH_LLM": f"openai:standin@{model.base_url}",
-        "SEMGRAPH_EMBEDDER": f"openai:vectors@{model.base_url}",
         "OPENAI_API_KEY": "key",
         "COLUMNS": "160",
     }
     folder = tmp_path / "work"
     folder.mkdir()
+    (folder / "complaints.yaml").write_text(PLAN)
     return Project(folder, env)
 
 
@@ -61,22 +80,19 @@ def test_as_json_and_from_the_record(project: Project) -> None:
 
 
 def test_a_truth_from_a_file(project: Project) -> None:
-    project.write(
-        "kinds.yaml",
-        "plan: kinds\ninputs: {t: {id: int64, content: string}}\nsteps:\n  asked:\n    - from: t\n"
-        "    - sem_filter: {prompt: 'Does “{content}” name a place?'}\nreturns: [asked]\n"
-        "example: {inputs: {t: [{id: 1, content: a}]}}\n",
-    )
     project.write("truth.csv", "ident,keep\n1,true\n")
-    done = project("compare", "kinds.yaml", "--step", "asked", "--ways", "per_row", "--truth", "truth.csv")
+    done = project(*STEP, *WAYS, "--truth", "truth.csv")
     assert done.code == 2
     assert (
-        "truth.csv has no column that names a row of step asked. It has: ident, keep; rows have: id, content"
-        in done.err
+        "truth.csv has no column that names a row of step asked. It has: ident, keep; rows have: id, text" in done.err
     )
 
 
-def test_whole_plans(project: Project) -> None:
+def test_whole_plans(project: Project, standin: StandIn) -> None:
+    project.env |= {
+        "SEMGRAPH_LLM": f"openai:standin@{standin.base_url}",
+        "SEMGRAPH_EMBEDDER": f"openai:vectors@{standin.base_url}",
+    }
     arms = ("--way", "one:verdicts=block()", "--way", "two:verdicts=block(left=1, right=5),dated=per_row")
     done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
     assert done.code == 0
@@ -85,13 +101,13 @@ def test_whole_plans(project: Project) -> None:
     assert found["arms"][1]["quality"]["f1"] == 1.0
 
 
-def test_asked_anew(project: Project, model: StandIn) -> None:
+def test_asked_anew(project: Project, model: ModelServer) -> None:
     for sent, options in ((4, ()), (4, ()), (8, ("--fresh",))):
         assert project(*STEP, *WAYS, *options).code == 0
         assert len(model.requests) == sent
 
 
-def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: StandIn) -> None:
+def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelServer) -> None:
     done = project(*STEP, *WAYS, "--max-calls", "3")
     assert done.code == 4
     assert "4 calls for 1 trial of 2 ways would pass max_calls 3: no way was asked" in done.err
@@ -117,7 +133,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: StandIn)
         (("compare", "--show", "ffff"), 'there is no run "ffff"'),
     ],
 )
-def test_mistakes_are_exit_2(project: Project, model: StandIn, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_exit_2(project: Project, model: ModelServer, words: tuple[str, ...], said: str) -> None:
     done = project(*words)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
