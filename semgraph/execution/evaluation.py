@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError, EngineError
 from semgraph.execution.counted import Counted
 from semgraph.execution.observed import Observations
+from semgraph.execution.settling import Asked, Members, Rows
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.cluster import Cluster
@@ -102,10 +103,18 @@ class Evaluation:
         given: Rows of inputs, and of nodes that are computed already, by `id`.
         now: The value of `$now`.
         windows: Those that the rows belong to.
+        held: Count and record rows when `settle` says of which members, or at the end; none, if bad data of one of several
+            windows ended it, which are then computed by themselves.
     """
 
     def __init__(
-        self, runtime: Runtime, given: Mapping[int, pa.Table], now: datetime, windows: Sequence[Window] = ()
+        self,
+        runtime: Runtime,
+        given: Mapping[int, pa.Table],
+        now: datetime,
+        windows: Sequence[Window] = (),
+        *,
+        held: bool = False,
     ) -> None:
         self.runtime = runtime
         self.now = now
@@ -114,11 +123,12 @@ class Evaluation:
         self._given = given
         self._tasks: dict[int, asyncio.Task[pa.Table]] = {}
         self._trips: dict[int, asyncio.Task[list[pa.Table]]] = {}
+        self._held: list[Rows | Asked] | None = [] if held else None
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         rest = [task for task in (*self._tasks.values(), *self._trips.values()) if not task.done()]
         for task in rest:
             task.cancel()
@@ -126,6 +136,20 @@ class Evaluation:
         for done in (*self._tasks.values(), *self._trips.values()):
             if done.done() and not done.cancelled():
                 done.exception()  # seen: only the first is raised
+        again = isinstance(error, DataError) and len(self._windows) > 1  # each window by itself
+        self.settle([] if again else None)
+
+    def settle(self, members: Members) -> None:
+        """Count and record what was held, of some members only (None: of all)."""
+        held, self._held = self._held or [], None
+        for each in held:
+            each.settle(members)
+
+    def _note(self, each: Rows | Asked) -> None:
+        if self._held is None:
+            each.settle(None)
+        else:
+            self._held.append(each)
 
     async def table(self, node: Node) -> pa.Table:
         """The rows of a node, hidden columns included."""
@@ -143,19 +167,19 @@ class Evaluation:
     async def _compute(self, node: Node) -> pa.Table:
         compute = self._way(node)
         found = await compute
-        rows_in = await self._rows_in(node)
-        self.runtime.observe(node, found)
-        if self.runtime.begins(node):
-            self.runtime.meter.step(node.step).rows_in += rows_in
+        before = await self._before(node)
+        incoming = before if self.runtime.begins(node) else None
+        self._note(Rows(found, incoming, partial(self.runtime.observe, node), self.runtime.meter.step(node.step)))
         if self.runtime.observations is not None:
+            rows_in = 0 if before is None else before.num_rows
             self.runtime.observations.rows(node, rows_in, found.num_rows)
         return found
 
-    async def _rows_in(self, node: Node) -> int:
-        """Rows of a node's first input, which are known when it is computed."""
+    async def _before(self, node: Node) -> pa.Table | None:
+        """A node's first input, which is known when it is computed."""
         segment = self.runtime.plan.segments.get(id(node))
         inputs = node.inputs if segment is None else [source for _, source in segment.inputs]
-        return (await self.table(inputs[0])).num_rows if inputs else 0
+        return await self.table(inputs[0]) if inputs else None
 
     def _way(self, node: Node) -> Coroutine[Any, Any, pa.Table]:
         segment = self.runtime.plan.segments.get(id(node))
@@ -273,13 +297,11 @@ class Evaluation:
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
             )
         own.seconds += time.perf_counter() - started
-        own.rows_in += found.rows_in
         own.rows_failed += len(found.failures)
-        metrics.gave(found.table.num_rows)
+        self._note(Asked(found, partial(self.runtime.answered, node), metrics))
         if not found.kept:
             self.failures += found.failures
         self.runtime.asking(node, -tables[0].num_rows)
-        self.runtime.answered(node, found)
         if self.runtime.observations is not None:
             self.runtime.observations.asked(node, found.rows_in, own)
         return found.table

@@ -155,7 +155,7 @@ class Executor:
         if not windows:
             return _Slice(waves, {})
         rows = self._rows(windows, given)
-        async with Evaluation(self.runtime, rows, self.options.now(name), windows) as evaluation:
+        async with Evaluation(self.runtime, rows, self.options.now(name), windows, held=True) as evaluation:
             firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
             if firsts and self.options.write:
                 tables = await evaluation.tables([spec.rows for spec in firsts])
@@ -206,9 +206,10 @@ class Executor:
             returns = self.plan.logical.returns
             rows = self._rows(windows, {**given, **tables})
             try:
-                async with Evaluation(self.runtime, rows, now, windows) as evaluation:
+                async with Evaluation(self.runtime, rows, now, windows, held=True) as evaluation:
                     found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
                     lost = self._fail(evaluation.failures)
+                    evaluation.settle(_not_again(windows, lost))
             except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
@@ -231,6 +232,14 @@ class Executor:
                 group = self.runtime.partitions[window.members[0]]
                 self.outcome.halt(window.partition, f'group "{group}" stopped: a row of it failed')
         return self._going_on(windows)
+
+
+def _not_again(windows: Sequence[Window], lost: set[int]) -> set[int] | None:
+    """The members that are done: all (None), but those who are run again because their window lost another one."""
+    if not lost:
+        return None
+    again = {m for window in windows if lost & set(window.members) for m in window.members} - lost
+    return {m for window in windows for m in window.members} - again
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ import pytest
 
 import semgraph
 from semgraph.checking.oracle import Mind, Oracle
+from semgraph.errors import RowError
+from semgraph.execution.record import read_rows
 from semgraph.execution.result import Result
 from semgraph.execution.runs import Run
 from semgraph.report.outcome import step_columns
@@ -69,3 +71,40 @@ def test_tables_have_a_line_for_each_operator(result: Result) -> None:
         ["told.1", "sem_filter"],
         ["told.2", "sem_map"],
     ]
+
+
+WINDOWED = """
+plan: windowed
+graph: graph.yaml
+inputs: {notes: {uuid: string, group_id: string, text: string, at: timestamp}}
+order: {input: notes, partition: group_id, by: [at], key: uuid, key_of: [text], window: 3}
+steps:
+  seen: [{from: notes}, {search: {over: Note, alias: hit, k: 1, order: hit.at, how: left}}, {filter: "hit IS NULL OR length(text) > 0"}]
+  nice: [{from: seen}, {sem_filter: {prompt: "Nice: {text}"}}]
+writes: [{merge: {from: nice, node: Note}}]
+returns: [nice]
+"""
+
+
+async def test_rows_of_a_window_that_is_run_again_without_a_member_are_counted_once(tmp_path: Path) -> None:
+    graph = "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string, at: timestamp}}}\n"
+    (tmp_path / "graph.yaml").write_text(graph, encoding="utf-8")
+    (tmp_path / "windowed.yaml").write_text(WINDOWED, encoding="utf-8")
+
+    def refused(text: str) -> dict[str, str]:
+        if "3" in text:
+            raise RowError("refused", "no")
+        return {"answer": "yes"}
+
+    notes = [{"uuid": f"n{i}", "group_id": "g", "text": f"note {i}", "at": f"2025-01-0{i + 1}"} for i in range(6)]
+    async with semgraph.Session(
+        llm=Oracle(Mind(answer=refused)), store="memory", journal=False, folder=tmp_path, runs=tmp_path / "runs"
+    ) as session:
+        result = await session.arun(tmp_path / "windowed.yaml", notes=notes)
+    assert (result.committed, len(result.failed)) == (5, 1)
+    nice, seen = result.meter.steps["nice"], result.meter.steps["seen"]
+    assert (nice.rows_in, nice.rows_out, nice.rows_failed) == (6, 5, 1)
+    assert (seen.rows_in, seen.rows_out) == (6, 6)
+    assert result.record is not None
+    assert sorted(row["_m"] for row in read_rows(result.record, "answers", "nice")) == [0, 1, 2, 3, 4, 5]
+    assert sorted(row["_m"] for row in read_rows(result.record, "steps", "nice")) == [0, 1, 2, 4, 5]
