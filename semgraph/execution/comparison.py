@@ -174,7 +174,7 @@ class Comparison:
         truth: Whether there was a truth to compare with.
         closed: Whether a row that the truth does not have should have no answer; else it is not scored.
         key: The columns that name a row.
-        compare: The columns that are compared; `entities[].name` is a field of each element of a list.
+        compare: The columns that are compared; `people[].name` is a field of each element of a list.
         frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
         paid: What was sent for it in all, the run that made the rows included.
         before: What was sent to make the rows, before any way was asked.

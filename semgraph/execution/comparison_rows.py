@@ -26,7 +26,7 @@ TRUE = "_true"
 def said(table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None) -> Said:
     """The answers that rows give, by what names the row; `units` are rows that were asked about, answered or not.
 
-    `entities[].name` compares a field of each element of a list and `tags[]` each element whole: every element is an answer
+    `people[].name` compares a field of each element of a list and `tags[]` each element whole: every element is an answer
     of its own, whatever their order. What else is compared of a row is one answer.
     """
     rows = [plain(row) for row in table.to_pylist()]

@@ -26,8 +26,8 @@ class Columns:
 def root(path: str) -> str:
     """The column that a path begins with.
 
-    >>> root("entities[].name"), root("match.uuid")
-    ('entities', 'match')
+    >>> root("people[].name"), root("match.uuid")
+    ('people', 'match')
     """
     return path.split(".", maxsplit=1)[0].removesuffix(EACH)
 
