@@ -15,7 +15,7 @@ from semgraph.logical.graph import Match, Scan
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Ordered, Project, Unnest
 from semgraph.logical.require import Require
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
@@ -162,6 +162,11 @@ def _(node: Limit, name: Name) -> str:
     order = f"τ_{{{_sort(node.order)}}} " if node.order else ""
     per = f" per {', '.join(node.per)}" if node.per else ""
     return f"{order}[LIMIT {node.n}{per}]"
+
+
+@symbol.register
+def _(node: Ordered, name: Name) -> str:
+    return f"τ_{{{_sort(node.by)}}}"
 
 
 @symbol.register

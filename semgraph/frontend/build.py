@@ -21,14 +21,14 @@ from semgraph.logical.embed import Embed
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Ordered, Project, Unnest
 from semgraph.logical.require import Require
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
 
 OPERATORS: tuple[type[Node], ...] = (
-    Filter, Require, Project, Add, Join, GroupJoin, Limit, Distinct, Aggregate, Unnest, Cluster, Search, Match,
+    Filter, Require, Project, Add, Join, GroupJoin, Limit, Ordered, Distinct, Aggregate, Unnest, Cluster, Search, Match,
     Embed, SemMap, SemFilter, SemJoin, SemAgg, SemTopk,
 )  # fmt: skip
 SOURCES: tuple[type[Node], ...] = (Union, Scan)

@@ -163,6 +163,15 @@ class Frame(SemanticMethods):
         """The first `n` rows by `order`, of each group of equal `per`."""
         return self.then("limit", {"n": n, "per": per, "order": order})
 
+    def sort(self, by: Order) -> Frame:
+        """τ: the same rows in the order of `by`; NULLs last, ties as they were.
+
+        >>> from semgraph.frontend.sources import table
+        >>> table([{"id": 1}, {"id": 2}]).sort("id desc")
+        Frame(sort: id int64)
+        """
+        return self.then("sort", by if isinstance(by, str) else list(by))
+
     def distinct(self, by: Names = ()) -> Frame:
         """δ: the first row of each group of equal `by`; without, of equal rows."""
         return self.then("distinct", by if isinstance(by, str) else list(by))

@@ -65,13 +65,13 @@ def combined(left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, .
     return left.append(pa.field(alias, struct_of(kept)))
 
 
-def check_sort(order: tuple[Sort, ...], schema: pa.Schema) -> None:
-    """Type every term of an order."""
+def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -> None:
+    """Type every term of an order, the argument `key`."""
     for i, term in enumerate(order):
         try:
             type_of(term.by, schema)
         except Fault as fault:
-            raise fault.under("order", i) from None
+            raise fault.under(key, i) from None
 
 
 def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:

@@ -176,6 +176,31 @@ class Limit(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Ordered(Node):
+    """τ: the same rows, in the order of `by`; NULLs last, ties as they were."""
+
+    keyword: ClassVar[str] = "sort"
+    sole: ClassVar[str] = "by"
+    relational: ClassVar[bool] = True
+    rows: ClassVar[RowsTrait] = "1:1"
+    carries: ClassVar[bool] = True
+    input: Node = argument("input")
+    by: tuple[Sort, ...] = argument("order")
+
+    def infer(self) -> pa.Schema:
+        check_sort(self.by, self.input.schema, "by")
+        return self.input.schema
+
+    @property
+    def adds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(t.by.roots for t in self.by))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Distinct(Node):
     """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
 

@@ -20,7 +20,7 @@ from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Columns, Sort, Using
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Project, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit, Ordered, Project, Unnest
 
 PARTITION, MEMBER = "_p", "_m"
 RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_MEMBER, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
@@ -122,6 +122,13 @@ def _(node: Limit, source: Source) -> str:
     return _select(
         [*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) <= {node.n}"
     )
+
+
+@operator_sql.register
+def _(node: Ordered, source: Source) -> str:
+    ordinal = f"row_number() OVER (ORDER BY {order_sql(node.by, node, ORDINAL)}) AS {ORDINAL}"
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    return _select([*_names(node), ordinal, *rest], source(node.input))
 
 
 @operator_sql.register

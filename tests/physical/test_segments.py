@@ -15,7 +15,7 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.logical.checks import Sort
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Project, Unnest
+from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Ordered, Project, Unnest
 from semgraph.physical.relational import column_of
 from tests.physical.relations import relation, rows_of
 
@@ -216,3 +216,10 @@ def test_the_same_rows_give_the_same_result_in_the_same_order(kind: str) -> None
     first = rows_of(node, rows=table)
     assert first
     assert all(rows_of(node, rows=table) == first for _ in range(5))
+
+
+def test_sorted_rows_keep_their_order_where_it_does_not_tell_them_apart() -> None:
+    ordered = Ordered(input=people(), by=(Sort(sql("city"), descending=True),))
+    assert [row["id"] for row in rows_of(ordered, people=ROWS)] == [1, 4, 3, 2]
+    numbered = Add(input=ordered, columns=(("place", sql("row_number() OVER ()")),))
+    assert [(row["id"], row["place"]) for row in rows_of(numbered, people=ROWS)] == [(1, 1), (4, 2), (3, 3), (2, 4)]
