@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError
 from semgraph.execution.commit import batch_of
-from semgraph.execution.evaluation import Runtime
 from semgraph.execution.outcome import Options, Outcome
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Members, Window, rows_of
 from semgraph.llm.base import Vectors
 from semgraph.logical.plan import Order

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.committing import COMMIT, Commits
-from semgraph.execution.evaluation import Evaluation, Runtime
+from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.preparing import given_rows, members_of, waves_of
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Members, Wave, Window, rows_of, slices
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order

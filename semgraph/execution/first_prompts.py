@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import SemgraphError
-from semgraph.execution.evaluation import Evaluation, Runtime
+from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.made_up import ask_of_names, ask_of_one
 from semgraph.execution.preparing import given_rows, members_of, waves_of
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Wave, rows_of
 from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
 from semgraph.llm.roles import bound

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from semgraph.execution.evaluation import Runtime
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Confinement, Members, Wave, cut, prepare
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Order

@@ -35,7 +35,6 @@ from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 
 OnError = Literal["raise", "null"]
 Answers = tuple[tuple[str, Type], ...]
-_ON_ERROR = ("raise", "null")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,7 +48,7 @@ class Semantic(Node):
     returns_types: ClassVar[bool] = True
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
-    on_error: OnError = argument("choice", choices=_ON_ERROR, default="raise")
+    on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
 
     @property
     def answers(self) -> Answers:
@@ -93,7 +92,6 @@ class SemMap(Semantic):
 
     `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON: types by name, as `returns` of
     a prompt has them. Rows that share a call share it; a row without one is not asked.
-    `numbers_of`: an answer, and the column with the list of records whose field `number` its values must be.
     """
 
     keyword: ClassVar[str] = "sem_map"
@@ -104,7 +102,7 @@ class SemMap(Semantic):
     otherwise: Columns = argument("columns", default=())
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
-    numbers_of: tuple[str, str] | None = None
+    numbers_of: tuple[str, str] | None = None  # an answer, and the column with the records whose `number` it must be
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema

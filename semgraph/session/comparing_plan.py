@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.comparison import Trial
-from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.outcome import Options
+from semgraph.execution.runtime import Runtime
 from semgraph.llm.base import LLM
 from semgraph.llm.embed.once import EmbedOnce
 from semgraph.llm.roles import bound

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.comparison import Spent, Trial
-from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor
 from semgraph.execution.outcome import Options
+from semgraph.execution.runtime import Runtime
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Limits
 from semgraph.llm.roles import bound

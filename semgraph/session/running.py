@@ -14,12 +14,12 @@ import pyarrow as pa
 import semgraph
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.calls import CallLog
-from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.observed import Memory, Observations
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
 from semgraph.llm.base import Embedder
