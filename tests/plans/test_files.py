@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import semgraph
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.tokens import TokenCounter
 from semgraph.logical.node import walk
@@ -75,3 +77,13 @@ def test_every_form_of_a_switch_loads(reach: str, by: str) -> None:
 def test_a_search_can_leave_out_facts_or_entities(edges: bool, nodes: bool) -> None:
     plan = load_plan(PLANS / "search.yaml", params={"edges": edges, "nodes": nodes})
     assert set(plan.returns) == {name for name, wanted in (("edges", edges), ("nodes", nodes)) if wanted}
+
+
+def test_what_reads_messages_runs_ahead_of_what_depends_on_the_graph() -> None:
+    with semgraph.Session(llm="recorded", store="memory", journal=False, runs="") as session:
+        told = json.loads(str(session.explain(PLANS / "add_episode.yaml", format="json")))
+    steps = {step["step"]: step["part"] for step in told["steps"]}
+    assert {name: steps[name] for name in ("heard", "mentions", "claims")} == dict.fromkeys(
+        ("heard", "mentions", "claims"), "ahead"
+    )
+    assert steps["settled/verdicts"] == "ordered"
