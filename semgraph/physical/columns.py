@@ -1,9 +1,19 @@
-"""Columns as Python values, where a column is known to hold no NULL or NULL is handled by its reader."""
+"""Columns by their paths, and as Python values, where a column is known to hold no NULL or NULL is handled by its reader."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
+    """A column, or a field of a struct column (`cand.name`)."""
+    root, *rest = path.split(".")
+    column = table.column(root)
+    return pc.struct_field(column, rest) if rest else column
 
 
 def values(column: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from semgraph.expr.scalar import Scalar, from_ast
 from semgraph.expr.types import TIMESTAMP, sql_type
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Add, Filter, Project
+from semgraph.physical.columns import pick
 from semgraph.physical.sql import MEMBER, PARTITION
 
 Column = Any  # pa.ChunkedArray or pa.Array
@@ -104,8 +105,8 @@ def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR091
     if isinstance(tree, exp.Paren):
         return _compile(tree.this, schema)
     if isinstance(tree, exp.Column):
-        path = [part.name for part in tree.parts]
-        return (lambda table, _now: _pick(table, path)) if path[0] in schema.names else None
+        path = ".".join(part.name for part in tree.parts)
+        return (lambda table, _now: pick(table, path)) if tree.parts[0].name in schema.names else None
     if isinstance(tree, (exp.Parameter, exp.Placeholder)):
         return lambda table, now: _repeat(pa.scalar(now, TIMESTAMP), table.num_rows)
     if not tree.find(exp.Column):
@@ -155,11 +156,6 @@ def _text_function(tree: exp.Expr, schema: pa.Schema) -> Value | None:
         return None
     apply = on_columns(function)
     return lambda table, now: apply(inner(table, now))
-
-
-def _pick(table: pa.Table, path: Sequence[str]) -> Column:
-    column = table.column(path[0])
-    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def _listed(inner: Value | None) -> Value | None:

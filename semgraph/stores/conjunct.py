@@ -19,6 +19,7 @@ from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import to_sql
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
+from semgraph.stores.rows import column
 
 Op = Literal[
     "and",
@@ -250,12 +251,6 @@ def _canonical(array: pa.Array[Any]) -> pa.Array[Any]:
 
 def _plain(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
     """A value that is a column of the rows, or a field of one, without asking DuckDB."""
-    import pyarrow.compute as pc
-
     if len(value.columns) != 1 or value.sql != ".".join(f'"{part}"' for part in value.columns[0].split(".")):
         return None
-    root, *fields = value.columns[0].split(".")
-    array = rows.column(root).combine_chunks()
-    for name in fields:
-        array = pc.struct_field(array, name)
-    return array
+    return column(rows, value.columns[0])

@@ -13,7 +13,6 @@ from functools import singledispatch
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import EngineError
 from semgraph.expr.functions import canonical_json
@@ -21,7 +20,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
 from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.physical.answers import answer_table
-from semgraph.physical.columns import values
+from semgraph.physical.columns import pick, values
 from semgraph.physical.contract import Context, Implementation, Outcome, Rows, answer_schema
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic.shaped import shaped
@@ -76,13 +75,6 @@ async def answer(node: Semantic, inputs: Sequence[pa.Table], asking: Asking) -> 
     if not inputs[0].num_rows:
         return Answered(runtime_schema(node).empty_table())
     return await assemble(node, inputs, asking)
-
-
-def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
-    """A column, or a field of a struct column."""
-    root, *rest = path.split(".")
-    column = table.column(root)
-    return pc.struct_field(column, rest) if rest else column
 
 
 def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:

@@ -15,11 +15,11 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import ROWS
 from semgraph.logical.checks import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.physical.columns import dense, values
+from semgraph.physical.columns import dense, pick, values
 from semgraph.physical.contract import RowEstimate, answer_schema
 from semgraph.physical.estimating import estimated
 from semgraph.physical.relational import execute
-from semgraph.physical.semantic.asking import Asking, ask, pick, shown, whose
+from semgraph.physical.semantic.asking import Asking, ask, shown, whose
 from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
 
 Flags = npt.NDArray[np.bool_]

@@ -12,7 +12,7 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import LEFT, RIGHT, ROWS, STEP
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import SemJoin
-from semgraph.physical.columns import dense, values
+from semgraph.physical.columns import dense, pick, values
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.semantic.asking import (
     Answered,
@@ -21,7 +21,6 @@ from semgraph.physical.semantic.asking import (
     assemble,
     evidence,
     failures,
-    pick,
     shown,
 )
 from semgraph.physical.sql import PARTITION, RIGHT_ORDINAL, join_condition, order_sql, right_side

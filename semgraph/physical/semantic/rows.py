@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.physical.columns import values
+from semgraph.physical.columns import pick, values
 from semgraph.physical.relational import column_of, conform, runtime_schema
 from semgraph.physical.semantic.asking import (
     Answered,
@@ -18,7 +18,6 @@ from semgraph.physical.semantic.asking import (
     assemble,
     evidence,
     failures,
-    pick,
 )
 from semgraph.physical.semantic.early import ask_rows
 
