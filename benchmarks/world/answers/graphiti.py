@@ -1,0 +1,168 @@
+"""Answers to graphiti-core's prompts: the form of the answer says which it is, tags in the text hold what it is about.
+
+Read for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, so that both are asked of one model.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmarks.world.answers import gathering, memory
+from benchmarks.world.answers.judging import same, verdict
+from benchmarks.world.answers.words import distinct
+from benchmarks.world.messages import names_in, names_of
+from benchmarks.world.requests import NotUnderstood
+
+Answer = dict[str, Any]
+
+
+class Asked:
+    """One request: its text, read by tags."""
+
+    def __init__(self, text: str, *, undated: bool) -> None:
+        self.text, self.undated = text, undated
+
+    def part(self, *tags: str) -> str:
+        """What stands between the first of these tags that is there. Raises NotUnderstood."""
+        for tag in tags:
+            if found := re.search(rf"<{tag}>\n(.*?)\n\s*</{tag}>", self.text, re.DOTALL):
+                return found[1].strip()
+        raise NotUnderstood(f"no <{tags[0]}> in the prompt")
+
+    def parts(self, tag: str) -> list[Any]:
+        """The list between tags, as JSON or as Python writes it. Raises NotUnderstood."""
+        text = self.part(tag)
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            try:
+                found = ast.literal_eval(text)
+            except (ValueError, SyntaxError):
+                raise NotUnderstood(f"no list in <{tag}>") from None
+        return list(found)
+
+    @property
+    def content(self) -> str:
+        """The message, text or JSON that is read."""
+        return self.part("CURRENT MESSAGE", "CURRENT_MESSAGE", "CURRENT MESSAGES", "TEXT", "JSON")
+
+    @property
+    def history(self) -> list[str]:
+        """The messages before, oldest first."""
+        for tag in ("PREVIOUS MESSAGES", "PREVIOUS_MESSAGES"):
+            if f"<{tag}>" in self.text:
+                return [one["content"] for one in self.parts(tag)]
+        return []
+
+
+def _nodes(asked: Asked) -> Answer:
+    names = names_in(asked.part("JSON")) if "<JSON>" in asked.text else names_of(asked.content, asked.history)
+    return {"extracted_entities": [{"name": n, "entity_type_id": 0, "episode_indices": [0]} for n in names]}
+
+
+def _facts(asked: Asked, said_at: str, *, undated: bool) -> list[Answer]:
+    record = {"content": asked.content, "history": asked.history, "valid_at": said_at}
+    return [
+        {
+            "source_entity_name": fact["source"], "target_entity_name": fact["target"], "relation_type": fact["relation"],
+            "fact": fact["fact"], "valid_at": fact["valid_at"], "invalid_at": fact["invalid_at"], "episode_indices": [0],
+        }
+        for fact in memory.facts(record, undated=undated)["facts"]
+    ]  # fmt: skip
+
+
+def _edges(asked: Asked) -> Answer:
+    said_at = asked.part("REFERENCE_TIME").split("#")[0].strip()
+    return {"edges": _facts(asked, said_at, undated=asked.undated)}
+
+
+def _combined(asked: Asked) -> Answer:
+    facts = _facts(asked, "2000-01-01T00:00:00+00:00", undated=True)
+    timeless = [{k: v for k, v in fact.items() if not k.endswith("valid_at")} for fact in facts]
+    return _nodes(asked) | {"edges": timeless}
+
+
+def _dated(fact: str, said_at: str) -> Answer:
+    found = memory.dates({"fact": fact, "said_at": said_at})
+    return {"valid_at": found["since"], "invalid_at": found["until"]}
+
+
+def _timestamps(asked: Asked) -> Answer:
+    return _dated(asked.part("FACT"), asked.part("REFERENCE TIME"))
+
+
+def _timestamps_batch(asked: Asked) -> Answer:
+    return {"timestamps": [_dated(one["fact"], one["reference_time"]) for one in asked.parts("FACTS")]}
+
+
+def _resolutions(asked: Asked) -> Answer:
+    found = []
+    known = asked.parts("EXISTING ENTITIES")
+    for one in asked.parts("ENTITIES"):
+        fits = (k["candidate_id"] for k in known if same(one["name"], asked.content, k["name"], k.get("summary", "")))
+        found.append({"id": one["id"], "name": one["name"], "duplicate_candidate_id": next(fits, -1)})
+    return {"entity_resolutions": found}
+
+
+def _verdicts(asked: Asked) -> Answer:
+    new = asked.part("NEW FACT")
+    pools = {"same": asked.parts("EXISTING FACTS"), "rival": asked.parts("FACT INVALIDATION CANDIDATES")}
+    told = [(pool, one["idx"], verdict(new, one["fact"])) for pool, facts in pools.items() for one in facts]
+    return {
+        "duplicate_facts": [idx for pool, idx, said in told if (pool, said) == ("same", "duplicate")],
+        "contradicted_facts": [idx for _, idx, said in told if said == "contradicts"],
+    }
+
+
+def _summaries(asked: Asked) -> Answer:
+    tag = "EPISODES" if "<EPISODES>" in asked.text else "MESSAGES"
+    heard = [{"content": text} for text in re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', asked.part(tag))]
+    last = asked.part(tag).splitlines()[-1]
+    heard.append({"content": json.loads(last) if last.startswith('"') else last})
+    return {
+        "summaries": [
+            {
+                "name": one["name"],
+                "summary": " ".join(
+                    distinct([one.get("summary") or "", gathering.about(heard, {"name": one["name"]})["summary"]])
+                ),
+            }
+            for one in asked.parts("ENTITIES")
+        ]
+    }
+
+
+def _pair(asked: Asked) -> Answer:
+    listed = re.search(r"^\s*(\[.*\])\s*$", asked.text, re.MULTILINE)
+    if listed is None:
+        raise NotUnderstood("no summaries in the prompt")
+    texts = [one if isinstance(one, str) else one.get("summary", "") for one in json.loads(listed[1])]
+    return {"summary": " ".join(distinct(texts))}
+
+
+def _description(asked: Asked) -> Answer:
+    text = re.search(r'^\s*(".*")\s*$', asked.text, re.MULTILINE)
+    return {"description": gathering.heading(json.loads(text[1]) if text else "") or "Around nobody"}
+
+
+_FORMS: Mapping[str, Callable[[Asked], Answer]] = {
+    "ExtractedEntities": _nodes, "ExtractedEdges": _edges, "CombinedExtraction": _combined,
+    "EdgeTimestamps": _timestamps, "BatchEdgeTimestamps": _timestamps_batch, "NodeResolutions": _resolutions,
+    "EdgeDuplicate": _verdicts, "SummarizedEntities": _summaries, "Summary": _pair, "SummaryDescription": _description,
+}  # fmt: skip
+
+
+def form_of(body: Mapping[str, Any]) -> str:
+    """Which of graphiti-core's answers a request wants; "" if it is none of its requests."""
+    name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
+    return name if name in _FORMS else ""
+
+
+def answer(body: Mapping[str, Any], *, undated: bool) -> Answer:
+    """The answer to one of graphiti-core's requests. Raises NotUnderstood."""
+    text = "\n".join(message["content"] for message in body["messages"])
+    return _FORMS[form_of(body)](Asked(text, undated=undated))
