@@ -27,15 +27,40 @@ def list_plans(options: Options) -> None:
 
 @app.command()
 @everywhere
-def show(options: Options, plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")]) -> None:
+def show(
+    options: Options,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")],
+    *,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")] = False,
+) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their ways, prompts, an example command."""
     from semgraph.report.plans import described, page, plan_file
 
     file = plan_file(plan)
-    if options.json:
+    if markdown:
+        from semgraph.report import pages
+
+        options.show(*pages.page(file).splitlines())
+    elif options.json:
         options.dump(described(file))
     else:
         options.show(*page(file, options.out.width, prompts=bool(options.verbose)))
+
+
+@app.command("pages")
+@everywhere
+def write_pages(
+    options: Options,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("docs/plans"),
+) -> None:
+    """Write a page of Markdown for each plan, and an index."""
+    from semgraph.report.pages import write
+    from semgraph.report.plans import listed
+
+    changed = write(sorted(listed(), key=lambda file: file.path.stem), folder)
+    options.show(*map(str, changed))
+    if not changed:
+        options.talk(f"the pages in {folder} are as the plans are")
 
 
 @app.command()

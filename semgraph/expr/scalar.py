@@ -25,7 +25,7 @@ _ADMITTED: tuple[type[exp.Expr], ...] = (
     exp.WindowSpec, exp.Order, exp.Ordered, exp.Filter, exp.Where, exp.Distinct, exp.Lambda, exp.Bracket,
     exp.PropertyEQ, exp.Interval, exp.Var, exp.Tuple, exp.Slice, exp.Parameter, exp.Placeholder, exp.Star,
     exp.Comprehension, exp.AtTimeZone, exp.Escape, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup,
-    exp.Kwarg, exp.ColumnDef, exp.IntervalSpan, exp.JSONPath, exp.JSONPathPart,
+    exp.Kwarg, exp.ColumnDef, exp.IntervalSpan, exp.JSONPath, exp.JSONPathPart, exp.JSONKeyValue,
 )  # fmt: skip
 
 

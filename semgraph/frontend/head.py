@@ -11,6 +11,7 @@ from typing import Any
 from semgraph.errors import Fault, PlanError
 from semgraph.frontend.document import read_file
 from semgraph.frontend.faults import Faults, unknown
+from semgraph.frontend.formula import check_calls
 from semgraph.frontend.reading import NO_GRAPH, Reading, at
 from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import defaults, known_keys, mapping, settle
@@ -30,6 +31,7 @@ def read_head(reading: Reading, preset: str | None, params: Mapping[str, Any], u
         use: Choices given for steps; they win.
     """
     reading.attempt(partial(check_keys, reading.document.data))
+    reading.attempt(partial(check_calls, reading.data.get("calls")), "calls")
     reading.attempt(partial(_settings, reading, preset, params, use))
     if reading.data.get("graph") is not None:
         reading.attempt(partial(_graph, reading), "graph")
@@ -69,8 +71,12 @@ def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], u
 def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Settle what was given for parameters. Raises Fault also for what is not of its parameter's kind."""
     settled = settle(declared, reading.params, params)
+    presets = [
+        body.get("params") or {} for body in (reading.data.get("presets") or {}).values() if isinstance(body, Mapping)
+    ]
     for name, value in params.items():
-        if isinstance(declared[name], (int, float)) and not isinstance(value, (int, float, NoneType)):
+        known = any(value == preset[name] for preset in presets if name in preset)  # window: all
+        if isinstance(declared[name], (int, float)) and not known and not isinstance(value, (int, float, NoneType)):
             kind = "true or false" if isinstance(declared[name], bool) else "a number"
             raise Fault(f'parameter "{name}" takes {kind}, not {value!r}', hint=f"its default is {declared[name]!r}")
     reading.params.update(settled)

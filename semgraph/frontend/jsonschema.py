@@ -236,6 +236,10 @@ _KEY_SCHEMAS: dict[str, Schema] = {
     },
     "use": {"description": "How steps are done: {step: implementation(parameter=value)}.", **_map(_TEXT)},
     "allow": {"description": "Rewrites that may change answers.", "type": "array", "items": _NAMED},
+    "calls": {
+        "description": "How many calls of a model it takes, for people: a formula, of what (per), and what it names (where).",
+        **_closed({"formula": _TEXT, "per": _TEXT, "where": _map(_TEXT)}, ["formula"]),
+    },
     "example": {
         "description": "What runs when no input is given.",
         **_closed({"inputs": _ROWS, "after": _either(_NAMED, {"type": "array", "items": _NAMED})}, []),

@@ -20,7 +20,7 @@ from semgraph.logical.schema import NAME
 
 KEYS = (
     "plan", "doc", "graph", "inputs", "optional", "params", "presets", "order", "steps", "writes", "returns", "use", "allow",
-    "example",
+    "calls", "example",
 )  # fmt: skip
 ORDER_KEYS = ("input", "partition", "by", "key", "key_of", "window", "ahead", "on_error")
 _ON_ERROR = ("set_aside", "stop")

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.world.answers.gathering import heading
 from benchmarks.world.answers.judging import same, verdict
+from benchmarks.world.answers.mentions import mentions, relations
 from benchmarks.world.answers.reading import entities, facts, graph, listed
 from benchmarks.world.claims import read
 from benchmarks.world.dates import dated
@@ -33,7 +34,11 @@ def judged(record: Record) -> Answer:
 
 
 def summary(record: Record) -> Answer:
-    """The statements known, each once; without any, the sentences that hold the name."""
+    """The statements known, each once, without what is said to be over; without any, the sentences that hold the name."""
+    if "gone" in record:
+        over = set(listed(record["gone"]))
+        told = re.split(r"(?<=[.!?])\s+", record["before"] or "") + listed(record["pending"])
+        return {"summary": " ".join(dict.fromkeys(line for line in told if line and line not in over))}
     lines = [line.strip() for line in (record["text"] or "").splitlines() if line.strip()]
     if not lines:
         said = [part for text in listed(record["heard"]) for part in re.split(r"(?<=[.!?])\s+", text)]
@@ -60,6 +65,7 @@ def matched(left: Record, right: Record) -> Answer | None:
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "entities": entities, "facts": facts, "entities facts": graph, "since until": dates,
     "since until duplicates contradicts": judged, "summary": summary, "name": named,
+    "mentions": mentions, "relations": relations,
 }  # fmt: skip
 DATED: Mapping[str, Callable[..., Answer]] = {"facts": facts, "entities facts": graph}
 PAIRS: Mapping[str, Callable[[Record, Record], Answer | None]] = {"verdict": compared, "match": matched}

@@ -1,0 +1,173 @@
+"""The formula with which each plan says how many calls of a model it takes, against what runs take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.world import StandIn
+from semgraph.execution.result import Result
+from semgraph.expr.binder import connection
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.semantic import Semantic
+from tests.plans.conftest import PLANS, Memory, at
+from tests.plans.test_add_triplet import triplet
+from tests.plans.test_communities import cliques
+from tests.plans.test_mention_graph import ORWELL, turns
+
+NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
+Numbers = dict[str, int]
+Case = Callable[[Memory], Awaitable[tuple[Result, list[Numbers]]]]
+
+
+def plan(name: str) -> LogicalPlan:
+    return load_plan(PLANS / f"{name}.yaml")
+
+
+def asks(loaded: LogicalPlan) -> bool:
+    return any(isinstance(node, Semantic) for node in walk(*loaded.roots))
+
+
+def worth(formula: str, numbers: Numbers) -> int:
+    """A formula with its numbers in place."""
+    columns = ", ".join(f"{value} AS {name}" for name, value in numbers.items())
+    ((found,),) = connection().cursor().sql(f"SELECT {formula} FROM (SELECT {columns})").fetchall()
+    return int(found)
+
+
+def episode(undated: int = 0, verdicts: int = 0, told: int = 0, retold: int = 0, **more: int) -> Numbers:
+    """What the formula of add_episode names, of one episode."""
+    return {
+        "told": told, "undated": undated, "verdicts": verdicts, "typed_entities": 0, "typed_facts": 0, "retold": retold,
+        "communities": 0,
+    } | more  # fmt: skip
+
+
+async def add_episode(memory: Memory) -> tuple[Result, list[Numbers]]:
+    result = await memory.run("add_episode")
+    return result, [episode(), episode(verdicts=1), episode(verdicts=1)]
+
+
+async def add_a_silent_one(memory: Memory) -> tuple[Result, list[Numbers]]:
+    return await memory.hear("Bob is here. Carl is too."), [episode(retold=3)]
+
+
+async def resolve(memory: Memory) -> tuple[Result, list[Numbers]]:
+    result = await memory.run("resolve_entities")
+    return result, [{"told": 0}]
+
+
+async def settle(memory: Memory) -> tuple[Result, list[Numbers]]:
+    row = {
+        "group_id": "g",
+        "episode": "e",
+        "nth": 1,
+        "said_at": at(0),
+        "source": "a",
+        "target": "b",
+        "name": "WORKS_AT",
+    }
+    facts = [
+        row | {"uuid": "1", "turn": 1, "fact": "Ann works at Luma.", "valid_at": at(0)},
+        row | {"uuid": "2", "turn": 2, "fact": "Ann is employed by Luma."},
+    ]
+    return await memory.run("settle_facts", facts=facts), [{"undated": 1, "verdicts": 1}]
+
+
+async def add_triplet(memory: Memory) -> tuple[Result, list[Numbers]]:
+    await memory.hear("I work at Luma.")
+    rows = [triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9)), triplet("Ann", "LIVES_IN", "Rome", valid_at=None)]
+    return await memory.run("add_triplet", triplets=rows), [{"told": 0, "undated": 1, "verdicts": 1}]
+
+
+async def build(memory: Memory) -> tuple[Result, list[Numbers]]:
+    sizes = [1, 2, 8, 9, 20, 33]
+    await cliques(memory, sizes)
+    return await memory.run("build_communities", groups=[]), [{"n": n} for n in sizes]
+
+
+async def update(memory: Memory) -> tuple[Result, list[Numbers]]:
+    sizes = [3, 7, 12]
+    await cliques(memory, [*sizes, 2])
+    await memory.run("build_communities", groups=[])
+    news = [
+        {"uuid": f"g{c:02}-{i:03}", "group_id": "g", "name": f"P{c}{i}", "summary": f"P{c}{i} is new."}
+        for c, size in enumerate(sizes)
+        for i in range(size)
+    ]
+    return await memory.run("update_communities", entities=news), [{"n": n} for n in [*sizes, 0]]
+
+
+async def remove(memory: Memory) -> tuple[Result, list[Numbers]]:
+    await memory.hear(*(memory.episode("Ann(user): I work at Luma.", at(m), uuid=f"e{m}") for m in range(13)))
+    result = await memory.run("remove_episode", episodes=[{"uuid": "e0"}], params={"retell": "all"})
+    return result, [{"episodes": 12}, {"episodes": 12}]
+
+
+async def saga(memory: Memory) -> tuple[Result, list[Numbers]]:
+    await memory.session.arun(
+        memory.here("heard.yaml"), episodes=[memory.episode(f"Minute {m}.", at(m), uuid=f"e{m}") for m in range(31)]
+    )
+    rows = [
+        {"uuid": f"e{m}", "group_id": "g", "valid_at": at(m), "turn": m, "saga": "long" if m < 23 else "short"}
+        for m in range(31)
+    ]
+    joined = await memory.run("join_saga", episodes=rows)
+    sagas = [{"uuid": row["uuid"]} for row in joined.tables["sagas"].to_pylist()]
+    return await memory.run("summarize_saga", sagas=sagas), [{"unread": 23}, {"unread": 8}]
+
+
+async def gate(memory: Memory) -> tuple[Result, list[Numbers]]:
+    people = [{"uuid": f"p{i}", "group_id": "g", "name": f"P{i}", "summary": ""} for i in range(40)]
+    await memory.session.arun(memory.here("planted.yaml"), entities=people, facts=[])
+    fact = {"group_id": "g", "target": "x", "fact": "P is new."}
+    told = [{**fact, "uuid": f"f{i}", "source": f"p{i}"} for i in range(35)]
+    rows = [{"uuid": p["uuid"], "group_id": "g", "at": at(0)} for p in people]
+    return await memory.run("gated_summaries", entities=rows, stated=told), [{"refreshed": 35}]
+
+
+async def mention(memory: Memory) -> tuple[Result, list[Numbers]]:
+    said = turns(*ORWELL, "", "it rains.")
+    return await memory.run("mention_graph", turns=said), [{"turns": 3, "related": 3}]
+
+
+async def mention_nothing(memory: Memory) -> tuple[Result, list[Numbers]]:
+    return await memory.run("mention_graph", turns=turns("it rains.", "Orwell.")), [{"turns": 2, "related": 0}]
+
+
+CASES: dict[str, list[Case]] = {
+    "add_episode": [add_episode, add_a_silent_one],
+    "add_triplet": [add_triplet],
+    "build_communities": [build],
+    "gated_summaries": [gate],
+    "mention_graph": [mention, mention_nothing],
+    "remove_episode": [remove],
+    "resolve_entities": [resolve],
+    "settle_facts": [settle],
+    "summarize_saga": [saga],
+    "update_communities": [update],
+}
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases])
+async def test_a_run_takes_as_many_calls_as_the_formula_says(
+    model: StandIn, tmp_path: Path, name: str, case: Case
+) -> None:
+    memory = Memory("memory", model, tmp_path)
+    try:
+        result, numbers = await case(memory)
+    finally:
+        await memory.session.aclose()
+    calls: dict[str, Any] = plan(name).document["calls"]
+    assert result.meter.total().calls_issued == sum(worth(calls["formula"], each) for each in numbers)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_that_asks_a_model_has_a_formula_that_is_checked_here(name: str) -> None:
+    loaded = plan(name)
+    assert asks(loaded) == ("calls" in loaded.document) == (name in CASES)

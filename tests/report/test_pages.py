@@ -1,0 +1,92 @@
+"""Pages about plans: what they say, and that those in docs/plans are what the plans say now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from semgraph.report.pages import INDEX, page, pages, write
+from semgraph.report.plans import PlanFile
+
+ROOT = Path(__file__).parents[2]
+FILES = [PlanFile(path, shipped=True) for path in sorted((ROOT / "plans").glob("*.yaml")) if path.stem != "graph"]
+HINT = "make pages writes docs/plans anew"
+PLAN = """\
+# Why it is as it is.
+# In two lines.
+plan: notes
+doc: |
+  Sort notes. And more.
+inputs:
+  notes: {id: string, body: string}      # what was written
+  kinds:
+    kind: string                  # "mail", '#1' | or so
+optional: [kinds]
+params: {least: 3}
+presets: {short: {params: {least: 1}, use: {kept: packed(rows=9)}}}
+steps:
+  kept:                           # not the empty ones
+    - from: notes
+    - filter: length(body) > $least
+    - sem_filter: {prompt: "Is “{body}” kind?"}
+  known:
+    when: {$least: 3}
+    do:
+      - union: [[{from: kept}, {project: [id]}], [{from: kept}, {distinct: [id]}, {project: [id]}]]
+calls: {formula: n + 1, per: run, where: {n: notes that are long enough}}
+returns: {kept: kept, known: known}
+"""
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> str:
+    (tmp_path / "notes.yaml").write_text(PLAN)
+    return page(PlanFile(tmp_path / "notes.yaml", shipped=False))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# notes",
+        "Sort notes. And more.",
+        "Why it is as it is.",
+        "| **notes** |  | what was written |",
+        "| id | `string` |  |",
+        "| **kinds** |  | may be left out |",
+        "| kind | `string` | \"mail\", '#1' \\| or so |",
+        "| least | `3` |  |",
+        "| short | `least = 1`, `kept: packed(rows=9)` |  |",
+        "`n + 1` for each run, where",
+        "- `n`: notes that are long enough",
+        "| kept | filter, sem_filter | `Is “{body}” kind?` | not the empty ones |",
+        "| known | when `$least = 3`, union, project, distinct |  |  |",
+        "| kept | id, body |",
+    ],
+)
+def test_a_page_says_all_that_the_plan_says(told: str, line: str) -> None:
+    assert line in told.splitlines()
+    assert "kept = sem_filter" in told
+
+
+@pytest.mark.parametrize("name", [*(f"{file.plan.name}.md" for file in FILES), INDEX])
+def test_the_pages_in_docs_are_what_the_plans_say(name: str) -> None:
+    path = ROOT / "docs" / "plans" / name
+    assert path.exists(), HINT
+    assert path.read_text(encoding="utf-8") == pages(FILES)[name], HINT
+
+
+def test_every_page_is_of_a_plan() -> None:
+    assert {path.name for path in (ROOT / "docs" / "plans").iterdir()} == {*(f"{f.plan.name}.md" for f in FILES), INDEX}
+
+
+def test_only_what_changed_is_written(tmp_path: Path) -> None:
+    (tmp_path / "notes.yaml").write_text(PLAN)
+    file = PlanFile(tmp_path / "notes.yaml", shipped=False)
+    folder = tmp_path / "pages"
+    assert {path.name for path in write([file], folder)} == {"notes.md", INDEX}
+    assert write([file], folder) == []
+    (folder / "other.md").write_text("mine")
+    (folder / "notes.md").write_text("old")
+    assert [path.name for path in write([file], folder)] == ["notes.md"]
+    assert (folder / "other.md").read_text() == "mine"
