@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import duckdb
 import pyarrow as pa
+import sqlglot
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from sqlglot import exp
 
@@ -18,7 +19,7 @@ from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.moving import refuse_moving
 from semgraph.expr.names import ROWS
-from semgraph.expr.scalar import NOW, Scalar
+from semgraph.expr.scalar import NOW, Scalar, to_sql
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.expr.vectors import VECTOR_FUNCTIONS, on_vectors
 
@@ -113,6 +114,22 @@ def _bind(sql: str, timed: bool) -> pa.DataType:
         cursor.close()
 
 
+@lru_cache(maxsize=8192)
+def _refuse_failing_casts(sql: str) -> None:
+    """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at the value first."""
+    for cast in sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Cast):
+        guarded = isinstance(cast, exp.TryCast) or cast.find_ancestor(exp.Case, exp.If, exp.Coalesce)
+        if guarded or cast.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
+            continue
+        cursor = connection().cursor()
+        try:
+            cursor.sql(f"SELECT {to_sql(cast)}").fetchall()
+        except duckdb.Error as error:
+            raise Fault(f'"{to_sql(cast)}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
+        finally:
+            cursor.close()
+
+
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
     check_columns(scalar, schema)
@@ -120,6 +137,8 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     plain = _plain_column(scalar, schema)
     if plain is not None:
         return plain
+    if "CAST(" in scalar.sql:
+        _refuse_failing_casts(scalar.sql)
     sql = with_now(scalar.sql)
     read = pa.schema(
         [field for field in schema if field.name in scalar.roots]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
@@ -194,7 +195,9 @@ def literal(value: Any) -> exp.Expr:
         return exp.Paren(this=exp.convert(value))
     if value is None or isinstance(value, (str, int, float, bool)):
         return exp.convert(value)
-    msg = f"a parameter in an expression is text, a number, true, false, null or a list, not {type(value).__name__}"
+    if isinstance(value, date):
+        return exp.convert(value.isoformat())
+    msg = f"a parameter in an expression is text, a number, a time, true, false, null or a list, not {type(value).__name__}"
     raise Fault(msg)
 
 

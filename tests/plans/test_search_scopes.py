@@ -211,6 +211,7 @@ async def test_as_of_is_what_held_then_as_far_as_it_was_known(graph: Memory) -> 
     everything = {"leads", "works", "sings", "owns"}
     assert await edges(graph) == everything
     assert await edges(graph, as_of="2025-01-12") == {"leads", "works", "owns"}
+    assert await edges(graph, as_of=day(12)) == {"leads", "works", "owns"}
     assert await edges(graph, as_of="2025-01-25") == {"leads", "sings", "owns"}
     assert await edges(graph, known_at="2025-01-15") == everything - {"sings"}
     assert await edges(graph, as_of="2025-01-25", known_at="2025-02-15") == everything
@@ -265,6 +266,12 @@ async def test_a_rule_that_a_scope_does_not_have_is_told(graph: Memory) -> None:
         result = await search(graph, **{scope: rule})
         assert result.exit_code == 3
         assert f"{scope} are ranked by" in str(result.failed[0].error)
+
+
+@pytest.mark.parametrize("time", ["yesterday", 2025])
+def test_a_time_that_is_none_is_told_before_anything_runs(time: object) -> None:
+    with pytest.raises(PlanError, match=f"CAST.*{time}.* AS TIMESTAMPTZ"):
+        load_plan(PLANS / "search.yaml", params={"as_of": time})
 
 
 def test_an_unknown_rule_is_told() -> None:
