@@ -57,7 +57,7 @@ async def test_failed_rows_are_kept_as_they_were_given_and_can_be_given_again(wo
     ((row, step, error),) = [(r, r.pop("_step"), r.pop("_error")) for r in rows]
     assert row == {
         "group_id": "g", "content": BAD, "valid_at": "2025-01-15T09:01:00Z", "name": "one", "source": "message",
-        "source_description": None, "uuid": None,
+        "source_description": None, "uuid": None, "previous": None, "saga": None, "follows": None,
     }  # fmt: skip
     assert step in {"mentions", "claims"}
     assert "refused" in error
@@ -94,7 +94,7 @@ def _verdicts_about(model: Watched, text: str) -> Any:
 
 async def test_on_error_stop_ends_its_group_alone(simple: Work, tmp_path: Path) -> None:
     simple.model.poison("refusal", BAD)
-    plan = variant(tmp_path, ("window: 1", "window: 1\n  on_error: stop"))
+    plan = variant(tmp_path, ("window: $window", "window: $window\n  on_error: stop"))
     episodes = [*with_bad(3, 1, "a"), *said(STORY[:3], "b")]
     result = await simple.run(episodes, plan=plan)
     assert result.exit_code == 1

@@ -25,7 +25,7 @@ def calls(metrics: StepMetrics) -> int:
 
 async def test_calls_of_all_origins_add_up_with_64_in_flight(simple: Work, tmp_path: Path) -> None:
     model = simple.model
-    plan = variant(tmp_path, ("window: 1", "window: 1\n  ahead: 256"))
+    plan = variant(tmp_path, ("window: $window", "window: $window\n  ahead: 256"))
     model.gate.clear()
     task = asyncio.create_task(simple.run(flood(140), plan=plan, session={"store": "memory"}))
     await model.until(lambda: len(model.arrived) >= 64 or task.done())

@@ -30,7 +30,7 @@ def shifted(group: str) -> list[dict[str, Any]]:
 async def test_larger_windows_write_the_graph_that_windows_of_one_write(
     work: Work, tmp_path: Path, window: str
 ) -> None:
-    plan = variant(tmp_path, ("window: 1", f"window: {window}"))
+    plan = variant(tmp_path, ("window: $window", f"window: {window}"))
     large = await work.run(said(PLAIN, "large"), plan=plan)
     small = await work.run(said(PLAIN, "small"))
     assert (large.committed, small.committed) == (len(PLAIN), len(PLAIN))
@@ -54,7 +54,7 @@ async def test_larger_windows_write_the_graph_that_windows_of_one_write(
 
 
 async def test_one_window_takes_fewer_rounds_and_calls(simple: Work, tmp_path: Path) -> None:
-    plan = variant(tmp_path, ("window: 1", "window: all"))
+    plan = variant(tmp_path, ("window: $window", "window: all"))
     small = await simple.run(said(PLAIN), session={"store": "memory", "journal": False})
     large = await simple.run(said(PLAIN), plan=plan, session={"store": "memory", "journal": False})
     assert large.meter.total().round_trips < small.meter.total().round_trips
