@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from semgraph.errors import EngineError
 from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.cypher import schema
 from semgraph.stores.neo4j_bolt import Bolt
@@ -47,7 +48,13 @@ class Setup:
             settled = {n for n, label in self.graph.labels.items() if schema.is_settled(self.graph, label, there)}
             left = [one for one in wanted if one.label not in settled]
         done = [one for one in wanted if one not in left]
-        await self._make([*schema.own(there), *_statements(done)])
+        try:
+            await self._make([*schema.own(there), *_statements(done)])
+        except EngineError as error:
+            again = await self.there()
+            if "already exists" not in str(error) or set(map(_name, again)) == set(map(_name, there)):
+                raise
+            return await self.begin(dimensions, again, counts)  # another program made indexes meanwhile
         return [_undone(left)] if left else []
 
     async def make(self, dimensions: int | None, *, drop: bool) -> list[str]:
@@ -124,6 +131,10 @@ class Setup:
             if not number:
                 break
         return total
+
+
+def _name(index: schema.Index) -> str:
+    return index.name
 
 
 def _statements(wanted: Sequence[schema.Wanted]) -> list[str]:

@@ -23,6 +23,7 @@ from semgraph.stores import neo4j_bolt
 from semgraph.stores.base import Batch, Method, NodeWrite
 from semgraph.stores.cypher import hits, search
 from semgraph.stores.neo4j import Neo4jStore
+from semgraph.stores.neo4j_setup import Setup
 
 MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
 JANUARY = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
@@ -259,6 +260,24 @@ async def test_a_database_of_another_program_is_left_as_it_is(written: Run, stor
     )
     assert "vector index on name_embedding of Entity" in undone
     assert keys == "2 Entity have no name_key: it is worked out from name in memory, for this run"
+
+
+async def test_indexes_that_appear_while_it_is_set_up_make_it_another_programs(
+    bare: Run, store: Neo4jStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    async def there(setup: Setup) -> list[Any]:
+        looks.append(await looked(setup))
+        if len(looks) == 1:
+            bare("CREATE INDEX entity_uuid FOR (n:Entity) ON (n.uuid)")
+        return looks[-1]
+
+    looked = Setup.there
+    monkeypatch.setattr(Setup, "there", there)
+    await store.ensure(MEMORY, 4)
+    assert [index["name"] for index in theirs(bare)] == ["entity_uuid"]
+    assert store.notes[0].startswith("another program made this database")
 
 
 async def test_what_rows_lack_is_known_wherever_it_is_asked_for(written: Run, store: Neo4jStore, world: Any) -> None:

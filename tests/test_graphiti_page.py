@@ -1,0 +1,88 @@
+"""docs/graphiti.md names only what is there: plans, presets, parameters, inputs, columns and tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.plan import LogicalPlan
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "graphiti.md").read_text(encoding="utf-8")
+FORM = re.compile(r"(?P<plan>[a-z_]+)(?:\((?P<param>[a-z_]+)\)|\.(?P<input>[a-z_.]+)| --preset (?P<preset>\w+))?\Z")
+PLANS = {path.stem: load_plan(path) for path in (ROOT / "plans").glob("*.yaml") if path.stem != "graph"}
+ELSEWHERE = (
+    "--",
+    "semgraph",
+    "Session.",
+    "hit.",
+    "list_has_any",
+    "((hit.",
+    "groups=[]",
+    "graph.yaml",
+    "expired_at",
+    "source",
+    "target",
+)
+
+
+def here() -> list[str]:
+    """What stands in the columns that say where something is here, and in the text."""
+    found = []
+    for line in PAGE.splitlines():
+        cells = line.split("|")
+        ours = cells[2:] if line.startswith("|") else [line]
+        found += [name for cell in ours for name in re.findall(r"`([^`]+)`", cell)]
+    return found
+
+
+def exists(plan: LogicalPlan, found: re.Match[str]) -> bool:
+    if found["param"]:
+        return found["param"] in plan.params
+    if found["preset"]:
+        return found["preset"] in plan.document.get("presets", {})
+    if found["input"]:
+        name, _, column = found["input"].partition(".")
+        spec = plan.inputs.get(name)
+        return spec is not None and (not column or column in dict(spec.columns))
+    return True
+
+
+NAMED = [name for name in dict.fromkeys(here()) if (m := FORM.match(name)) and m["plan"] in PLANS]
+TESTS = sorted(set(re.findall(r"`(test_\w+)`", PAGE)))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_the_page_names_is_there(name: str) -> None:
+    found = FORM.match(name)
+    assert found is not None
+    assert exists(PLANS[found["plan"]], found)
+
+
+def test_nothing_else_is_named_as_if_it_were_a_plan() -> None:
+    known = {*NAMED, *TESTS, "plan", "plan(parameter)", "plan.input.column", "plan --preset NAME"}
+    odd = [name for name in here() if name not in known and not name.startswith(ELSEWHERE)]
+    assert [name for name in odd if FORM.match(name) and not exists_elsewhere(name)] == []
+
+
+def exists_elsewhere(name: str) -> bool:
+    """Whether a word is a property, a label or a key of the plan language."""
+    return name in (ROOT / "plans" / "graph.yaml").read_text(encoding="utf-8") or name in {"schema", "uuid"}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_the_tests_that_it_names_are_there(name: str) -> None:
+    assert any(f"def {name}(" in path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+def test_every_plan_has_its_line() -> None:
+    internal = {"search_edges", "search_nodes", "rerank", "resolve_entities", "settle_facts"}
+    assert {name.split("(")[0].split(" ")[0].split(".")[0] for name in NAMED} | internal >= {*PLANS}
+
+
+def test_every_recipe_has_its_line() -> None:
+    recipes = {name for name in PLANS["search"].document["presets"] if name.isupper()}
+    assert {name.removeprefix("search --preset ") for name in NAMED if name.startswith("search --preset")} >= recipes
