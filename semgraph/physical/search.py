@@ -45,6 +45,8 @@ def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...],
         if always(part):
             continue
         seen = _without_step_columns(part, node.alias, stored)
+        if seen.ast == exp.true():
+            continue  # "only what came before": all that is stored did
         (taken if store.takes(seen, names) and not seen.asks_now else rest).append((part, seen))
     return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
 
@@ -57,7 +59,28 @@ def _without_step_columns(scalar: Scalar, alias: str, stored: set[str]) -> Scala
             return exp.Null()
         return tree
 
-    return from_ast(scalar.ast.transform(change), scalar.text)
+    found = scalar.ast.transform(change)
+    return from_ast(found if found == scalar.ast else _folded(found), scalar.text)
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _folded(tree: exp.Expr) -> exp.Expr:
+    """A comparison with NULL is NULL; a COALESCE whose first term besides NULLs is a truth value is that value."""
+    for name, value in list(tree.args.items()):
+        if isinstance(value, exp.Expr):
+            tree.set(name, _folded(value))
+        elif isinstance(value, list):
+            tree.set(name, [_folded(one) if isinstance(one, exp.Expr) else one for one in value])
+    if isinstance(tree, exp.Paren) and isinstance(tree.this, (exp.Null, exp.Boolean)):
+        return tree.this
+    if isinstance(tree, _COMPARISONS) and (isinstance(tree.this, exp.Null) or isinstance(tree.expression, exp.Null)):
+        return exp.Null()
+    if isinstance(tree, exp.Coalesce):
+        terms = [term for term in (tree.this, *tree.expressions) if not isinstance(term, exp.Null)]
+        return terms[0] if terms and isinstance(terms[0], exp.Boolean) else tree
+    return tree
 
 
 @dataclass(frozen=True)

@@ -248,3 +248,17 @@ def test_fusing_in_memory_is_what_the_statement_does(
 
     here, there = asyncio.run(both())
     assert here.to_pylist() == there.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("where", "sent"),
+    [
+        ("coalesce(hit.turn < turn, TRUE)", []),
+        ("coalesce(hit.turn < turn, FALSE)", ["FALSE"]),
+        ("coalesce(hit.turn < turn, hit.age < 9)", ['COALESCE(NULL, "hit"."age" < 9)']),
+        ("hit.age > 3 AND coalesce(hit.turn < turn, TRUE)", ['"hit"."age" > 3']),
+    ],
+)
+def test_what_only_a_step_has_is_settled_before_the_store_is_asked(where: str, sent: list[str]) -> None:
+    spec = SearchSpec.compile(search(within=ROWS, where=sql(where)), SqliteStore(":memory:"))
+    assert [part.sql for part in (*spec.taken, *spec.residual)] == sent
