@@ -1,0 +1,54 @@
+"""What every store promises of its schema: a new place is set up by itself, and what rows lack is stored when asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Method
+from semgraph.stores.settles import Settles
+
+
+def before(graph: Graph) -> Graph:
+    """The graph as it was before a property was derived."""
+    person = graph.labels["Person"]
+    plain = replace(
+        person,
+        properties={name: kind for name, kind in person.properties.items() if name != "name_key"},
+        derived={name: derived for name, derived in person.derived.items() if name != "name_key"},
+        index=tuple(name for name in person.index if name != "name_key"),
+    )
+    return replace(graph, labels={**graph.labels, "Person": plain})
+
+
+async def test_a_new_place_lacks_nothing(store, world):
+    assert isinstance(store, Settles)
+    assert store.notes == ()
+    assert await store.settle(world.graph, world.dimensions, drop=False) == []
+
+
+async def test_made_anew_it_finds_what_it_found(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "a", "name": "Ann Lee"}))
+    said = await store.settle(world.graph, world.dimensions, drop=True)
+    dropped = {line.partition(": ")[2] for line in said if line.startswith("dropped: ")}
+    made = [line for line in said if line.startswith("made: ")]
+    assert len(dropped) == len(made)
+    query = world.query("Person", Method("equal", "name_key", "key"), Method("fulltext", "name", "text"))
+    [found] = await store.search([query], world.rows(key=["ann lee"], text=["lee"]))
+    assert world.keys(found, 0) == world.keys(found, 1) == {0: ["a"]}
+
+
+async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(shared_home, world):
+    await shared_home.reset()
+    old = replace(world, graph=before(world.graph))
+    async with shared_home.open(old.graph) as store:
+        await old.commit(store, old.write("Person", {"uuid": "a", "name": "Ann  LEE"}, {"uuid": "b"}))
+    async with shared_home.open() as store:
+        query = world.query("Person", Method("equal", "name_key", "key"), properties=("name_key",))
+        [found] = await store.search([query], world.rows(key=["ann lee"]))
+        assert [(row["uuid"], row["name_key"]) for row in found.to_pylist()] == [("a", "ann lee")]
+        await store.settle(world.graph, world.dimensions, drop=False)
+        assert store.notes == ()
+        assert await store.settle(world.graph, world.dimensions, drop=False) == []
+        [found] = await store.search([query], world.rows(key=["ann lee"]))
+        assert world.keys(found) == {0: ["a"]}
