@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from benchmarks.world import Fault, StandIn
 from tests.plans.conftest import Graph, Memory, at
 
 SAID = (
@@ -96,6 +98,16 @@ async def test_a_summary_that_a_model_wrote_is_written_anew_from_what_is_left(me
     result = await remove(memory, "e1")
     assert (await memory.graph()).entity("Ann")["summary"] == "Ann works at Luma."
     assert result.meter.total().calls_issued == 1
+
+
+async def test_a_summary_that_cannot_be_told_stays(remember: Callable[[StandIn], Memory]) -> None:
+    async with StandIn(faults=(Fault("refusal", on=(6, 7, 8, 9)),)) as model:
+        memory = remember(model)
+        await hear(memory, 0, 1)
+        result = await remove(memory, "e1", params={"retell": "all"})
+        graph = await memory.graph()
+    assert result.meter.step("told").rows_failed == 2
+    assert {e["summary"] for e in graph.entities} == {"Ann works at Luma."}
 
 
 async def test_as_graphiti_does_every_summary_is_written_anew(memory: Memory) -> None:
