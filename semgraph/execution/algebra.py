@@ -55,7 +55,8 @@ def in_full(plan: LogicalPlan) -> str:
     trips: dict[str, list[str]] = {}
     for node in walk(*plan.roots):
         if isinstance(node, (Scan, Search)) and node.properties is not None:
-            lines.append(f"{node.step} fetches {', '.join(node.properties) or 'keys'}")
+            vectors = node.vectors if isinstance(node, Search) else ()
+            lines.append(f"{node.step} fetches {', '.join((*node.properties, *vectors)) or 'keys'}")
         if isinstance(node, Join) and node.fields is not None:
             lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
         if isinstance(node, Search) and node.trip:
