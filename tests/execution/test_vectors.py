@@ -131,6 +131,13 @@ async def test_null_is_not_embedded_nor_what_nobody_reads(library: Library) -> N
     assert library.model.counters.embedding_texts == 0
 
 
+async def test_what_a_later_condition_leaves_out_is_not_embedded(library: Library) -> None:
+    steps = "  found: [{from: asked}, {embed: {made: text}}, {filter: text <> 'red fox'}]"
+    found = await library.rows(steps, asked=[{"text": "red fox"}, {"text": "blue hen"}])
+    assert [row["text"] for row in found] == ["blue hen"]
+    assert library.model.counters.embedding_texts == 1
+
+
 async def test_a_vector_stands_for_a_text(library: Library) -> None:
     [made] = await library.rows(EMBED, asked=ASKED)
     by_text = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, by: {{{NEAR}, to: text}}}}}}]"
