@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -267,6 +268,15 @@ def copied(ref: str, folder: Path) -> list[Path]:
     return new
 
 
+def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
+    """The prompts of all steps, those too that only other parameters bring in."""
+    for _, value in walk_paths(document):
+        if isinstance(value, dict) and (given := value.get("prompt")):
+            names = [name for key, name in given.items() if key != "by"] if isinstance(given, dict) else [given]
+            files = (home / "prompts" / f"{name}.md" for name in map(str, names) if not re.search(r"[\s{]", name))
+            yield from (path for path in files if path.is_file())
+
+
 def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     """The files of a plan and of the plans it calls, by their place beside the plan."""
     home = file.path.resolve().parent
@@ -277,7 +287,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
         texts[Path("recordings", recording.name)] = recording.read_bytes()
     document = file.plan.document
     beside = [home / str(document["graph"])] if document.get("graph") else []
-    beside += [Path(prompt.file).resolve() for prompt in file.prompts if prompt.file]
+    beside += _prompt_files(document, home)
     for path in beside:
         texts[path.relative_to(home) if path.is_relative_to(home) else Path(path.name)] = path.read_bytes()
     for _, value in walk_paths(document):

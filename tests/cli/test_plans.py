@@ -176,6 +176,19 @@ def test_a_plan_is_checked_by_name_and_a_graph_is_told_to_be_none(project: Proje
     assert told.out == "plans/graph.yaml: a graph, not a plan: it is checked with the plans that name it\n"
 
 
+def test_pages_of_plans_are_written_and_only_what_changed_is(project: Project) -> None:
+    assert "## As algebra" in project("plans", "show", "people", "--markdown").out.splitlines()
+    written = project("plans", "pages", "pages").out.splitlines()
+    assert {"pages/README.md", "pages/people.md", "pages/mention_graph.md"} <= set(written)
+    again = project("plans", "pages", "pages")
+    assert (again.code, again.out, again.err) == (0, "", "the pages in pages are as the plans are\n")
+
+
+def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:
+    assert "mine/graphs/mentions.yaml" in project("plans", "copy", "mention_graph", "mine").out.splitlines()
+    assert project("plans", "check", "mine/mention_graph.yaml").code == 0
+
+
 def test_a_copy_has_the_recordings_and_a_second_one_says_that_it_is_there(project: Project) -> None:
     assert "mine/recordings/add_episode.jsonl" in project("plans", "copy", "add_episode", "mine").out.splitlines()
     again = project("plans", "copy", "add_episode", "mine")
