@@ -12,12 +12,13 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input, Nothing
 from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.relational import runtime_schema
 
 
 def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
     """The rows of the inputs by `id` of their nodes, as far as there are any."""
     found = [node for node in walk(*plan.roots) if isinstance(node, Input)]
-    nothing = {id(node): node.columns.empty_table() for node in found if isinstance(node, Nothing)}
+    nothing = {id(node): runtime_schema(node).empty_table() for node in found if isinstance(node, Nothing)}
     return {id(node): inputs[node.name] for node in found if node.name in inputs} | nothing
 
 

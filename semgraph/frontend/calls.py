@@ -103,7 +103,6 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
     found: dict[str, Node] = {}
     for name, spec in inner.inputs.items():
         if name not in given and spec.optional:
-            found[name] = _nothing(spec, f"{step}/{name}", origin)
             continue
         if name not in given:
             faults.append(Fault(f'the call needs the input "{name}"'))
@@ -115,14 +114,14 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
         except Pruned:
             if not spec.optional:
                 raise
-            found[name] = _nothing(spec, f"{step}/{name}", origin)
     if faults:
         raise Faults(faults)
+    windowed = any(node.partitioned for node in found.values())  # no rows belong where those belong that are given
+    for name, spec in inner.inputs.items():
+        if name not in found:
+            called = f"{step}/{name}"
+            found[name] = Nothing(step=called, origin=origin, name=called, columns=spec.schema, windowed=windowed)
     return found
-
-
-def _nothing(spec: InputSpec, step: str, origin: Position | None) -> Node:
-    return Nothing(step=step, origin=origin, name=step, columns=spec.schema)
 
 
 def _fit(node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position | None) -> Node:

@@ -16,6 +16,7 @@ FUSED: dict[str, Any] = {"params": {"fuse_dates": True}}
 GRAPHITI: dict[str, Any] = {"preset": "graphiti"}
 COMBINED: dict[str, Any] = {"preset": "combined"}
 BULK: dict[str, Any] = {"preset": "bulk"}
+LEAN: dict[str, Any] = {"params": {"extract": "lean", "resolve": "together"}}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ BULK: dict[str, Any] = {"preset": "bulk"}
         (COMBINED, False, 5), (COMBINED, True, 8),
         ({**COMBINED, **FUSED}, True, 6),
         (BULK, False, 4), (BULK, True, 5),
+        (LEAN, False, 3),
     ],
 )  # fmt: skip
 async def test_the_three_turns(remember: Remember, way: dict[str, Any], undated: bool, calls: int) -> None:
@@ -53,7 +55,7 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}])
+@pytest.mark.parametrize("way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}, LEAN])
 async def test_every_way_tells_the_same(remember: Remember, way: dict[str, Any]) -> None:
     async with StandIn() as model:
         shipped, other = remember(model), remember(model)
@@ -83,3 +85,14 @@ async def test_a_second_look_finds_what_was_passed_over(memory: Memory) -> None:
     assert sum("The names were listed already" in text for text in asked) == 1
     assert sum("The facts were stated already" in text for text in asked) == 1
     assert not result.failed
+
+
+async def test_lean_shows_what_the_graph_knows_and_asks_besides_only_what_is_in_doubt(memory: Memory) -> None:
+    await memory.hear("I work at Luma.", **LEAN)
+    await memory.hear("I work at Acme.", **LEAN)
+    graph = await memory.graph()
+    assert graph.fact("Ann works at Luma")["invalid_at"] == graph.fact("Ann works at Acme")["valid_at"]
+    assert memory.model.counters.calls == 2
+    asked = memory.model.requests[-1]["messages"][1]["content"]
+    assert '"fact":"Ann works at Luma."' in asked
+    assert '"name":"Ann"' in asked

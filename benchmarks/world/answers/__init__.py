@@ -45,6 +45,8 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
 
 
 def _of_row(question: Question, record: Record, row: Row) -> Answer:
+    if question.shipped and "said" in record and "known" in record:
+        return row("read", record)
     if question.shipped and question.skill == "attributes":
         return reading.attributes(record, question.schema["attributes"])
     if question.shipped:

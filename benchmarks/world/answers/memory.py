@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.world.answers.gathering import heading
 from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.answers.mentions import mentions, relations
-from benchmarks.world.answers.reading import entities, facts, graph, listed
+from benchmarks.world.answers.reading import entities, facts, graph, linked, listed
 from benchmarks.world.claims import read
 from benchmarks.world.dates import dated
 from benchmarks.world.requests import Record
@@ -67,5 +67,5 @@ ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "since until duplicates contradicts": judged, "summary": summary, "name": named,
     "mentions": mentions, "relations": relations,
 }  # fmt: skip
-DATED: Mapping[str, Callable[..., Answer]] = {"facts": facts, "entities facts": graph}
+DATED: Mapping[str, Callable[..., Answer]] = {"facts": facts, "entities facts": graph, "read": linked}
 PAIRS: Mapping[str, Callable[[Record, Record], Answer | None]] = {"verdict": compared, "match": matched}

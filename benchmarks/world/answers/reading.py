@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.world.answers.fields import CALLED, Source, filled
+from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.claims import Claim
 from benchmarks.world.dates import dated
 from benchmarks.world.messages import claims_in, names_in, names_of, speaker_of
@@ -97,3 +98,17 @@ def _relation(claim: Claim, types: list[str]) -> str:
         return claim.relation
     called = CALLED.get(claim.kind)
     return next((t for t in types if called and re.search(called, t, re.IGNORECASE)), claim.relation)
+
+
+def linked(record: Record, *, undated: bool = False) -> Answer:
+    """Names and facts at once, with what each is to what the graph knows."""
+    known, said = listed(record["known"]), listed(record["said"])
+    found = graph(record, undated=undated)
+    for entity in found["entities"]:
+        held = [k["number"] for k in known if same(entity["name"], record["content"], k["name"], k["summary"] or "")]
+        entity["known"] = held[0] if held else None
+    for fact in found["facts"]:
+        verdicts = [(k["number"], verdict(fact["fact"], k["fact"])) for k in said]
+        fact["duplicates"] = [number for number, told in verdicts if told == "duplicate"]
+        fact["contradicts"] = [number for number, told in verdicts if told == "contradicts"]
+    return found
