@@ -26,6 +26,7 @@ from semgraph.llm.base import Embedder
 from semgraph.llm.roles import bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
@@ -113,6 +114,10 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
     if not isinstance(store, Settles):
         return []
     if plan.schema is None or not write:
+        equal = (
+            (n.label, by.prop) for n in walk(*plan.roots) if isinstance(n, Search) for by in n.by if by.via == "equal"
+        )
+        await store.look(place for place in equal if place[0])
         return list(store.notes)
     vectors = any(label.vectors for label in plan.graph.labels.values())
     stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None

@@ -39,7 +39,7 @@ from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_commit import commit
 from semgraph.stores.neo4j_search import Searches
 from semgraph.stores.neo4j_setup import Setup
-from semgraph.stores.neo4j_underived import Underived
+from semgraph.stores.neo4j_underived import Underived, compared, compared_in_match
 from semgraph.stores.neo4j_values import column_of, fields, partition_field, time_of
 from semgraph.stores.rows import column, match_schema, other_length, partitions_of, path_order, scan_schema, steps_of
 
@@ -70,7 +70,7 @@ class Neo4jStore:
         self._dimensions: dict[tuple[str, str], int] = {}
         self._indexes = Indexes()
         self._underived = Underived(self._bolt, Graph("", "", "", {}))
-        self.notes: tuple[str, ...] = ()
+        self._undone: list[str] = []
         self._searches = Searches(self._bolt)
 
     @property
@@ -118,7 +118,7 @@ class Neo4jStore:
         await self._bolt.open()
         there = await Setup(self._bolt, graph).there()
         self._graph = graph
-        self._underived = await Underived.of(self._bolt, graph)
+        self._underived = Underived(self._bolt, graph)
         statistics = await self.statistics()
         self._take(there, statistics.dimensions)
         return there, statistics.counts
@@ -143,8 +143,7 @@ class Neo4jStore:
             if dimensions not in (None, stored):
                 raise other_length(self.name, of, name, stored, dimensions or 0)
         setup = Setup(self._bolt, graph)
-        undone = await setup.begin(dimensions, there, counts)
-        self.notes = (*undone, *self._underived.notes)
+        self._undone = await setup.begin(dimensions, there, counts)
         names = ((label.name, name) for label in graph.labels.values() for name in label.vectors.values())
         known = self._dimensions if dimensions is None else dict.fromkeys(names, dimensions)
         self._take(await setup.there(), known)
@@ -154,11 +153,24 @@ class Neo4jStore:
         await self._open(graph)
         said = await Setup(self._bolt, graph).make(dimensions, drop=drop)
         await self._open(graph)
-        self.notes = ()
+        self._undone = []
         return said
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the database lacks, and what is done in memory instead, as far as it was asked about; for the user."""
+        return (*self._undone, *self._underived.notes)
+
+    async def look(self, places: Iterable[tuple[str, str]]) -> None:
+        """As `Settles.look`."""
+        if await self._underived.look(places):
+            self._indexes = replace(self._indexes, underived=self._underived.places)
+            self._searches.opened(self.graph, self._indexes, self._dimensions, self._underived)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search; all queries over the same `rows`, in one round trip (more where an index has to be read further)."""
+        if rows.num_rows:
+            await self.look(place for query in queries for place in compared(query))
         return await self._searches.run(queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
@@ -167,8 +179,10 @@ class Neo4jStore:
         if not rows.num_rows:
             return wanted.empty_table()
         several = query.partition is not None and pa.types.is_list(column(rows, query.partition).type)
+        elements = elements_of(self.graph, query.pattern)
+        await self.look(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
-        labels = [label for _, label in elements_of(self.graph, query.pattern) if label is not None]
+        labels = [label for _, label in elements if label is not None]
         await self._read_underived((label.name for label in labels), rows, query.partition)
         more: dict[str, Sequence[Any]] = {short: column(rows, path).to_pylist() for path, short in text.columns.items()}
         if query.partition is not None:
@@ -191,12 +205,9 @@ class Neo4jStore:
         self, records: Sequence[Sequence[Any]], label: Label, kinds: Sequence[pa.Field[Any]]
     ) -> list[pa.Array[Any]]:
         """Rows of a label, the key first, as columns."""
-        keys = [record[0] for record in records]
-        filled = (
-            self._underived.filled(label, kind.name, (record[j] for record in records), keys)
-            for j, kind in enumerate(kinds)
-        )
-        return [column_of(values, label, kind.name, kind.type) for values, kind in zip(filled, kinds, strict=True)]
+        return [
+            column_of((record[j] for record in records), label, kind.name, kind.type) for j, kind in enumerate(kinds)
+        ]
 
     async def _read_underived(self, labels: Iterable[str], rows: pa.Table, partition: str | None) -> None:
         """Read what rows of these labels lack, in the partitions that are asked about."""
@@ -214,6 +225,7 @@ class Neo4jStore:
         """All rows of a label in some partitions (None: all), or the first: key, partition, properties; sorted by key."""
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._dimensions)
+        await self.look((label, name) for scalar in where for name in scalar.columns)
         text = compile_scan(self.graph, declared, properties, where, self._indexes, confined=partitions is not None)
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
         await self._underived.read([label], partitions)

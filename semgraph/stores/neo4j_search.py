@@ -180,15 +180,13 @@ class _Search:
             if kind.name in ends:
                 arrays.append(self._nodes(values, ends[kind.name], kind.type))
             else:
-                filled = self.underived.filled(label, kind.name, values, columns[5])
-                arrays.append(column_of(filled, label, kind.name, kind.type))
+                arrays.append(column_of(values, label, kind.name, kind.type))
         return pa.table(arrays, schema=schema)
 
     def _nodes(self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType) -> pa.StructArray:
         """The nodes at an end of the hits as structs, the key first."""
         columns = list(zip(*values, strict=True)) or [()] * kind.num_fields
-        filled = [self.underived.filled(label, f.name, c, columns[0]) for c, f in zip(columns, kind, strict=True)]
-        arrays = [column_of(c, label, f.name, f.type) for c, f in zip(filled, kind, strict=True)]
+        arrays = [column_of(c, label, f.name, f.type) for c, f in zip(columns, kind, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 

@@ -5,12 +5,14 @@ A run reads the texts of a partition once and stores nothing. What it merges its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.expr.functions import TEXT_FUNCTIONS
+from semgraph.logical.pattern import Element
 from semgraph.logical.schema import Derived, Graph, Label
+from semgraph.stores.base import MatchQuery, SearchQuery
 from semgraph.stores.cypher import schema
 from semgraph.stores.cypher.terms import UNDERIVED
 from semgraph.stores.neo4j_bolt import Bolt
@@ -31,22 +33,32 @@ class Underived:
     Args:
         bolt: The connection.
         graph: Says what derives from what.
-        counts: How many rows lack which.
+        counts: How many rows lack which, of those that were asked about.
     """
 
     bolt: Bolt
     graph: Graph
-    counts: Mapping[Place, int] = field(default_factory=dict)
+    counts: dict[Place, int] = field(default_factory=dict)
+    _looked: set[Place] = field(default_factory=set)
     _values: dict[Place, dict[str, Any]] = field(default_factory=dict)
     _holders: dict[Place, dict[Any, list[str]]] = field(default_factory=dict)
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
-    @classmethod
-    async def of(cls, bolt: Bolt, graph: Graph) -> Underived:
-        """What a database lacks: one query, if the graph has such properties at all."""
-        query = schema.lacking(graph)
-        records = await bolt.read(query) if query else []
-        return cls(bolt, graph, {(label, name): number for label, name, number in records if number})
+    async def look(self, places: Iterable[Place]) -> bool:
+        """Count the rows that lack some derived text properties, once; whether any do of which that was not known."""
+        new = sorted(place for place in set(places) - self._looked if self._is_text(*place))
+        self._looked.update(new)
+        maybe = await self._counted(schema.without(self.graph, new)) if new else {}
+        found = await self._counted(schema.lacking(self.graph, sorted(maybe))) if maybe else {}
+        self.counts |= found
+        return bool(found)
+
+    async def _counted(self, query: str) -> dict[Place, int]:
+        return {(label, name): number for label, name, number in await self.bolt.read(query) if number}
+
+    def _is_text(self, label: str, name: str) -> bool:
+        derived = self.graph.labels[label].derived.get(name) if label in self.graph.labels else None
+        return derived is not None and derived.by != "embed"
 
     @property
     def places(self) -> frozenset[Place]:
@@ -97,9 +109,28 @@ class Underived:
             return {}
         return {UNDERIVED: {f"{label}.{name}": self._values.get((label, name), {}) for label, name in self.counts}}
 
-    def filled(self, label: Label, name: str, values: Iterable[Any], keys: Iterable[str]) -> Sequence[Any]:
-        """A returned column with what it lacks."""
-        known = self._values.get((label.name, name))
-        if not known:
-            return list(values)
-        return [known.get(key) if value is None else value for value, key in zip(values, keys, strict=True)]
+
+def compared(query: SearchQuery) -> set[Place]:
+    """The properties of hits that a search compares or ranks by."""
+    names = {method.prop for method in query.methods if method.via == "equal"} | {name for name, _ in query.order}
+    paths = {path for scalar in query.where for path in scalar.columns}
+    names |= {path.removeprefix(f"{query.alias}.") for path in paths if path.startswith(f"{query.alias}.")}
+    return {(query.label, name) for name in names}
+
+
+def compared_in_match(query: MatchQuery, elements: Iterable[tuple[Element, Label | None]]) -> set[Place]:
+    """The properties that a pattern names, and those of its variables that its conditions compare."""
+    paths = {path for scalar in query.where for path in scalar.columns}
+    return {
+        (label.name, name)
+        for element, label in elements
+        if label is not None
+        for name in (
+            *(prop for prop, _ in element.props),
+            *(
+                path.removeprefix(f"{element.var}.")
+                for path in paths
+                if element.var and path.startswith(f"{element.var}.")
+            ),
+        )
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import StoreUnavailable
-from semgraph.expr.functions import canonical_json
+from semgraph.expr.functions import TEXT_FUNCTIONS, canonical_json
 from semgraph.expr.types import Type
 from semgraph.logical.schema import Label
 from semgraph.stores.conjunct import Value, evaluate
@@ -34,7 +34,11 @@ def partition_field(rows: pa.Table, path: str) -> list[Any]:
 
 def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataType) -> pa.Array[Any]:
     """Properties as a column. Raises StoreUnavailable for what others stored and is not of the declared type."""
-    kind = label.columns.get(name)
+    kind, derived = label.columns.get(name), label.derived.get(name)
+    if kind is not None and derived is not None:  # a row that lacks it brings, in a list, what it derives from
+        values = [
+            _derived(value, TEXT_FUNCTIONS[derived.by].python) if isinstance(value, list) else value for value in values
+        ]
     try:
         if kind is None:
             return pa.array([_vector(value, wanted) for value in values], wanted)
@@ -48,6 +52,10 @@ def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataTyp
             f'property "{name}" of some {label.name} is not {kind or "a vector"}: {error}. '
             "It was not written by semgraph; correct it in the database, or leave the property out"
         ) from error
+
+
+def _derived(value: list[Any], function: Callable[[str], Any]) -> Any:
+    return None if value[0] is None else function(value[0])
 
 
 def _vector(value: Any, wanted: Any) -> Any:

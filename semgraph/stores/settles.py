@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 from semgraph.logical.schema import Graph
@@ -17,6 +18,12 @@ class Settles(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """What `ensure` left undone, and what is done in memory instead; for the user."""
+        ...
+
+    async def look(self, places: Iterable[tuple[str, str]]) -> None:
+        """Find out which derived text properties, of these by label, rows lack: before a search that compares them, which
+        otherwise finds out itself. `notes` tell.
+        """
         ...
 
     async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:

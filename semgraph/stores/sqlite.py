@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TypeVar
 
@@ -123,6 +123,9 @@ class SqliteStore:
     def notes(self) -> tuple[str, ...]:
         """Nothing: a file is semgraph's own, and `ensure` brings it up to date."""
         return ()
+
+    async def look(self, places: Iterable[tuple[str, str]]) -> None:
+        """Nothing: rows lack nothing that is derived."""
 
     async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """As `Settles.settle`. What an index is belongs to the file's layout, so there is none to make or to drop."""

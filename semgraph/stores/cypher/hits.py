@@ -10,7 +10,7 @@ from semgraph.logical.schema import Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.conjunct import of_hit
 from semgraph.stores.cypher import pins
-from semgraph.stores.cypher.terms import ROW, Conditions, instant, quoted, stored, string, type_of
+from semgraph.stores.cypher.terms import ROW, Conditions, held, instant, quoted, returned_as, string, type_of
 from semgraph.stores.rows import aliases, end_nodes, returned
 
 EXACT_BELOW = 5000
@@ -98,7 +98,7 @@ class Hits:
         first = method.prop if test.startswith("h.") else None
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.underived:
             key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
-            test, first = f"({test} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))", None
+            test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
         found = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
         return [f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"], ""
 
@@ -209,14 +209,14 @@ class Hits:
 
     def _value(self, name: str) -> str:
         kind = type_of(self.label, name)
-        found = stored(self.graph, self.label, "h", name)
+        found = held(self.graph, self.label, "h", name, self.indexes.underived)
         return instant(found) if kind is not None and kind.name == "timestamp" else found
 
     def _collected(self) -> str:
         names = returned(self.graph, self.label, self.query.properties)
-        found = (stored(self.graph, self.label, "h", name) for name in names)
+        found = (returned_as(self.graph, self.label, "h", name) for name in names)
         ends = (
-            f"[{', '.join(stored(self.graph, node, _end(end), name) for name in listed)}]"
+            f"[{', '.join(returned_as(self.graph, node, _end(end), name) for name in listed)}]"
             for end, (node, listed) in end_nodes(self.graph, self.query).items()
         )
         return f"collect([score, {', '.join((*found, *ends))}]) AS hits"

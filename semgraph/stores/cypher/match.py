@@ -10,7 +10,7 @@ from semgraph.logical.pattern import PatternEdge, PatternNode
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.cypher.hits import Indexes
-from semgraph.stores.cypher.terms import ROW, Bound, Conditions, held, quoted, stored
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions, held, quoted, returned_as
 from semgraph.stores.cypher.trails import TrailText
 from semgraph.stores.rows import returned
 
@@ -118,7 +118,7 @@ def _confined(graph: Graph, path: _Path, partition: str | None, *, several: bool
 
 
 def _listed(graph: Graph, label: Label, name: str, properties: Iterable[str]) -> str:
-    return f"[{', '.join(stored(graph, label, name, prop) for prop in properties)}] AS {name}"
+    return f"[{', '.join(returned_as(graph, label, name, prop) for prop in properties)}] AS {name}"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def compile_scan(
     if terms:
         tests.append(conditions.text(terms, {"": "h"}))
     filtered = f" WHERE {' AND '.join(tests)}" if tests else ""
-    listed = ", ".join(stored(graph, label, "h", name) for name in wanted)
+    listed = ", ".join(returned_as(graph, label, "h", name) for name in wanted)
     hint = indexes.hint("h", label.name, graph.partition) if confined else ""
     text = f"MATCH {pattern}{hint}{filtered}\nRETURN [{listed}] AS hit ORDER BY h.{quoted(graph.key)}"
     return ScanText(text, conditions.bound)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,15 +225,37 @@ def duplicates(graph: Graph, label: Label) -> str:
     )
 
 
-def lacking(graph: Graph) -> str:
-    """A query for how many rows lack a text property that is derived from one they have; "" if none is derived."""
-    return "\nUNION ALL\n".join(
-        f"MATCH {_any(label).replace(']-()', ']->()')} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\n"
-        f"RETURN {string(label.name)} AS label, {string(d.name)} AS name, count(n) AS number"
-        for label in graph.labels.values()
-        for d in label.derived.values()
-        if d.by != "embed"
+def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+    """A query for how many rows are without some derived properties. Where these have an index, no row is read."""
+    return _for_each(
+        graph,
+        places,
+        lambda found, d: (
+            f"CALL () {{ MATCH {found} RETURN count(n) AS every }}\n"
+            f"CALL () {{ MATCH {found} WHERE n.{quoted(d.name)} IS NOT NULL RETURN count(n) AS have }}\n"
+            "WITH every - have AS number"
+        ),
     )
+
+
+def lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+    """A query for how many rows are without some derived properties, and have what these derive from."""
+    return _for_each(
+        graph,
+        places,
+        lambda found, d: (
+            f"MATCH {found} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\nWITH count(n) AS number"
+        ),
+    )
+
+
+def _for_each(graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[str, Derived], str]) -> str:
+    parts = []
+    for label, name in places:
+        found = _any(graph.label(label)).replace("]-()", "]->()")
+        counted = part(found, graph.label(label).derived[name])
+        parts.append(f"{counted} RETURN {string(label)} AS label, {string(name)} AS name, number")
+    return "\nUNION ALL\n".join(parts)
 
 
 def underived(graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None) -> str:

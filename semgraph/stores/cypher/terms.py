@@ -48,6 +48,14 @@ def stored(graph: Graph, label: Label, var: str, name: str) -> str:
     return f"{var}.{quoted(name)}"
 
 
+def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
+    """What a statement returns of a property; of a derived text that a row lacks, a list with what it derives from."""
+    found, derived = stored(graph, label, var, name), label.derived.get(name)
+    if derived is None or derived.by == "embed":
+        return found
+    return f"coalesce({found}, [{var}.{quoted(derived.of)}])"
+
+
 def held(graph: Graph, label: Label, var: str, name: str, underived: frozenset[tuple[str, str]]) -> str:
     """What a property is compared as: what is stored, or, where it is derived and some rows lack it, would be."""
     found = stored(graph, label, var, name)

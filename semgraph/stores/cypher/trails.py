@@ -9,7 +9,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.logical.trails import elements_of, trail_ends
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.cypher.hits import Indexes
-from semgraph.stores.cypher.terms import ROW, Bound, Conditions, held, quoted, stored
+from semgraph.stores.cypher.terms import ROW, Bound, Conditions, held, quoted, returned_as
 from semgraph.stores.rows import returned
 
 _NAMES = ("a", "t", "b")
@@ -134,4 +134,4 @@ class TrailText:
 
     def _listed(self, label: Label, var: str, name: str) -> str:
         wanted = returned(self.graph, label, self.query.properties.get(var, ()))
-        return f"[{', '.join(stored(self.graph, label, name, prop) for prop in wanted)}]"
+        return f"[{', '.join(returned_as(self.graph, label, name, prop) for prop in wanted)}]"
