@@ -87,6 +87,14 @@ async def test_a_second_look_finds_what_was_passed_over(memory: Memory) -> None:
     assert not result.failed
 
 
+async def test_lean_is_a_plan_of_its_own_that_shares_what_comes_after_reading(memory: Memory) -> None:
+    result = await memory.run("add_episode_lean")
+    graph = await memory.graph()
+    assert memory.model.counters.calls == 3
+    assert (graph.names, len(graph.facts), len(graph.mentions)) == (["Alice Chen", "Project Phoenix", "TechCorp"], 3, 6)
+    assert {row["change"] for row in result.tables["edges"].to_pylist()} == {"new"}
+
+
 async def test_lean_shows_what_the_graph_knows_and_asks_besides_only_what_is_in_doubt(memory: Memory) -> None:
     await memory.hear("I work at Luma.", **LEAN)
     await memory.hear("I work at Acme.", **LEAN)
