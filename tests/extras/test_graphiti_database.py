@@ -26,7 +26,8 @@ with warnings.catch_warnings():  # they are not ours to mend
     from graphiti_core.embedder.openai import OpenAIEmbedder, OpenAIEmbedderConfig
     from graphiti_core.llm_client.config import LLMConfig
     from graphiti_core.llm_client.openai_generic_client import OpenAIGenericClient
-    from graphiti_core.nodes import EntityNode, EpisodeType, EpisodicNode
+    from graphiti_core.nodes import CommunityNode, EntityNode, EpisodeType, EpisodicNode
+    from graphiti_core.utils.bulk_utils import RawEpisode
     from graphiti_core.utils.maintenance.graph_data_operations import clear_data
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -254,6 +255,39 @@ async def test_what_graphiti_wrote_is_cleaned(theirs: Graphiti, memory: Memory, 
     groups = cypher("MATCH (n) WHERE n.group_id IS NOT NULL RETURN DISTINCT n.group_id AS g")
     assert groups == [{"g": "h"}]
     assert [index for index in cypher(SHOW) if index in indexes] == indexes
+
+
+async def test_an_episode_that_graphiti_wrote_is_removed(theirs: Graphiti, memory: Memory) -> None:
+    first = next(episode for episode in (await memory.graph()).episodes if episode["content"] == TURNS[0])
+    await memory.run("remove_episode", episodes=[{"uuid": first["uuid"]}])
+    graph = await memory.graph()
+    assert graph.names == ["Alice Chen", "Project Phoenix"]
+    assert len(graph.episodes) == 2
+    assert not any("TechCorp" in fact["fact"] for fact in graph.facts)
+    await assert_alike(theirs, memory)
+
+
+async def test_communities_of_what_graphiti_wrote_are_read_by_it(theirs: Graphiti, memory: Memory) -> None:
+    await memory.run("build_communities", groups=[{"group_id": "g"}])
+    communities = await CommunityNode.get_by_group_ids(theirs.driver, ["g"])
+    around = await memory.around()
+    assert {(c.uuid, c.name, c.summary) for c in communities} == {
+        (c["uuid"], c["name"], c["summary"]) for c in around["communities"]
+    }
+    assert len(around["members"]) == 3
+
+
+async def test_what_graphiti_reads_at_once_is_the_same_graph(graphiti: Graphiti, memory: Memory) -> None:
+    await graphiti.build_indices_and_constraints()
+    raw = [
+        RawEpisode(
+            name=f"turn {i}", content=text, source_description="", source=EpisodeType.message, reference_time=at(i)
+        )
+        for i, text in enumerate(TURNS)
+    ]
+    await graphiti.add_episode_bulk(raw, group_id="g")
+    assert (await memory.graph()).names == ["Alice Chen", "Project Phoenix", "TechCorp"]
+    await assert_alike(graphiti, memory)
 
 
 # -- what semgraph wrote -------------------------------------------------------------------------------------------
