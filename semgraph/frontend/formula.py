@@ -18,7 +18,7 @@ CALL_KEYS = ("formula", "per", "where")
 def check_calls(value: Any) -> None:
     """Check the key `calls`. Raises Faults.
 
-    >>> check_calls({"formula": "2 * episodes + told", "where": {"episodes": "those with text", "told": "1 if ..."}})
+    >>> check_calls({"formula": "2 * turns + told", "where": {"turns": "those with text", "told": "1 if ..."}})
     """
     found = mapping(value, "a mapping with formula and where")
     if not found:
