@@ -53,6 +53,10 @@ async def add_episode(memory: Memory) -> tuple[Result, list[Numbers]]:
     return result, [episode(), episode(verdicts=1), episode(verdicts=1)]
 
 
+async def add_lean(memory: Memory) -> tuple[Result, list[Numbers]]:
+    return await memory.run("add_episode_lean"), [{"doubt": 0, "undated": 0, "retold": 0}] * 3
+
+
 async def add_a_silent_one(memory: Memory) -> tuple[Result, list[Numbers]]:
     return await memory.hear("Bob is here. Carl is too."), [episode(retold=3)]
 
@@ -142,6 +146,7 @@ async def mention_nothing(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 CASES: dict[str, list[Case]] = {
     "add_episode": [add_episode, add_a_silent_one],
+    "add_episode_lean": [add_lean],
     "add_triplet": [add_triplet],
     "build_communities": [build],
     "gated_summaries": [gate],
