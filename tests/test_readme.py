@@ -59,6 +59,8 @@ def test_there_are_commands_to_try() -> None:
 
 
 def test_every_command_runs_in_the_order_of_the_page(project: Project) -> None:
+    for text, name in re.findall(r"^echo '(.*)' > (\S+)$", "\n".join(blocks("bash")), re.MULTILINE):
+        project.write(name, text + "\n")
     for words in sorted(commands(), key=lambda words: words != ["run", "plans/add_episode.yaml"]):
         more = ["--help"] if words[:2] in (["neo4j", "start"], ["doctor"]) else []  # have tests of their own
         more += ["--store", "memory"] if "recorded" in words else []  # its vectors are of another length

@@ -1,0 +1,135 @@
+"""The graph of a world that is told is the world's truth; groups, their order and a second run change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.world import StandIn, World
+from benchmarks.world.scoring import as_graph
+from semgraph.expr.functions import key
+from semgraph.scoring import Edge, GraphScore, Node, score_graph
+from semgraph.scoring import Graph as Scored
+
+from .conftest import Graph, Memory
+
+Remember = Callable[[StandIn], Memory]
+
+
+def scored(graph: Graph) -> Scored:
+    """What the store holds, as it is scored."""
+    where: dict[str, set[str]] = {row["uuid"]: set() for row in graph.entities}
+    for mention in graph.mentions:
+        where[mention["target"]].add(mention["source"])
+    nodes = (Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"])) for row in graph.entities)
+    edges = (Edge(f["source"], f["target"], f["name"], {}, f["valid_at"], f["invalid_at"]) for f in graph.facts)
+    return Scored(tuple(nodes), tuple(edges))
+
+
+def of_group(graph: Graph, group: str) -> Graph:
+    """The part of a graph that is a group's."""
+    parts = (graph.episodes, graph.entities, graph.facts, graph.mentions)
+    return Graph(*([row for row in rows if row["group_id"] == group] for rows in parts))
+
+
+def against(graph: Graph, world: World, after: int | None = None) -> GraphScore:
+    return score_graph(scored(of_group(graph, world.group)), as_graph(world.gold(after)))
+
+
+def right(score: GraphScore) -> bool:
+    """Whether nothing is missing, made up, merged, or holds at a wrong time."""
+    parts = [score.pairs.f1, score.b_cubed.f1, score.edges.f1, score.ended.f1]
+    return all(part in {None, 1.0} for part in [*parts, score.validity.f1 if score.validity else None])
+
+
+def asked(model: StandIn) -> Counter[str]:
+    """The requests of a run, whatever their order."""
+    return Counter(json.dumps(body["messages"], sort_keys=True) for body in model.requests)
+
+
+@pytest.mark.parametrize("params", [{"window": 1}, {"window": "all", "rivals": 60}], ids=["one by one", "all at once"])
+@pytest.mark.parametrize(("seed", "difficulty"), [(1, 0), (2, 1)])
+async def test_the_graph_is_what_was_told(memory: Memory, seed: int, difficulty: int, params: dict[str, Any]) -> None:
+    """At once, what is said again is among the candidates as often as it is said: their list must be long enough."""
+    world = World.make(seed, 4, difficulty)
+    await memory.hear(*world.rows, params=params)
+    assert right(against(await memory.graph(), world))
+
+
+async def test_it_is_so_after_each_episode(memory: Memory) -> None:
+    world = World.make(3, 3, 1)
+    for number, row in enumerate(world.rows, 1):
+        await memory.hear(row)
+        assert right(against(await memory.graph(), world, number)), row["content"]
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+async def test_what_differs_by_design_is_bounded(remember: Remember, model: StandIn, seed: int) -> None:
+    """Two people of one name are one where nothing is asked about an exact name; initials are near no name, so they are new."""
+    memory, world = remember(model), World.make(seed, 4, 2)
+    await memory.hear(*world.rows)
+    score = against(await memory.graph(), world)
+    assert score.pairs.f1 >= 0.9
+    assert score.edges.f1 >= 0.6
+
+
+GROUPS = [World.make(seed, 2, 1, group) for seed, group in ((1, "a"), (2, "b"), (3, "c"))]
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+async def test_groups_told_in_any_interleaving_are_each_as_if_alone(tmp_path_factory: Any, data: st.DataObject) -> None:
+    order = data.draw(st.permutations([w.group for w in GROUPS for _ in w.rows]))
+    left = {w.group: list(w.rows) for w in GROUPS}
+    rows = [left[group].pop(0) for group in order]
+    alone: Counter[str] = Counter()
+    for world in GROUPS:
+        async with StandIn() as model:
+            memory = Memory("memory", model, tmp_path_factory.mktemp("alone"))
+            await memory.hear(*world.rows)
+            await memory.session.aclose()
+            alone += asked(model)
+    async with StandIn() as model:
+        memory = Memory("memory", model, tmp_path_factory.mktemp("together"))
+        await memory.hear(*rows)
+        graph = await memory.graph()
+        await memory.session.aclose()
+        assert asked(model) == alone
+    assert all(right(against(graph, world)) for world in GROUPS)
+
+
+async def test_running_twice_changes_nothing(memory: Memory, model: StandIn) -> None:
+    world = GROUPS[0]
+    await memory.hear(*world.rows)
+    before, requests = await memory.graph(), len(model.requests)
+    again = await memory.hear(*world.rows)
+    assert (await memory.graph(), len(model.requests)) == (before, requests)
+    assert again.skipped == len(world.rows)
+
+
+async def test_what_another_group_says_changes_nothing(memory: Memory) -> None:
+    a, b = GROUPS[:2]
+    await memory.hear(*a.rows)
+    before = of_group(await memory.graph(), "a")
+    await memory.hear(*b.rows)
+    assert of_group(await memory.graph(), "a") == before
+
+
+async def test_what_was_added_last_can_be_taken_back(memory: Memory, tmp_path: Path) -> None:
+    """What it had ended stays ended: an episode is taken back that ends nothing."""
+    await memory.hear("I work at Luma.", "I live in Porto.")
+    before = await memory.graph()
+    await memory.hear("I know Ben Ray.")
+    last = next(e for e in (await memory.graph()).episodes if "Ben Ray" in e["content"])
+    await memory.run("remove_episode", episodes=[{"uuid": last["uuid"], "group_id": "g"}])
+    after = await memory.graph()
+    assert after.names == before.names
+    assert after.arrows == before.arrows
+    assert len(after.episodes) == 2
