@@ -29,6 +29,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
 _INSERT_VECTOR = "INSERT OR REPLACE INTO vectors (key, model, partition, created, vector) VALUES (?, ?, ?, ?, ?)"
+_WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
 _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish"
 _AT_ONCE = 500
 _PATIENCE = 30.0
@@ -84,6 +85,14 @@ class Journal:
         """
         texts, answer = _answer_rows(request, reply, model, scope)
         await asyncio.shield(self._commits.add([*((_INSERT_TEXT, text) for text in texts), (_INSERT_ANSWER, answer)]))
+
+    def withdraw(self, calls: Iterable[str]) -> None:
+        """Never serve these answers again: they turned out to be of no use. What was asked and answered stays readable.
+
+        Written with what is written next, at the end of the loop's turn, or at `close`.
+        """
+        if statements := [(_WITHDRAW, (call,)) for call in calls]:
+            self._commits.add(statements)
 
     async def find_vectors(self, texts: Sequence[str], model: str) -> dict[str, Vectors]:
         """The vectors that are known of these texts, each of shape (dimensions,)."""

@@ -19,7 +19,6 @@ from semgraph.report.tables import lines as table_lines
 _PICTURES = 5
 _FAILURES = 5
 _YARDSTICK = "gpt-4.1-mini"
-_INVALID = "invalid:"
 _PROSE = "is not one JSON document"
 
 
@@ -248,9 +247,7 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
     if file is not None and file.exists() and not plan.order:
         yield f"  these rows are in {_shown(file)}"
     elif file is not None and file.exists() and plan.order:
-        # What was no answer is in the journal too, and would be read from there.
-        anew = " --fresh" if any(f.error.startswith(_INVALID) for f in result.failed) else ""
-        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}{anew}"
+        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}"
 
 
 def _shown(path: Path) -> Path:

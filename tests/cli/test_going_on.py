@@ -118,3 +118,17 @@ def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(project: Projec
     assert "find was not begun" in ended.err
     assert f"Go on: semgraph run people --resume {name}, then semgraph run find" in ended.err
     assert project("run", "people", "--resume", name).code == 0
+
+
+def test_an_invalid_answer_is_asked_for_anew_when_the_server_is_mended(project: Project, serving: Serving) -> None:
+    async def prose(_body: dict[str, object]) -> str:
+        return "Let me think about that."
+
+    mended, serving.server.answer = serving.server.answer, prose
+    broken = project("run", "people")
+    assert (broken.code, serving.calls) == (3, 6)  # each note, and once more
+    serving.server.answer = mended
+    ended = project("run", "people")
+    assert (ended.code, serving.calls) == (0, 9)
+    assert "Ann ─ KNOWS ─▶ Bob" in ended.out
+    assert "journal" not in ended.out

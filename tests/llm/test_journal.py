@@ -59,6 +59,16 @@ async def test_fresh_asks_anew_and_keeps_the_new_answer_beside_the_old(server, e
     assert journal.exchange(old.call_id).reply == old
 
 
+async def test_an_answer_of_no_use_is_not_served_again_but_can_be_shown(server, endpoint, journal: Journal, ask):
+    model = Journalled(endpoint, journal)
+    old = await model.complete(ask())
+    journal.withdraw([old.call_id])
+    await asyncio.sleep(0)
+    assert (await model.complete(ask())).origin == "issued"
+    assert len(server.requests) == 2
+    assert journal.exchange(old.call_id).reply == old
+
+
 async def test_errors_are_not_kept(server: ModelServer, endpoint, journal: Journal, ask):
     async def answer(body: dict):
         return error(400, "no") if len(server.requests) == 1 else "{}"

@@ -57,6 +57,16 @@ class Answered:
     evidence: pa.Table | None = None
     rows_in: int = 0
 
+    @property
+    def unusable(self) -> list[str]:
+        """The calls that ended in an error of what they were asked about, each once."""
+        if self.evidence is None:
+            return []
+        errors, calls = values(self.evidence.column("error")), values(self.evidence.column("calls"))
+        return list(
+            dict.fromkeys(call for error, own in zip(errors, calls, strict=True) if error for call in own or ())
+        )
+
 
 @dataclass(frozen=True)
 class Asking:
