@@ -40,6 +40,8 @@ from semgraph.stores.sqlite_schema import (
     check_dimensions,
     check_file,
     is_current,
+    labels_in,
+    quote,
     read_dimensions,
     tables_of,
 )
@@ -222,13 +224,12 @@ class SqliteStore:
         return Written(await self._file.run(work, writes=True, large=_large(count)))
 
     async def statistics(self) -> Statistics:
-        """Counts by label, and lengths of the stored vectors."""
+        """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""
         tables = self._tables if self.graph else {}
 
         def work(con: sqlite3.Connection) -> Statistics:
-            counts = {
-                name: con.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for name, table in tables.items()
-            }
+            names = dict.fromkeys([*tables, *labels_in(con)])
+            counts = {name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0] for name in names}
             return Statistics(counts, {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables})
 
         return await self._file.run(work)

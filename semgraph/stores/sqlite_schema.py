@@ -43,6 +43,14 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def labels_in(con: sqlite3.Connection) -> list[str]:
+    """The labels that a file has tables of, whatever graph they are from."""
+    names = (
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
+    )
+    return [name for (name,) in con.execute(f"{names} ESCAPE '!' ORDER BY name")]
+
+
 def text(value: str) -> str:
     """A name as a literal; names come from the graph alone."""
     return "'" + value.replace("'", "''") + "'"

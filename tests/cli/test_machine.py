@@ -115,6 +115,13 @@ def test_doctor_counts_what_the_store_holds(project: Project) -> None:
     assert "3 Person" in fact(project, "store")["what"]
 
 
+def test_doctor_counts_labels_of_other_graphs_too(project: Project) -> None:
+    project("run", "people", "--store", "sqlite:mine.db")
+    (project.folder / "plans/graph.yaml").rename(project.folder / "plans/people_graph.yaml")
+    what = fact(project, "store", "--store", "sqlite:mine.db")["what"]
+    assert "3 KNOWS, 3 Note, 3 Person" in what
+
+
 def test_doctor_tells_of_a_server_that_is_not_there(project: Project) -> None:
     started = time.monotonic()
     found = fact(project, "store", "--store", "bolt://127.0.0.1:9")
