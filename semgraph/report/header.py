@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from semgraph.llm.models import Model
 
 NOTHING = Asked()
+_NEXT = 3
+_LONG = 100
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
-    """Plans whose example builds on this one's: what to type, and the beginning of what they do."""
+    """A few plans that read what this one wrote, for their example builds on its: what to type, and what they do."""
     folder = find_plan(typed)[0].parent
     found = {}
     for path in sorted(folder.glob("*.yaml")):
@@ -135,9 +138,18 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
         except PlanError:
             continue  # another plan's faults are told where that plan is run
         if isinstance(data, dict) and plan.name in ((data.get("example") or {}).get("after") or ()):
+            if data.get("writes"):
+                continue  # what changes or deletes is nobody's next step unasked
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
-            found[name] = re.split(r"[.:;,\n]", str(data.get("doc") or ""), maxsplit=1)[0]
-    return found
+            found[name] = _sentence(str(data.get("doc") or ""))
+    first = sorted(found, key=lambda name: Path(name).stem != "search")
+    return {name: found[name] for name in first[:_NEXT]}
+
+
+def _sentence(doc: str) -> str:
+    """The first sentence of a text on one line, cut between words where it is long."""
+    first = re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0]
+    return shorten(first, _LONG, placeholder=" …")
 
 
 def described(spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None) -> str:

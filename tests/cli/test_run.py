@@ -253,6 +253,20 @@ def test_the_next_step_is_named(project: Project) -> None:
     assert "semgraph why " in err
 
 
+def test_few_next_steps_are_named_and_none_that_writes_or_deletes(project: Project) -> None:
+    find = (project.folder / "plans/find.yaml").read_text()
+    for name in ("search", "a", "b", "c"):
+        doc = "Look, by name, for 1.5 of\n  them: and so on."
+        project.write(
+            f"plans/{name}.yaml", find.replace("plan: find", f"plan: {name}").replace("People by name.", f"|\n  {doc}")
+        )
+    project.write(
+        "plans/aaa.yaml", find.replace("plan: find", "plan: aaa") + "writes: [{delete: {from: hits, node: Person}}]\n"
+    )
+    said = [line for line in project("run", "people").err.splitlines() if line.startswith("Next:")]
+    assert said == [f"Next: semgraph run {name}   (Look, by name, for 1.5 of them)" for name in ("search", "a", "b")]
+
+
 def test_a_broken_plan_beside_it_does_not_matter(project: Project) -> None:
     project.write("plans/broken.yaml", "plan: [")
     assert project("run", "plans/people.yaml").code == 0
