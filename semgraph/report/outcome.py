@@ -9,6 +9,7 @@ from pathlib import Path
 
 from semgraph.execution.result import Result
 from semgraph.execution.runs import Run
+from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.report.formats import UNKNOWN, count, dollars, duration, plain_line, plural, short
@@ -201,7 +202,7 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
     """
     for note in result.notes:
         yield f"! {note}"
-    if not plan.writes and result.tables and not any(table.num_rows for table in result.tables.values()):
+    if _found_nothing(result, plan):
         yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
     for step, m in result.meter.steps.items():
         if m.unusable:
@@ -214,6 +215,14 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
         if done:
             yield f"  {done} {plan.order.input if plan.order else 'rows'} are written and complete"
         yield f"Go on: semgraph run {typed} --resume {result.run}"
+
+
+def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
+    """Whether a plan that only reads a store looked for something, and nothing was there."""
+    if plan.writes or result.failed or result.stopped or not result.tables:
+        return False
+    reads = any(node.calls_store for node in walk(*plan.roots))
+    return reads and not any(table.num_rows for table in result.tables.values())
 
 
 def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:

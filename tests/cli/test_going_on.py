@@ -8,6 +8,22 @@ from pathlib import Path
 
 from tests.cli.conftest import Project, Serving
 
+NONE = """
+plan: none
+inputs: {queries: {query: string}}
+steps: {hits: [{from: queries}, {filter: "query = 'x'"}]}
+returns: [hits]
+"""
+ASKS = """
+plan: asks
+graph: graph.yaml
+inputs: {queries: {query: string}}
+steps:
+  told: [{from: queries}, {sem_map: {prompt: "Whom: {query}", add: {pairs: "list<struct<a: string, b: string>>"}}}]
+  hits: [{from: told}, {search: {over: Person, alias: hit, k: 3, by: [{equal: name, to: query}], partition: all}}]
+returns: [hits]
+"""
+
 
 def stopped(project: Project, *options: str) -> str:
     """Run until a budget stops it; the run's id."""
@@ -77,6 +93,17 @@ def test_a_search_without_hits_says_so(project: Project) -> None:
     ended = project("run", "find", "-i", "queries=Nemo")
     assert ended.code == 0
     assert "! nothing was found" in ended.err
+
+
+def test_nothing_is_called_not_found_where_no_store_is_read_or_a_row_failed(project: Project) -> None:
+    project.write("notes.jsonl", '{"text": "nobody", "at": "2025-01-01", "group_id": "g"}\n')
+    project.write("plans/none.yaml", NONE)
+    ended = project("run", "none", "-i", "queries=Nemo")
+    assert (ended.code, "nothing was found" in ended.err) == (0, False)
+    project("run", "people")
+    project.write("plans/asks.yaml", ASKS)
+    failed = project("run", "asks", "-i", "queries=nobody")
+    assert (failed.code, "nothing was found" in failed.err) == (3, False)
 
 
 def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_were_known(project: Project) -> None:
