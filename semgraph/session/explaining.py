@@ -28,6 +28,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
 from semgraph.stores.abilities import Attaches
 from semgraph.stores.base import Store
@@ -176,6 +177,10 @@ async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) 
 async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:
     from semgraph.session.comparing_copy import held, partitions_read
 
+    if not any(isinstance(node, Semantic) for node in walk(*physical.roots)):
+        return f"no step of {of.plan.name} asks a model: there are no prompts"
+    if of.plan.order is not None and of.inputs is None:
+        example_rows(of.plan)  # says which rows are needed
     async with AsyncExitStack() as closing:
         opened = await closing.enter_async_context(
             resources.open(of.plan.name, Path(of.plan.file), fresh=False, record_to=None)

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from semgraph.shipped import plans_folder
-from tests.cli.conftest import Project, Serving
+from tests.cli.conftest import PLAN, Project, Serving
 
 
 def test_own_plans_and_shipped_ones_are_listed(project: Project) -> None:
@@ -144,6 +144,18 @@ def test_rewrites_queries_and_prompts_are_shown_together_where_they_are_asked_fo
     assert "-- DuckDB: " in out
     assert "── told · sem_map · " in out
     assert serving.calls == 0
+
+
+def test_prompts_of_a_plan_without_an_example_need_its_rows(project: Project) -> None:
+    project.write("plans/bare.yaml", PLAN.split("example:")[0].replace("plan: people", "plan: bare"))
+    done = project("explain", "bare", "--prompts")
+    assert (done.code, done.err) == (2, "plan bare has no example: give its inputs (notes). -i NAME=FILE\n")
+    project.write("notes.jsonl", '{"text": "Dan.", "at": "2025-01-01", "group_id": "g"}\n')
+    assert "Who knows whom in: Dan." in project("explain", "bare", "--prompts", "-i", "notes=notes.jsonl").out
+
+
+def test_a_plan_that_asks_nothing_has_no_prompts_and_says_so(project: Project) -> None:
+    assert project("explain", "find", "--prompts").out == "no step of find asks a model: there are no prompts\n"
 
 
 def test_a_sample_is_asked_for_real_and_nothing_is_written(project: Project, serving: Serving) -> None:
