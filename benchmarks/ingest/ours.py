@@ -149,9 +149,13 @@ async def worth(stream: Stream, store: Store) -> Figures:
         return {}
     score = score_graph(await held(store, stream.world.group), as_graph(stream.world.gold()))
     return {
-        "entities_f1": round(score.pairs.f1, 4),
-        "facts_f1": round(score.edges.f1, 4),
-        "valid_f1": round(score.validity.f1, 4) if score.validity else None,
-        "ended_precision": score.ended.precision and round(score.ended.precision, 4),
-        "ended_recall": score.ended.recall and round(score.ended.recall, 4),
+        "entities_f1": _rounded(score.pairs.f1),
+        "facts_f1": _rounded(score.edges.f1),
+        "valid_f1": _rounded(score.validity.f1) if score.validity else None,
+        "ended_precision": _rounded(score.ended.precision),
+        "ended_recall": _rounded(score.ended.recall),
     }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)

@@ -91,12 +91,12 @@ class Quality:
     Args:
         precision: Of rows, or of edges; None where nothing was answered.
         recall: Likewise; None where nothing was wanted.
-        f1: Likewise.
+        f1: Likewise; None where neither graph has edges.
         interval: 95 % interval of F1 (without a truth, of `same`), by the bootstrap over rows.
         spread: The least and the greatest of a trial, of the same measure.
         difference: F1 less the reference's, with its paired 95 % interval: (value, low, high).
         same: Share of rows with the same answers as the reference, trial by trial.
-        pairs: Nodes: F1 of pairs of members that are together.
+        pairs: Nodes: F1 of pairs of members that are together; None where no node has two.
         b_cubed: Nodes: B-cubed F1.
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.

@@ -31,8 +31,19 @@ def ranked(comparison: Comparison) -> list[Arm]:
 
 
 def quality_of(arm: Arm) -> float | None:
-    """The one number of a way's quality: F1, or where there is no truth its agreement with the reference."""
-    return arm.quality.same if arm.quality.f1 is None else arm.quality.f1
+    """The one number of a way's quality: F1, or where there is no truth its agreement with the reference.
+
+    Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
+    """
+    found = arm.quality
+    if found.f1 is not None:
+        return found.f1
+    return found.same if found.b_cubed is None else found.b_cubed
+
+
+def graded(arm: Arm) -> bool:
+    """Whether its quality is that of a graph."""
+    return arm.quality.b_cubed is not None
 
 
 def columns(comparison: Comparison) -> list[Cells]:
@@ -73,7 +84,7 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
         _measure("edges valid", arms, lambda q: q.validity),
         _measure("edges ended", arms, lambda q: q.ended),
     ]
-    of = "edge " if any(arm.quality.pairs is not None for arm in arms) else ""
+    of = "edge " if any(map(graded, arms)) else ""
     found = [
         *nodes[:2],
         _measure(f"{of}P", arms, lambda q: q.precision),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from semgraph.execution.comparison import Arm, Comparison
-from semgraph.execution.comparison_cells import dollars, quality_of, ranked, share
+from semgraph.execution.comparison_cells import dollars, graded, quality_of, ranked, share
 
 Point = tuple[Arm, float, float]
 _HEIGHT = 8
@@ -32,10 +32,15 @@ def _quality(comparison: Comparison, arm: Arm) -> float | None:
 
 
 def measure(comparison: Comparison) -> str:
-    """What is up."""
+    """What is up: of graphs the edges, of those without edges the nodes."""
+    graphs = [arm for arm in comparison if arm.trials and graded(arm)]
+    nodes = [arm for arm in graphs if arm.quality.f1 is None]
     if not comparison.truth:
-        return f"agreement with {comparison.reference}"
-    return "F1" if comparison.kind == "step" else "edge F1"
+        of = " of nodes" if graphs and nodes == graphs else ""
+        return f"agreement{of} with {comparison.reference}"
+    if nodes:
+        return "node B³" if nodes == graphs else "edge F1, without edges node B³"
+    return "edge F1" if graphs else "F1"
 
 
 def chart(comparison: Comparison) -> Any:

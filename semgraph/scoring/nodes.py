@@ -71,7 +71,8 @@ def partition(nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment
 
     Pairs count pairs of members of one node; B-cubed asks for each member how much of its node belongs with it, so it also
     sees nodes of one member. A merged pair of nodes lowers precision, a split node recall. A member that is missing costs
-    recall; one that is in no true node, or in more nodes than it should be, costs precision.
+    recall; one that is in no true node, or in more nodes than it should be, costs precision. Pairs have no F1 where no node
+    has two members; B-cubed has none where there are no nodes.
     """
     ours, theirs = list(nodes), list(truth)
     common = _occurrences_in_common(ours, theirs, alignment)
@@ -87,7 +88,7 @@ def partition(nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment
     found = sum(n * n / true[b] for (_, b), n in common.items())
     precision, recall = (right / given if given else None), (found / wanted if wanted else None)
     both = (precision or 0.0) + (recall or 0.0)
-    f1 = 2 * (precision or 0.0) * (recall or 0.0) / both if both else float(not given and not wanted)
+    f1 = 2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
     return pairs, Score(precision, recall, f1, None, (sum(common.values()), given, wanted))
 
 

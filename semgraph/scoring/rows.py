@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,14 @@ class Score:
     Args:
         precision: Share of the answers given that are right; None if none were given.
         recall: Share of the answers wanted that were given; None if none were wanted.
-        f1: Their harmonic mean; 1 if none were given and none wanted.
+        f1: Their harmonic mean; None if there was nothing to judge: none were given and none wanted.
         interval: 95 % interval of F1, where there are units to draw from.
         counts: Hits, answers given, answers wanted.
     """
 
     precision: float | None
     recall: float | None
-    f1: float
+    f1: float | None
     interval: Interval | None = None
     counts: tuple[float, float, float] = (0, 0, 0)
 
@@ -45,8 +45,10 @@ class Score:
 
         >>> Score.of(1, 2, 1).f1
         0.6666666666666666
+        >>> Score.of(0, 0, 0).f1 is None
+        True
         """
-        f1 = 2 * hits / (given + wanted) if given + wanted else 1.0
+        f1 = 2 * hits / (given + wanted) if given + wanted else None
         precision, recall = hits / given if given else None, hits / wanted if wanted else None
         return cls(precision, recall, f1, interval, (hits, given, wanted))
 
@@ -109,9 +111,13 @@ def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
 
 
 def score(units: Tally) -> Score:
-    """Precision, recall and F1 over all units (micro-averaged), with the interval of F1."""
+    """Precision, recall and F1 over all units (micro-averaged), with the interval of F1.
+
+    Units that rightly have no answer at all make an F1 of 1; without units there is none.
+    """
     hits, given, wanted = (sum(counts[i] for counts in units.values()) for i in range(3))
-    return Score.of(hits, given, wanted, estimate(list(units.values()), _f1).interval)
+    found = Score.of(hits, given, wanted, estimate(list(units.values()), _f1).interval)
+    return replace(found, f1=1.0) if units and found.f1 is None else found
 
 
 def difference(ours: Tally, theirs: Tally) -> Value:

@@ -20,7 +20,7 @@ Saying = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class GraphScore:
-    """How a graph compares with the true one.
+    """How a graph compares with the true one. A part of which neither graph has anything has no F1.
 
     Args:
         alignment: The true node of each node that has one.
@@ -100,13 +100,14 @@ def _holding(
     ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]], time: Any
 ) -> dict[Hashable, tuple[int, int, int]]:
     """The tally of the edges that hold at a time."""
-    return {
+    held = {
         saying: _counts(
             [edge for edge in ours.get(saying, ()) if edge.holds(time)],
             [edge for edge in theirs.get(saying, ()) if edge.holds(time)],
         )
         for saying in {**ours, **theirs}
     }
+    return {saying: counts for saying, counts in held.items() if any(counts)}
 
 
 def _ended(ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]]) -> Score:

@@ -80,7 +80,8 @@ def _scored(tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quali
         return quality
     total = score(pooled(tallies))
     both = min(len(tallies), len(reference))
-    less = None if own or not both else difference(pooled(tallies[:both]), pooled(reference[:both]))
+    ours, theirs = pooled(tallies[:both]), pooled(reference[:both])
+    less = difference(ours, theirs) if ours and theirs and not own else None
     return replace(
         quality,
         precision=total.precision,
@@ -92,8 +93,9 @@ def _scored(tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quali
     )
 
 
-def _spread(values: Sequence[float]) -> tuple[float, float] | None:
-    return (min(values), max(values)) if len(values) > 1 else None
+def _spread(values: Sequence[float | None]) -> tuple[float, float] | None:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if len(known) > 1 else None
 
 
 def _range(value: Value) -> tuple[float, float] | None:
@@ -124,7 +126,7 @@ def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
     """With what is true of nodes and times, on average over the trials."""
 
     def mean(values: Sequence[Score | None]) -> float | None:
-        known = [value.f1 for value in values if value is not None]
+        known = [value.f1 for value in values if value is not None and value.f1 is not None]
         return fmean(known) if known else None
 
     return replace(

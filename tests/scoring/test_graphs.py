@@ -124,6 +124,32 @@ class TestEdges:
         assert difference(bad.tally, good.tally).value == pytest.approx(0.8 - 1.0)
 
 
+class TestNothingToJudge:
+    def test_what_neither_graph_has_has_no_score(self):
+        found = score_graph(Graph((node("1", "a"),)), Graph((node("P", "a"),)))
+        assert (found.pairs.f1, found.edges.f1, found.ended.f1, found.validity) == (None, None, None, None)
+        assert found.b_cubed.f1 == 1.0
+
+    def test_edges_on_one_side_are_judged(self):
+        assert score_graph(Graph(TRUE_NODES), TRUE).edges.f1 == 0.0
+        assert score_graph(TRUE, Graph(TRUE_NODES)).edges.f1 == 0.0
+
+    def test_nodes_of_which_none_is_a_true_one_are_worth_nothing(self):
+        """Also where the true one stands for nothing in the sources, and where one side has no nodes."""
+        others = Graph((node("1", "x"), node("2", "y")))
+        for truth in (Graph((node("P", "a"),)), Graph((node("P", ""),)), Graph(())):
+            assert score_graph(others, truth).b_cubed.f1 == 0.0
+            assert score_graph(truth, others).b_cubed.f1 == 0.0
+        assert score_graph(Graph((node("1", ""),)), Graph((node("P", ""),))).b_cubed.f1 == 0.0
+        assert score_graph(Graph(()), Graph(())).b_cubed.f1 is None
+
+    def test_at_a_time_at_which_nothing_holds(self):
+        found = score_graph(TRUE, TRUE, times=[0, 3])
+        assert [held.f1 for _, held in found.at] == [None, 1.0]
+        assert found.validity.f1 == 1.0
+        assert score_graph(TRUE, TRUE, times=[0]).validity.f1 is None
+
+
 class TestTime:
     def test_which_edges_hold_at_each_moment(self):
         """Never ended: right at 1 and 2, one too many from 5 on."""
@@ -197,7 +223,8 @@ class TestProperties:
     def test_the_truth_scores_one_against_itself(self, truth):
         found = score_graph(truth, truth)
         scores = [found.pairs, found.b_cubed, found.edges, found.ended, *([found.validity] if found.validity else [])]
-        assert [each.f1 for each in scores] == [1.0] * len(scores)
+        assert {each.f1 for each in scores if any(each.counts)} == {1.0}
+        assert {each.f1 for each in scores if not any(each.counts)} <= {None}
 
     @given(graphs(), graphs(), st.randoms(use_true_random=False))
     @settings(max_examples=60, deadline=None)

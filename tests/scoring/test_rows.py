@@ -74,6 +74,10 @@ class TestByHand:
 
     def test_the_score_of_counts(self):
         assert Score.of(0, 0, 2) == Score(None, 0.0, 0.0, None, (0, 0, 2))
+        assert Score.of(0, 0, 0) == Score(None, None, None, None, (0, 0, 0))
+
+    def test_without_units_there_is_no_score(self):
+        assert score({}).f1 is None
 
 
 class TestIntervals:
@@ -114,7 +118,7 @@ class TestProperties:
     @settings(max_examples=60, deadline=None)
     def test_the_truth_scores_one_against_itself(self, rows):
         own = answers(rows, ["id"], ["of"])
-        assert score(tally(own, own)).f1 == 1.0
+        assert score(tally(own, own)).f1 == (1.0 if rows else None)
         assert agreement((own, own)).value == 1.0
 
     @given(st.lists(row), st.lists(row), st.randoms(use_true_random=False))
