@@ -87,10 +87,16 @@ def split(steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[Ste
 
 @dataclass
 class Meter:
-    """The counters of one run, by step name. Single-threaded: all layers report from the event loop."""
+    """The counters of one run, by step name. Single-threaded: all layers report from the event loop.
+
+    `paid` are the ids of the calls that are accounted for; `replayed` counts as issued, once each, those of earlier runs that
+    the journal answered.
+    """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
     parts: dict[str, dict[int, Part]] = field(default_factory=dict)
+    paid: set[str] = field(default_factory=set)
+    replayed: StepMetrics = field(default_factory=StepMetrics)
 
     def step(self, name: str) -> StepMetrics:
         """The counters of a step, created on first use."""

@@ -189,19 +189,27 @@ class Estimator:
         items = self._items(node, left, known)
         if not items.known:
             return Asked(items, *[Amount()] * 5)
-        seen = known if known is not None and known.items and known.calls else None
-        cost = self._cost(node, left, items, seen)
-        calls = items.times(seen.calls / seen.items, "seen") if seen else Amount(cost.calls, worse(items.kind, "most"))
+        cost = self._cost(node, left, items)  # also where earlier runs know better: a wrong estimate is to be told
         if not items.value:
             return Asked(items, *[Amount(0.0, items.kind)] * 5)
-        if seen is None or not seen.issued:
-            own = (self.tokens or {}).get(id(node))
-            sent = Amount() if own is None else calls.times(own, "seen")
-            return Asked(items, calls, sent, Amount(), Amount(), Amount())
-        each = calls.value / seen.issued
-        dollars = Amount() if math.isnan(seen.dollars) else Amount(seen.dollars * each, calls.kind)
-        sent, answered = (Amount(value or 0.0, calls.kind) for value in (cost.tokens_in, cost.tokens_out))
-        return Asked(items, calls, sent, answered, dollars, Amount(seen.seconds * each, calls.kind))
+        if known is not None and known.items:
+            return self._as_before(items, known)
+        calls = Amount(cost.calls, worse(items.kind, "most"))
+        own = (self.tokens or {}).get(id(node))
+        sent = Amount() if own is None else calls.times(own, "seen")
+        return Asked(items, calls, sent, Amount(), Amount(), Amount())
+
+    @staticmethod
+    def _as_before(items: Amount, seen: Seen) -> Asked:
+        """Everything in proportion to the items."""
+
+        def scaled(amount: float) -> Amount:
+            return Amount() if math.isnan(amount) else items.times(amount / seen.items, "seen")
+
+        timed = seen.issued or not seen.calls
+        seconds = scaled(seen.seconds * (seen.calls / seen.issued if seen.issued else 1)) if timed else Amount()
+        sent, answered = scaled(seen.tokens_in), scaled(seen.tokens_out)
+        return Asked(items, scaled(seen.calls), sent, answered, scaled(seen.dollars), seconds)
 
     def _items(self, node: Semantic, left: Amount, known: Seen | None) -> Amount:
         if not left.known:
@@ -218,16 +226,15 @@ class Estimator:
         gated = getattr(node, "when", None) is not None or getattr(node, "stop", None) is not None
         return left.at_most() if gated else left
 
-    def _cost(self, node: Semantic, left: Amount, items: Amount, seen: Seen | None) -> Cost:
+    def _cost(self, node: Semantic, left: Amount, items: Amount) -> Cost:
         """By the implementation, for each time that it is run."""
         way, _ = self.plan.ways[id(node)]
         times = max(1, min(self.waves, math.ceil(items.value))) if id(node) in self.plan.ordered else 1
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         groups = left.value if node.keyword in {"sem_agg", "sem_topk"} else 0.0
         rows = RowEstimate(left.value / times, right / times, items.value / times, groups / times)
-        cost = estimated(way, node, rows, seen.per_item if seen else None)
-        sent, answered = (None if n is None else n * times for n in (cost.tokens_in, cost.tokens_out))
-        return Cost(cost.calls * times, cost.rounds * times, sent, answered)
+        cost = estimated(way, node, rows, None)
+        return Cost(cost.calls * times, cost.rounds)
 
 
 @dataclass

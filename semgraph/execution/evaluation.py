@@ -237,16 +237,20 @@ class Evaluation:
         started = time.perf_counter()
         self.runtime.asking(node, tables[0].num_rows)
         own = Part(step=metrics)
-        async with NodeContext(self.runtime.llm, self.runtime.embedder, node, own, trial=self.runtime.trial) as ctx:
+        asking = NodeContext(
+            self.runtime.llm, self.runtime.embedder, node, own, trial=self.runtime.trial, paid=self.runtime.meter.paid
+        )
+        async with asking as ctx:
             found = await answer(
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
             )
         own.seconds += time.perf_counter() - started
         own.rows_failed += len(found.failures)
+        self.runtime.meter.replayed.add(asking.replayed)
         self._note(Asked(found, partial(self.runtime.answered, node), metrics))
         if not found.kept:
             self.failures += found.failures
         self.runtime.asking(node, -tables[0].num_rows)
         if self.runtime.observations is not None:
-            self.runtime.observations.asked(node, found.rows_in, own)
+            self.runtime.observations.asked(node, found.rows_in, own, asking.replayed)
         return found.table

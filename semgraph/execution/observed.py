@@ -18,7 +18,6 @@ from pathlib import Path
 from semgraph.expr.canonical import canonical
 from semgraph.logical.node import Node
 from semgraph.meter import StepMetrics
-from semgraph.physical.contract import Observed
 from semgraph.physical.planner import PhysicalPlan
 
 _NO_CONTENT = {"step", "origin", "schema"}
@@ -33,9 +32,9 @@ class Seen:
         rows_in: Rows of the first input.
         rows_out: Rows that it gave.
         items: Rows, pairs or groups that a model was asked about.
-        calls: Answers received, wherever they came from.
-        issued: Those that were issued, which the rest is about.
-        tokens_in: Tokens sent.
+        calls: What a run without a journal would issue: equal questions of one run count once.
+        issued: Those that were issued, which `seconds` is about.
+        tokens_in: Tokens sent for `calls`.
         tokens_out: Tokens answered.
         dollars: What they cost; NaN once a price was not known.
         seconds: How long it took.
@@ -56,17 +55,6 @@ class Seen:
         """The sum of this, weighted, and another."""
         names = [f.name for f in fields_of(self)]
         return Seen(*(getattr(self, name) * weight + getattr(other, name) for name in names))
-
-    @property
-    def per_item(self) -> Observed | None:
-        """As implementations estimate from it; None where nothing was asked."""
-        if not self.items or not self.issued:
-            return None
-        calls = self.calls / self.items
-        per = calls / self.issued
-        return Observed(
-            per * self.tokens_in, per * self.tokens_out, self.rows_out / self.rows_in if self.rows_in else 0
-        )
 
 
 def key_of(plan: PhysicalPlan, node: Node) -> str:
@@ -103,12 +91,15 @@ class Observations:
         """An operator was computed."""
         self._add(node, Seen(1, rows_in, rows_out))
 
-    def asked(self, node: Node, items: int, did: StepMetrics) -> None:
-        """An operator asked about some items."""
-        calls = did.calls_issued + did.calls_journal + did.calls_coalesced
-        dollars = float("nan") if did.dollars is None else did.dollars
-        issued = did.calls_issued
-        self._add(node, Seen(0, 0, 0, items, calls, issued, did.tokens_in, did.tokens_out, dollars, did.seconds))
+    def asked(self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics) -> None:
+        """An operator asked about some items; `replayed` had been paid by earlier runs."""
+        paid = StepMetrics()
+        paid.add(did)
+        paid.add(replayed)
+        dollars = float("nan") if paid.dollars is None else paid.dollars
+        calls, issued = paid.calls_issued, did.calls_issued
+        seconds = did.seconds if issued else 0.0
+        self._add(node, Seen(0, 0, 0, items, calls, issued, paid.tokens_in, paid.tokens_out, dollars, seconds))
 
     def _add(self, node: Node, seen: Seen) -> None:
         key = self._keys.get(id(node))  # a window computes the same nodes as the one before
@@ -134,7 +125,9 @@ class Memory:
             return {}
         with closing(self._open()) as database:
             names = ", ".join(_COLUMNS)
-            return {key: Seen(*map(_number, rest)) for key, *rest in database.execute(f"SELECT key, {names} FROM seen")}
+            return {
+                key: Seen(*map(_number, rest)) for key, *rest in database.execute(f"SELECT key, {names} FROM observed")
+            }
 
     def add(self, seen: Mapping[str, Seen]) -> None:
         """Take in what a run saw."""
@@ -145,12 +138,12 @@ class Memory:
         rows = [(key, *_values(known.get(key, Seen()).add(new, 0.5))) for key, new in seen.items()]
         with closing(self._open()) as database, database:
             marks = ", ".join("?" * (len(_COLUMNS) + 1))
-            database.executemany(f"INSERT OR REPLACE INTO seen (key, {', '.join(_COLUMNS)}) VALUES ({marks})", rows)
+            database.executemany(f"INSERT OR REPLACE INTO observed (key, {', '.join(_COLUMNS)}) VALUES ({marks})", rows)
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=30)
         columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
-        database.execute(f"CREATE TABLE IF NOT EXISTS seen (key TEXT PRIMARY KEY, {columns})")
+        database.execute(f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})")
         return database
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +42,7 @@ class NodeContext:
         metrics: The counters of its step.
         seed: What `random` depends on, beside the node and the key.
         trial: Which independent repetition this is.
+        paid: Ids of the calls that this run has accounted for; what it adds is in `replayed`, or in `metrics` if issued.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class NodeContext:
         *,
         seed: str = "",
         trial: int = 0,
+        paid: set[str] | None = None,
     ) -> None:
         self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
         self._model = bound(llm, node.prompt.first.role)
@@ -59,6 +62,8 @@ class NodeContext:
         self._running: set[_Task] = set()
         self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
         self.calls: list[str] = []
+        self._paid = paid if paid is not None else set()
+        self.replayed = StepMetrics()  # what answers of earlier runs had cost, each once
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,8 +157,12 @@ class NodeContext:
         return reply
 
     def _remember(self, reply: object) -> None:
-        if isinstance(reply, Reply) and reply.call_id:
-            self.calls.append(reply.call_id)
+        if not isinstance(reply, Reply) or not reply.call_id:
+            return
+        self.calls.append(reply.call_id)
+        if reply.origin == "journal" and reply.call_id not in self._paid:
+            count_reply(self.replayed, replace(reply, origin="issued"))
+        self._paid.add(reply.call_id)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
         """Vectors of texts, shape (texts, dimensions), float32; equal texts are embedded once."""

@@ -1,0 +1,107 @@
+"""After a run, EXPLAIN tells what the next one will be charged: of every operator, in every way that it can be answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.checking.cases import LIBRARY, OPERATORS, usable
+from semgraph.checking.oracle import Grams, Mind, Oracle
+from semgraph.logical.plan import Choice
+from semgraph.meter import StepMetrics
+from tests.optimizer.conftest import answered, drawn, matched
+
+ASKS = {
+    "sem_map": 'sem_map: {prompt: "Code: {text}", add: {code: string}}',
+    "sem_filter": 'sem_filter: {prompt: "Is {text} nice?"}',
+    "sem_join": 'sem_join: {prompt: "Is {n.name} in {text}?", other: names, alias: n}',
+    "sem_agg": 'sem_agg: {prompt: "{text}", by: [kind], add: {words: "list<string>"}}',
+    "sem_topk": 'sem_topk: {prompt: "How loud is {text}?", k: 2BY}',
+}
+WAYS = [
+    *((operator, one.name) for operator in OPERATORS for one in LIBRARY.list(operator)),
+    ("sem_map", "packed(rows=3)"), ("sem_map", "reflexion(rounds=2)"), ("sem_filter", "packed(rows=4)"),
+    ("sem_join", "block(left=2, right=2)"), ("sem_agg", "tree(fan_in=2)"), ("sem_agg", "fold(rows=2)"),
+    ("sem_topk", "listwise(window=8)"), ("sem_topk", "quickselect(batch=3)"),
+]  # fmt: skip
+HERE = [(op, way) for op, way in WAYS if usable(op, LIBRARY.get(op, Choice.parse(way))) is None]
+NOTES = [{"id": i, "kind": "ab"[i % 2], "text": f"text {i} of {'many' if i % 3 else 'few'} words"} for i in range(30)]
+NAMES = [{"name": f"text {7 * i + 1} of many words"} for i in range(4)]
+
+
+def combined(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"words": sorted({*texts, *(word for part in earlier for word in part["words"])})[:3]}
+
+
+MIND = Mind(answer=answered, match=matched, combine=combined, score=lambda text: drawn(text) % 101)
+
+
+def plan(folder: Path, operator: str, way: str, per: str = "") -> Path:
+    path = folder / "asking.yaml"
+    path.write_text(
+        "plan: asking\ninputs: {notes: {id: int64, kind: string, text: string}, names: {name: string}}\n"
+        f"steps:\n  asked: [{{from: notes}}, {{{ASKS[operator].replace('BY', per)}}}]\n"
+        f"returns: [asked]\nuse: {{asked: '{way}'}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+async def explained(session: semgraph.Session, path: Path, **inputs: Any) -> Mapping[str, Any]:
+    text = await asyncio.to_thread(lambda: session.explain(path, format="json", inputs=inputs))
+    found: Mapping[str, Any] = json.loads(text)["estimate"]
+    return found
+
+
+def session(folder: Path) -> semgraph.Session:
+    return semgraph.Session(llm=Oracle(MIND), embedder=Grams(), store="memory", runs="", folder=folder)
+
+
+def near(total: Mapping[str, Any], did: StepMetrics) -> None:
+    assert total["calls"]["value"] == pytest.approx(did.calls_issued, rel=0.2)
+    assert total["tokens_in"]["value"] == pytest.approx(did.tokens_in, rel=0.2)
+    assert total["tokens_out"]["value"] == pytest.approx(did.tokens_out, rel=0.2)
+
+
+@pytest.mark.parametrize("per", ["", ", per: [kind]"], ids=["one group", "groups"])
+@pytest.mark.parametrize(("operator", "way"), HERE)
+async def test_it_is_within_a_fifth_of_what_the_run_took(tmp_path: Path, operator: str, way: str, per: str) -> None:
+    path = plan(tmp_path, operator, way, per)
+    async with session(tmp_path) as made:
+        did = (await made.arun(path, notes=NOTES, names=NAMES)).meter.total()
+        near(await explained(made, path, notes=NOTES, names=NAMES), did)
+        await made.arun(path, notes=NOTES, names=NAMES)  # from the journal
+        near(await explained(made, path, notes=NOTES, names=NAMES), did)
+    assert did.calls_issued or way == "cross_encoder"
+
+
+@pytest.mark.parametrize("size", [1, 4])
+async def test_questions_that_repeat_are_charged_once(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "repeating.yaml"
+    path.write_text(
+        "plan: repeating\ngraph: graph.yaml\n"
+        "inputs: {notes: {uuid: string, group_id: string, text: string}}\n"
+        f"order: {{input: notes, key: uuid, by: [uuid], window: {size}}}\n"
+        'steps:\n  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]\n'
+        '  twice: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]\n'
+        "writes: [{merge: {from: coded, node: Note}}]\nreturns: [coded, twice]\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "graph.yaml").write_text(
+        "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string, code: string}}}\n",
+        encoding="utf-8",
+    )
+    rows = [{"uuid": f"n{i:02}", "group_id": "g", "text": f"text {i % 3}"} for i in range(12)]
+    async with session(tmp_path) as made:
+        did = (await made.arun(path, notes=rows)).meter.total()
+        assert did.calls_issued == 3
+        assert did.calls_journal + did.calls_coalesced or size == 4
+        near(await explained(made, path, notes=rows), did)
+        await made.arun(path, notes=rows, again=True)
+        near(await explained(made, path, notes=rows), did)
