@@ -158,6 +158,38 @@ def test_equal_rows_of_the_other_side_are_asked_about_once_and_all_of_them_match
     assert [row["w"]["n"] for row in found.table.to_pylist()] == [1, 2]
 
 
+NAMED = [{"id": i, "text": "ab"[i % 2]} for i in range(6)]
+
+
+def test_pairs_that_show_the_same_are_asked_about_once_whichever_rows_they_are_of() -> None:
+    words = [{"id": i, "word": "xyx"[i % 3], "n": i} for i in range(6)]
+    found, seen = ask(join(using=()), yes, NAMED, words)
+    assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    pairs = [(row["id"], row["w"]["n"], row["why"]) for row in found.table.to_pylist()]
+    assert pairs == [(i, n, f"{'ab'[i % 2]}x") for i in range(6) for n in (0, 2, 3, 5)]
+    assert found.rows_in == 12
+    assert found.evidence is not None
+    assert found.evidence.column("match").to_pylist() == [True, False] * 6
+
+
+def test_equal_left_rows_keep_their_own_candidates_and_the_pairs_of_a_left_row_stay_together() -> None:
+    lefts = [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}, {"id": 3, "text": "a"}]
+    words = [{"id": 1, "word": "x", "n": 1}, {"id": 2, "word": "y", "n": 2}, {"id": 3, "word": "z", "n": 3}]
+    found, seen = ask(join(how="left"), yes, lefts, words)
+    assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "z"), ("b", "y")]
+    assert [(r["id"], r["w"] and r["w"]["n"]) for r in found.table.to_pylist()] == [(1, 1), (2, None), (3, 3)]
+
+
+@pytest.mark.parametrize(("on_error", "ids"), [("raise", [1, 3, 5]), ("null", list(range(6)))])
+def test_a_failed_question_costs_each_left_row_that_asked_it(on_error: Any, ids: list[int]) -> None:
+    one = [{"id": 0, "word": "x", "n": 0}]
+    say = lambda a, _b: "refused: no" if a["text"] == "a" else {"match": True, "why": ""}  # noqa: E731
+    found, seen = ask(join(using=(), how="left", on_error=on_error), say, NAMED, one)
+    assert len(seen) == 2
+    assert found.table.column("id").to_pylist() == ids
+    assert [f.row["id"] for f in found.failures] == [0, 2, 4]
+
+
 @pytest.mark.parametrize(("on_error", "ids"), [("raise", [2]), ("null", [1, 2])])
 def test_a_failed_pair_costs_its_left_row_or_only_itself(on_error: Any, ids: list[int]) -> None:
     found, _ = ask(join(on_error=on_error), lambda a, b: "invalid: x" if b["word"] == "y" else yes(a, b), ROWS, WORDED)
@@ -219,7 +251,7 @@ def test_a_row_for_which_there_is_no_prompt_is_that_rows_error(on_error: str) ->
 def test_pairs_groups_and_ranks_of_such_a_row_fail_and_no_others() -> None:
     joined = SemJoin(input=NOTES, other=WORDS, alias="w", prompt=by_text("{text} {w.word}"))
     found, seen = ask(joined, lambda left, right: {"match": True}, UNKNOWN, WORDED[:2])
-    assert len(seen) == 6
+    assert len(seen) == 4
     assert [(row["id"], row["w"]["word"]) for row in found.table.to_pylist()] == [
         (id_, word) for id_ in (1, 2, 5) for word in "xy"
     ]

@@ -197,6 +197,17 @@ def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[s
     return [texts[i] for i in index]
 
 
+def told_apart(node: Semantic, rows: pa.Table, asking: Asking) -> list[object]:
+    """For each row what tells it from others: whose it is, what the prompts read or are picked by, the form of the answer.
+
+    Rows that are equal in this are one question, whatever else they hold.
+    """
+    form = node.form if isinstance(node, SemMap) else ""
+    forms = values(pick(rows, form)) if form else [""] * rows.num_rows
+    texts = shown(rows, node.prompt.fields, range(rows.num_rows))
+    return list(zip(whose(rows, asking), texts, forms, strict=True))
+
+
 def evidence(
     node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
 ) -> pa.Table:

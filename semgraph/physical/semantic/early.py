@@ -15,11 +15,11 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import ROWS
 from semgraph.logical.checks import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.physical.columns import dense, pick, values
+from semgraph.physical.columns import dense, values
 from semgraph.physical.contract import RowEstimate, answer_schema
 from semgraph.physical.estimating import estimated
 from semgraph.physical.relational import execute
-from semgraph.physical.semantic.asking import Asking, ask, shown, whose
+from semgraph.physical.semantic.asking import Asking, ask, told_apart
 from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
 
 Flags = npt.NDArray[np.bool_]
@@ -75,7 +75,7 @@ async def _distinct(node: SemMap | SemFilter, table: pa.Table, index: Sequence[i
     left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
     if len(index) < 2:
         return await _asked(node, left, asking)
-    numbers, first = dense(_keys(node, left, asking))
+    numbers, first = dense(told_apart(node, left, asking))
     if len(first) == len(index):
         return await _asked(node, left, asking)
     distinct, times = left.take(pa.array(first, pa.int64())), np.bincount(np.asarray(numbers)).tolist()
@@ -92,7 +92,7 @@ async def _unless_known(
 ) -> list[pa.Table]:
     """The answer for each of some rows; what an equal row was answered before is not asked again."""
     left = table.take(pa.array(index, pa.int64()))
-    keys = _keys(node, left, asking)
+    keys = told_apart(node, left, asking)
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
     if places:
@@ -101,18 +101,6 @@ async def _unless_known(
         answers = await _asked(node, left.take(pa.array(places, pa.int64())), asking, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
-
-
-def _keys(node: SemMap | SemFilter, left: pa.Table, asking: Asking) -> list[object]:
-    """What tells rows apart: whose they are, the prompt, what it reads, and the form of the answer."""
-    texts = shown(left, node.prompt.fields, range(left.num_rows))
-    form = node.form if isinstance(node, SemMap) else ""
-    forms = values(pick(left, form)) if form else [""] * left.num_rows
-    return list(zip(whose(left, asking), _picks(node, left), texts, forms, strict=True))
-
-
-def _picks(node: SemMap | SemFilter, left: pa.Table) -> list[object]:
-    return values(pick(left, node.prompt.by)) if node.prompt.by else [""] * left.num_rows
 
 
 @dataclass

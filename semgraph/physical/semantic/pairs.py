@@ -22,6 +22,7 @@ from semgraph.physical.semantic.asking import (
     evidence,
     failures,
     shown,
+    told_apart,
 )
 from semgraph.physical.sql import PARTITION, RIGHT_ORDINAL, join_condition, order_sql, right_side
 
@@ -64,38 +65,48 @@ async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime |
 async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     left, right = inputs[0], inputs[1]
     lefts, rights = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
-    asked, asked_first = dense(lefts)  # left rows with candidates
     others = shown(right, node.prompt.other_fields, range(right.num_rows))
     sides, sides_first = dense([others[r] for r in rights])  # equal right rows are one
-    items, items_first = dense(list(zip(asked, sides, strict=True)))
-    left_asked = left.take(pa.array([lefts[i] for i in asked_first], pa.int64()))
     right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
-    pairs = pa.table(
-        {
-            "left": pa.array([asked[i] for i in items_first], pa.int64()),
-            "right": pa.array([sides[i] for i in items_first], pa.int64()),
-        }
-    )
-    answers = await ask(node, left_asked, right_asked, pairs, asking)
+    answers = await _answers(node, left, right_asked, (lefts, sides), asking)
     errors, match = values(answers.column("error")), values(answers.column("match"))
-    failed_lefts = {lefts[i] for i, item in enumerate(items) if errors[item] is not None}
     kept = node.on_error == "null"
-    dropped = set() if kept else failed_lefts
-    chosen = [i for i, item in enumerate(items) if match[item] and lefts[i] not in dropped]
-    found = _matched(
-        node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, [items[i] for i in chosen]
-    )
+    dropped = set() if kept else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
+    chosen = [i for i, matches in enumerate(match) if matches and lefts[i] not in dropped]
+    found = _matched(node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen)
     if node.keep == "one":
         found = await _first_match(node, found, asking.now)
     result = _assemble(node, left, found, dropped)
-    evidence_left = [lefts[items_first[i]] for i in range(len(items_first))]
+    _, first = dense(list(zip(lefts, sides, strict=True)))
+    asked = [lefts[i] for i in first]
+    answers = answers.take(pa.array(first, pa.int64()))
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, left, evidence_left, errors),
+        failures(node, left, asked, values(answers.column("error"))),
         kept,
-        evidence(node, left, evidence_left, answers, [others[rights[i]] for i in items_first]),
-        len(items_first),
+        evidence(node, left, asked, answers, [others[rights[i]] for i in first]),
+        len(first),
     )
+
+
+async def _answers(
+    node: SemJoin, left: pa.Table, right: pa.Table, pairs: tuple[Sequence[int], Sequence[int]], asking: Asking
+) -> pa.Table:
+    """The answer for each pair of a left row and a distinct right row; pairs that show the same are one question."""
+    rows, rows_first = dense(pairs[0])  # left rows with candidates
+    asked = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
+    kinds, kinds_first = dense(told_apart(node, asked, asking))  # equal left rows are one
+    questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
+    distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # those of a left row together
+    items = pa.table(
+        {
+            "left": pa.array([kind for kind, _ in distinct], pa.int64()),
+            "right": pa.array([side for _, side in distinct], pa.int64()),
+        }
+    )
+    answers = await ask(node, asked.take(pa.array(kinds_first, pa.int64())), right, items, asking)
+    place = {question: item for item, question in enumerate(distinct)}
+    return answers.take(pa.array([place[question] for question in questions], pa.int64()))
 
 
 def _matched(
