@@ -69,17 +69,16 @@ def check(
     options: Options,
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")] = None,
 ) -> None:
-    """Check plans without running them: every problem with its line. Exit code 2 if there is one."""
-    from semgraph.report.plans import checked, files_in
+    """Check plans and graphs without running them: every problem with its line. Exit code 2 if there is one."""
+    from semgraph.report.checked import checked, files_in, verdict
 
     found = [checked(path) for path in files_in(files or ["plans"])]
     if options.json:
         options.dump([{"file": c.file, "ok": not c.problems, "problems": c.problems} for c in found])
     else:
         options.show(*(line for c in found for line in c.lines()))
-    wrong = sum(bool(c.problems) for c in found)
-    if wrong:
-        options.talk(f"{wrong} of {len(found)} plans {'has' if wrong == 1 else 'have'} errors")
+    if said := verdict(found):
+        options.talk(said)
         raise typer.Exit(2)
 
 

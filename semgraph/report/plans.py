@@ -57,23 +57,19 @@ def listed() -> list[PlanFile]:
     found: dict[str, PlanFile] = {}
     for folder, is_shipped in ((_OWN, False), (plans_folder(), True)):
         for path in sorted(folder.glob("*.yaml")):
-            if _is_plan(path):
+            if is_plan(path):
                 own = is_shipped or folder.resolve() == plans_folder().resolve()
                 found.setdefault(path.stem, PlanFile(path, own))
     return list(found.values())
 
 
-def _is_plan(path: Path) -> bool:
+def is_plan(path: Path) -> bool:
+    """Whether a file is meant to be a plan; one that cannot be read is."""
     try:
         data = read_file(path).data
     except PlanError:
-        return True  # broken: listed, and told what is wrong
+        return True  # listed, and told what is wrong
     return isinstance(data, dict) and "plan" in data
-
-
-def _is_graph(path: Path) -> bool:
-    data = read_file(path).data
-    return isinstance(data, dict) and "nodes" in data and "graph" in data
 
 
 def described(file: PlanFile) -> dict[str, Any]:
@@ -186,62 +182,6 @@ def _asking(file: PlanFile, width: int) -> Iterator[str]:
         ],
         width,
     )
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What checking a file found."""
-
-    file: str
-    ok: str
-    problems: tuple[str, ...]
-
-    def lines(self) -> Iterator[str]:
-        """One line if it is good, else one for each problem."""
-        if self.problems:
-            yield from self.problems
-        else:
-            yield f"{self.file}   ok   {self.ok}"
-
-
-def files_in(names: Sequence[str]) -> list[Path]:
-    """The plan files that are named, or lie in folders that are named. Raises PlanError."""
-    found: list[Path] = []
-    for name in names:
-        path = Path(name)
-        if path.is_dir():
-            found += [p for p in sorted(path.glob("*.yaml")) if _is_plan(p)]
-        elif path.is_file():
-            found.append(path)
-        elif "/" not in name and not name.endswith((".yaml", ".yml")):
-            found.append(find_plan(name)[0])
-        else:
-            raise PlanError(Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list"))
-    if not found:
-        raise PlanError(
-            Problem(f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan")
-        )
-    return found
-
-
-def checked(path: Path) -> Checked:
-    """Load a plan and its presets; all that is wrong is told."""
-    problems: dict[str, None] = {}
-    ok = ""
-    if not _is_plan(path) and _is_graph(path):
-        return Checked(
-            shown(path), "", (f"{shown(path)}: a graph, not a plan: it is checked with the plans that name it",)
-        )
-    try:
-        file = PlanFile(path, shipped=False)
-        plan = file.plan
-        asks = f"{len(file.semantic)} semantic"
-        ok = f"{plural(len(plan.steps), 'step')}, {asks}, {plural(len(plan.writes) + bool(plan.schema), 'write')}"
-        for preset in plan.document.get("presets") or {}:
-            load_plan(path, preset=preset)
-    except PlanError as error:
-        problems = dict.fromkeys(str(problem) for problem in error.problems)
-    return Checked(shown(path), ok, tuple(problems))
 
 
 def copied(ref: str, folder: Path) -> list[Path]:

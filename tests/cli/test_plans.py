@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from semgraph.shipped import plans_folder
-from tests.cli.conftest import PLAN, Project, Serving
+from tests.cli.conftest import GRAPH, PLAN, Project, Serving
 
 
 def test_own_plans_and_shipped_ones_are_listed(project: Project) -> None:
@@ -181,11 +181,19 @@ def test_a_way_that_is_none_is_refused_when_a_plan_is_explained(project: Project
     assert 'Did you mean "packed"?' in done.err
 
 
-def test_a_plan_is_checked_by_name_and_a_graph_is_told_to_be_none(project: Project) -> None:
+def test_a_plan_is_checked_by_name_and_a_graph_as_a_graph(project: Project) -> None:
     assert project("plans", "check", "people").out.startswith("plans/people.yaml   ok")
-    told = project("plans", "check", "plans/graph.yaml")
-    assert told.code == 2
-    assert told.out == "plans/graph.yaml: a graph, not a plan: it is checked with the plans that name it\n"
+    told = project("plans", "check", "plans/graph.yaml", "plans/find.yaml")
+    assert told.code == 0
+    assert told.out.splitlines()[0] == "plans/graph.yaml   ok   a graph: 2 labels of nodes, 1 of edges"
+
+
+def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
+    project.write("plans/crooked.yaml", GRAPH.replace("string", "strign", 1))
+    alone = project("plans", "check", "plans/crooked.yaml")
+    assert (alone.code, alone.err) == (2, "the graph has errors\n")
+    assert '"strign" is no type' in alone.out
+    assert project("plans", "check", "plans/crooked.yaml", "people").err == "1 of 2 files has errors\n"
 
 
 def test_pages_of_plans_are_written_and_only_what_changed_is(project: Project) -> None:

@@ -1,0 +1,91 @@
+"""Plans and graphs checked without being run: what is wrong with each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from semgraph.errors import PlanError, Problem
+from semgraph.frontend.document import read_file, shown
+from semgraph.frontend.head import read_graph
+from semgraph.frontend.yaml import find_plan, load_plan
+from semgraph.report.formats import plural
+from semgraph.report.plans import PlanFile, is_plan
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What checking a file found."""
+
+    file: str
+    ok: str
+    problems: tuple[str, ...]
+    kind: str = "plan"
+
+    def lines(self) -> Iterator[str]:
+        """One line if it is good, else one for each problem."""
+        if self.problems:
+            yield from self.problems
+        else:
+            yield f"{self.file}   ok   {self.ok}"
+
+
+def files_in(names: Sequence[str]) -> list[Path]:
+    """The plan files that are named, or lie in folders that are named. Raises PlanError."""
+    found: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            found += [p for p in sorted(path.glob("*.yaml")) if is_plan(p)]
+        elif path.is_file():
+            found.append(path)
+        elif "/" not in name and not name.endswith((".yaml", ".yml")):
+            found.append(find_plan(name)[0])
+        else:
+            raise PlanError(Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list"))
+    if not found:
+        raise PlanError(
+            Problem(f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan")
+        )
+    return found
+
+
+def checked(path: Path) -> Checked:
+    """Load a plan and its presets, or a graph; all that is wrong is told."""
+    look, kind = (_graph, "graph") if not is_plan(path) and _is_graph(path) else (_plan, "plan")
+    try:
+        return Checked(shown(path), look(path), (), kind)
+    except PlanError as error:
+        return Checked(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
+
+
+def _is_graph(path: Path) -> bool:
+    data = read_file(path).data
+    return isinstance(data, dict) and "nodes" in data
+
+
+def _graph(path: Path) -> str:
+    graph = read_graph(path)
+    return f"a graph: {plural(len(graph.nodes), 'label')} of nodes, {len(graph.edges)} of edges"
+
+
+def _plan(path: Path) -> str:
+    file = PlanFile(path, shipped=False)
+    plan = file.plan
+    for preset in plan.document.get("presets") or {}:
+        load_plan(path, preset=preset)
+    writes = len(plan.writes) + bool(plan.schema)
+    return f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
+
+
+def verdict(found: Sequence[Checked]) -> str:
+    """How many of the files have errors; nothing if none has."""
+    wrong, whole = sum(bool(c.problems) for c in found), len(found)
+    kinds = {c.kind for c in found}
+    kind = kinds.pop() if len(kinds) == 1 else "file"
+    if not wrong:
+        return ""
+    if whole == 1:
+        return f"the {kind} has errors"
+    return f"{wrong} of {whole} {kind}s {'has' if wrong == 1 else 'have'} errors"
