@@ -41,7 +41,7 @@ class Fold(Implementation[SemAgg]):
     def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each `rows` rows of a group, one after another."""
         calls = math.ceil(rows.items / rows.groups / self.rows) if rows.groups else 0
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=calls)
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=calls, least=calls * rows.groups)
 
     async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
         """Ask step by step, all groups together."""

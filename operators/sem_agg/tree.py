@@ -40,7 +40,7 @@ class Tree(Implementation[SemAgg]):
         while size > self.fan_in:
             size = math.ceil(size / self.fan_in)
             calls, rounds = calls + size, rounds + 1
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds)
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds, least=calls * rows.groups)
 
     async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
         """Ask level by level, all groups together."""

@@ -53,7 +53,7 @@ class Listwise(Implementation[SemTopk]):
             full, rest = divmod(left, self.window)
             calls, rounds = calls + full + (rest > node.k), rounds + 1
             left = full * node.k + min(rest, node.k)
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds)
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds, least=calls * rows.groups)
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Rank round by round, all groups together."""

@@ -16,13 +16,14 @@ from semgraph.logical.joins import Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import Semantic
-from semgraph.physical.contract import Cost, RowEstimate
+from semgraph.logical.semantic import SemAgg, Semantic, SemTopk
+from semgraph.physical.contract import RowEstimate
 from semgraph.physical.estimating import estimated
 from semgraph.physical.planner import PhysicalPlan
 
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
 _RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
+_SIZES = 64  # of groups that are looked at one by one
 _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "least": "≥ "}
 
 
@@ -189,12 +190,14 @@ class Estimator:
         items = self._items(node, left, known)
         if not items.known:
             return Asked(items, *[Amount()] * 5)
-        cost = self._cost(node, left, items)  # also where earlier runs know better: a wrong estimate is to be told
+        expected = self._expected(
+            node, left, items
+        )  # also where earlier runs know better: a wrong estimate is to be told
         if not items.value:
             return Asked(items, *[Amount(0.0, items.kind)] * 5)
         if known is not None and known.items:
             return self._as_before(items, known)
-        calls = Amount(cost.calls, worse(items.kind, "most"))
+        calls = Amount(expected.value, worse(items.kind, expected.kind))
         own = (self.tokens or {}).get(id(node))
         sent = Amount() if own is None else calls.times(own, "seen")
         return Asked(items, calls, sent, Amount(), Amount(), Amount())
@@ -226,15 +229,32 @@ class Estimator:
         gated = getattr(node, "when", None) is not None or getattr(node, "stop", None) is not None
         return left.at_most() if gated else left
 
-    def _cost(self, node: Semantic, left: Amount, items: Amount) -> Cost:
-        """By the implementation, for each time that it is run."""
+    def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
+        """Calls by the implementation, for each time that it is run."""
         way, _ = self.plan.ways[id(node)]
         times = max(1, min(self.waves, math.ceil(items.value))) if id(node) in self.plan.ordered else 1
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
-        groups = left.value if node.keyword in {"sem_agg", "sem_topk"} else 0.0
-        rows = RowEstimate(left.value / times, right / times, items.value / times, groups / times)
-        cost = estimated(way, node, rows, None)
-        return Cost(cost.calls * times, cost.rounds)
+        rows = RowEstimate(left.value / times, right / times, items.value / times, 0.0)
+        grouped = [rows._replace(groups=groups) for groups in _groups(node, rows.items)]
+        costs = [estimated(way, node, each, None) for each in grouped or [rows]]
+        calls = math.floor(max(cost.calls for cost in costs)) * times
+        # Where answers decide what is asked next, an implementation has an expectation, no bound.
+        return Amount(calls, "seen" if any(cost.rounds > 1 and cost.least is None for cost in costs) else "most")
+
+
+def _groups(node: Semantic, items: float) -> Iterable[float]:
+    """How many groups some items can be, for groups of one size each; none where an operator has no groups."""
+    keys = node.by if isinstance(node, SemAgg) else node.per if isinstance(node, SemTopk) else None
+    if keys is None or not items:
+        return
+    if not keys and not node.partitioned:
+        yield 1.0
+        return
+    size = math.ceil(items)
+    # What a row takes hangs on the size of its group, in no way that is known here; beyond some size it hardly changes.
+    for each in sorted({*range(1, min(size, _SIZES) + 1), *(2**i for i in range(size.bit_length())), size}):
+        groups = items / each
+        yield groups if items / groups <= each else math.nextafter(groups, math.inf)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""After a run, EXPLAIN tells what the next one will be charged: of every operator, in every way that it can be answered."""
+"""EXPLAIN of every operator, in every way that it can be answered: a bound before the first run, then what a run is charged."""
 
 from __future__ import annotations
 
@@ -79,6 +79,31 @@ async def test_it_is_within_a_fifth_of_what_the_run_took(tmp_path: Path, operato
         await made.arun(path, notes=NOTES, names=NAMES)  # from the journal
         near(await explained(made, path, notes=NOTES, names=NAMES), did)
     assert did.calls_issued or way == "cross_encoder"
+
+
+@pytest.mark.parametrize("kinds", ["a", "ab", "aab", "abcdefg"])
+@pytest.mark.parametrize("per", ["", ", per: [kind]"], ids=["one group", "groups"])
+@pytest.mark.parametrize(("operator", "way"), [pair for pair in HERE if pair[0] in {"sem_agg", "sem_topk"}])
+async def test_before_the_first_run_a_bound_is_one(
+    tmp_path: Path, operator: str, way: str, per: str, kinds: str
+) -> None:
+    path = plan(tmp_path, operator, way, per)
+    notes = [{**note, "kind": kinds[i % len(kinds)]} for i, note in enumerate(NOTES)]
+    async with session(tmp_path) as made:
+        calls = (await explained(made, path, notes=notes, names=NAMES))["calls"]
+        did = (await made.arun(path, notes=notes, names=NAMES)).meter.total().calls_issued
+    assert calls["known"] == ("seen" if way.startswith("quickselect") else "most")
+    if calls["known"] == "most":
+        assert did <= calls["value"]
+    if not (per or operator == "sem_agg"):
+        assert calls["value"] == pytest.approx(did, rel=1)
+
+
+async def test_of_groups_that_are_not_known_each_size_is_thought_of(tmp_path: Path) -> None:
+    async with session(tmp_path) as made:
+        for way, most in [("tournament", 48), ("listwise(window=8)", 15), ("packed(rows=7)", 5)]:
+            path = plan(tmp_path, "sem_topk", way, ", per: [kind]")
+            assert (await explained(made, path, notes=NOTES, names=NAMES))["calls"]["value"] == most
 
 
 @pytest.mark.parametrize("size", [1, 4])
