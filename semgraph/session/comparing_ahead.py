@@ -10,6 +10,7 @@ from typing import Any
 
 from semgraph.errors import BudgetReached
 from semgraph.execution.comparison import Estimate
+from semgraph.execution.comparison_cells import dollars
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.budget import Budget
 from semgraph.llm.roles import bound
@@ -181,13 +182,14 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         ),
         "max_usd": (budget.max_usd, spent.usd, [e.dollars for e in estimates]),
     }  # fmt: skip
-    units = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": ""}
+    units = {"max_calls": " calls", "max_tokens": " tokens", "max_usd": ""}
     for name, (limit, before, each) in totals.items():
         most = trials * sum(cost for cost in each if cost is not None)
+        unit = "$" if name == "max_usd" else ""
         if limit is not None and before + most > limit * (1 + 1e-9):
-            shown = f"${most:,.2g}" if name == "max_usd" else f"{most:,.0f} {units[name]}"
-            said = f" (spent {before:,.2g} on the rows, which are kept)" if before else ""
+            shown, allowed, paid = (dollars(v) if name == "max_usd" else f"{v:,.0f}" for v in (most, limit, before))
+            said = f" (spent {unit}{paid} on the rows, which are kept)" if before else ""
             raise BudgetReached(
-                f"{shown} for {trials} trial{'s' * (trials > 1)} of {len(each)} way{'s' * (len(each) > 1)} "
-                f"would pass {name} {limit:,g}{said}: no way was asked. Raise it, or take fewer rows, ways or trials"
+                f"{unit}{shown}{units[name]} for {trials} trial{'s' * (trials > 1)} of {len(each)} way{'s' * (len(each) > 1)} "
+                f"would pass {name} {allowed}{said}: no way was asked. Raise it, or take fewer rows, ways or trials"
             )

@@ -14,6 +14,8 @@ from semgraph.execution.comparison_rows import EACH
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.logical.semantic import Semantic
 
+_FLAGS = {"yes": True, "no": False}
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -75,6 +77,36 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
     return Type("list", nullable=True, item=replace(kind.item, fields=fields)), [
         f"{path}{EACH}.{name}" for name in names
     ]
+
+
+def are_flags(values: Any) -> bool:
+    """Whether values are yes and no, as data or as text."""
+    return all(value is None or str(value).lower() in {*_FLAGS, "true", "false"} for value in _plain(values))
+
+
+def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
+    """Rows with yes and no as true and false.
+
+    Args:
+        rows: As they are given.
+        columns: The same by column.
+        flags: The columns that are true or false.
+    """
+    named = {name: _plain(columns[name]) for name in flags}
+    if not any(_flag(value) is not value for values in named.values() for value in values):
+        return rows
+    found = {name: _plain(values) for name, values in columns.items()}
+    found |= {name: [_flag(value) for value in values] for name, values in named.items()}
+    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+
+
+def _flag(value: Any) -> Any:
+    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _plain(values: Any) -> list[Any]:
+    found: list[Any] = values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
+    return found
 
 
 def _listed(value: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from semgraph.execution.comparison import Estimate
+from semgraph.execution.comparison_cells import dollars
 from semgraph.execution.estimates import Amount, Estimator, total
 from semgraph.execution.observed import Memory
 from semgraph.llm.budget import Budget
@@ -54,8 +55,12 @@ def _amount(calls: Amount) -> str:
 def limits(budget: Budget) -> str:
     """The limits that are set."""
     each = {name: getattr(budget, name) for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")}
-    said = ", ".join(f"{name} {value:,g}" for name, value in each.items() if value is not None)
+    said = ", ".join(f"{name} {_limit(value)}" for name, value in each.items() if value is not None)
     return f"it stops before it passes {said}" if said else "no limit is set"
+
+
+def _limit(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
 def said_before(estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget) -> list[str]:
@@ -94,4 +99,4 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _dollars(value: float | None, *, planned: bool) -> str:
-    return "$ ?" if value is None else "$0" if value == 0 else f"{'up to' if planned else '≈'} ${value:,.2g}"
+    return "$ ?" if value is None else "$0" if value == 0 else f"{'up to' if planned else '≈'} ${dollars(value)}"

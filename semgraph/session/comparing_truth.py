@@ -19,7 +19,7 @@ from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
-from semgraph.session.comparing_columns import Columns, elements, nested, path_of, paths, root
+from semgraph.session.comparing_columns import Columns, are_flags, elements, nested, path_of, paths, root, with_flags
 
 VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
 
@@ -105,7 +105,7 @@ def read_truth(node: Semantic, given: Any) -> Truth:
         given: A file, an Arrow table, a pandas frame, or mappings.
 
     Raises:
-        PlanError: It has no column that names a row, or none to compare.
+        PlanError: It has no column that names a row, or none to compare, or no rows.
         InputError: Its values are not of the columns' types.
     """
     source = str(given) if isinstance(given, (str, Path)) else "the truth"
@@ -118,7 +118,7 @@ def read_truth(node: Semantic, given: Any) -> Truth:
     before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
     verdict = VERDICTS.get(node.keyword, "")
     found = {name: path for name in columns if (path := path_of(name, kinds, node)) is not None}
-    says = verdict in columns and (verdict not in found or _flags(columns[verdict]))
+    says = verdict in columns and (verdict not in found or are_flags(columns[verdict]))
     if says:
         found.pop(verdict, None)  # also where what a join brings has that name
     key = tuple(path for path in found.values() if root(path) in before)
@@ -130,29 +130,26 @@ def read_truth(node: Semantic, given: Any) -> Truth:
             compare += own
     _check(node, list(columns), key, compare, source, says=says)
     spec = [*types.items(), *([(verdict, Type("boolean"))] if says else [])]
-    table = check_rows(InputSpec("truth", tuple(spec)), rows, source=source)
+    said_so = [name for name, kind in spec if kind.name == "boolean"]
+    table = check_rows(InputSpec("truth", tuple(spec)), with_flags(rows, columns, said_so), source=source)
+    if not table.num_rows:
+        hint = f"it must name rows of step {node.step} by {', '.join(key)}"
+        raise PlanError(Problem(f"{source} has no rows", there="columns: " + ", ".join(columns), hint=hint))
     plain_rows = [nested({found.get(name, TRUE): value for name, value in row.items()}) for row in table.to_pylist()]
     if says and getattr(node, "how", "") == "anti":
         plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # a row that matches goes
-    true = pa.Table.from_pylist(plain_rows) if plain_rows else table.rename_columns(
-        [found.get(name, TRUE) for name in table.column_names])  # fmt: skip
     once = isinstance(node, (SemMap, SemAgg))
+    true = pa.Table.from_pylist(plain_rows)
     return _consistent(
         Truth(Columns(key, tuple(compare)), true, not says and not once, once, isinstance(node, SemAgg), source)
     )
-
-
-def _flags(values: Any) -> bool:
-    """Whether values are yes and no, as data or as text."""
-    listed = values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
-    return all(value is None or str(value).lower() in {"true", "false"} for value in listed)
 
 
 def _consistent(truth: Truth) -> Truth:
     """The truth with a note of rows that stand in it more than once. Raises PlanError: it says yes and no of one."""
     scored, rows, notes = truth.scored, truth.rows, []
     if truth.labelled:
-        right, wrong = (set(said(rows.filter(flags), scored.key, ())) if rows.num_rows else set()
+        right, wrong = (set(said(rows.filter(flags), scored.key, ()))
                         for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
         if both := right & wrong:
             raise PlanError(Problem(f"{truth.source} says yes and no of {_shown(scored.key, next(iter(both)))}"))
@@ -172,10 +169,9 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
     key, source = truth.columns.key, truth.source
     times = truth.times(asked)
     units = set(times)
-    told = set(said(truth.rows, key, ()) if truth.rows.num_rows else {})
-    if not units & told and (told or not truth.closed):
-        example = next(iter(told), None)
-        there = f"the truth has {_shown(key, example)}" if example else f"{source} is empty"
+    told = set(said(truth.rows, key, ()))
+    if not units & told:
+        there = f"the truth has {_shown(key, next(iter(told)))}"
         theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
         raise PlanError(Problem(f"{source} is about none of the {len(units):,} rows", there=there + theirs, hint=hint))
@@ -196,7 +192,7 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
 
 def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
     """Refuse a truth with more answers to a row than it can have. Raises PlanError."""
-    if not truth.once or any(EACH in path for path in truth.columns.compare) or not truth.rows.num_rows:
+    if not truth.once or any(EACH in path for path in truth.columns.compare):
         return
     for unit, own in said(truth.rows, truth.columns.key, truth.columns.compare).items():
         if len(own) > max(1, times.get(unit, 1)):

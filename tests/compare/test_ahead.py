@@ -9,7 +9,11 @@ import pytest
 
 import semgraph as sg
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import PlanError
+from semgraph.errors import BudgetReached, PlanError
+from semgraph.execution.comparison import Estimate
+from semgraph.llm.budget import Budget, Cost
+from semgraph.session.comparing_ahead import admit
+from semgraph.session.comparing_said import in_all, limits
 from tests.compare.test_step import of_kinds
 
 NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]
@@ -156,3 +160,38 @@ class TestExplained:
     async def test_a_step_must_be_named_if_several_ask(self, session):
         with pytest.raises(PlanError, match="nothing says which step.*Steps that ask a model: kinds, complaints"):
             session.explain(of_kinds(), compare=["per_row"])
+
+
+class TestNumbersAreWrittenOut:
+    """Whatever their size: nobody reads 5.1e+02."""
+
+    @pytest.mark.parametrize(
+        ("limits", "estimate", "match"),
+        [
+            ({"max_calls": 1_000}, Estimate("a", 600), r"^600 calls .* max_calls 1,000 \(spent 510 on the rows"),
+            (
+                {"max_tokens": 2_000_000},
+                Estimate("a", 1, 1_500_000, 1_000_000),
+                r"^2,500,000 tokens .* max_tokens 2,000,000 \(spent 123,456 on",
+            ),
+            (
+                {"max_usd": 1_250.0},
+                Estimate("a", 1, 1, 1, 1_100.0),
+                r"^\$1,100.00 .* max_usd 1,250.00 \(spent \$512.00",
+            ),
+        ],
+    )
+    async def test_of_what_would_pass_a_limit(self, limits, estimate, match):
+        budget = Budget(**limits)
+        await budget.reserve(Cost())
+        budget.settle(Cost(), Cost(510, 123_456, 512.0))
+        with pytest.raises(BudgetReached, match=match):
+            admit([estimate], 1, budget)
+
+    def test_of_the_limits_that_are_set(self):
+        assert limits(Budget(max_calls=1_234_567, max_usd=2.5)) == (
+            "it stops before it passes max_calls 1,234,567, max_usd 2.5"
+        )
+
+    def test_of_dollars_in_all(self):
+        assert "up to $512.00" in in_all([Estimate("a", 1, 1, 1, 512.0, planned=True)], 1, Budget())

@@ -88,6 +88,17 @@ def test_a_truth_from_a_file(project: Project) -> None:
     )
 
 
+@pytest.mark.parametrize("columns", ["id", "id,keep"])
+def test_a_truth_without_rows_is_a_mistake(project: Project, model: ModelServer, columns: str) -> None:
+    """Whether it were a list of what stays, or says yes or no."""
+    project.write("truth.csv", f"{columns}\n")
+    done = project(*STEP, *WAYS, "--truth", "truth.csv")
+    assert done.code == 2
+    assert "truth.csv has no rows" in done.err
+    assert "must name rows of step asked by id" in done.err
+    assert model.requests == []
+
+
 def test_whole_plans(project: Project, standin: StandIn) -> None:
     project.env |= {
         "SEMGRAPH_LLM": f"openai:standin@{standin.base_url}",

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import semgraph as sg
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import PlanError
+from semgraph.errors import InputError, PlanError
 from semgraph.execution.comparison_record import load_comparison
 from tests.compare.conftest import TRUE, compared, filtered
 from tests.compare.test_operators import compare, joined
@@ -58,6 +60,33 @@ class TestLabels:
         assert rows
         assert {row["truth"] is None for row in rows if int(row["id"]) > 2} <= {True}
         assert {row["truth"] is None for row in rows if int(row["id"]) <= 2} <= {False}
+
+
+YES_NO = [{"id": row["id"], "keep": "Yes" if row["keep"] else "no"} for row in TRUE]
+
+
+class TestYesAndNo:
+    async def test_they_are_true_and_false(self, session, tmp_path):
+        file = tmp_path / "gold.csv"
+        file.write_text("id,keep\n" + "".join(f"{row['id']},{row['keep']}\n" for row in YES_NO))
+        mixed = [*YES_NO[:3], *TRUE[3:]]
+        for truth in (TRUE, YES_NO, mixed, pa.Table.from_pylist(YES_NO), pd.DataFrame(YES_NO), str(file)):
+            quality = (await compared(session, filtered(), truth=truth))["per_row"].quality
+            assert (quality.precision, quality.recall) == (2 / 3, 2 / 3)
+
+    async def test_of_an_answer_that_is_true_or_false(self, tmp_path):
+        mind = Mind(answer=lambda text: {"loud": "!" in text})
+        rows = [{"id": 1, "text": "Oh!"}, {"id": 2, "text": "Oh."}, {"id": 3, "text": "Ah!"}]
+        plan = sg.table(rows, key="id").sem_map("Is {text} loud?", add={"loud": "boolean"}).step("s")
+        truth = [{"id": 1, "loud": "yes"}, {"id": 2, "loud": "NO"}, {"id": 3, "loud": "no"}]
+        async with sg.Session(llm=Oracle(mind), store="memory", journal=False, runs="", folder=tmp_path) as session:
+            found = await session.acompare(plan, step="s", ways=["per_row"], say=None, truth=truth)
+        assert found["per_row"].quality.f1 == pytest.approx(2 / 3)
+
+    async def test_words_that_are_neither(self, session, server):
+        with pytest.raises(InputError, match='row 1, column keep: "perhaps"'):
+            await compared(session, filtered(), truth=[{"id": 1, "keep": "perhaps"}, {"id": 2, "keep": "yes"}])
+        assert server.requests == []
 
 
 class TestDoubles:
