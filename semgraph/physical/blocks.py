@@ -45,8 +45,7 @@ def blocks(
         if values is not None:
             together.sort(key=lambda item: _sortable(values[keys.left[item]]))
         if rows.right is None:
-            size = left or len(together)
-            found += [together[i : i + size] for i in range(0, len(together), size)]
+            found += _cut(by_key(together, keys.left), left, None)
         else:
             found += _pair_blocks(rows, together, left, right, pairs)
     return found

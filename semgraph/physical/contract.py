@@ -28,10 +28,11 @@ class Rows(NamedTuple):
 
     Args:
         left: One row for each left row: the columns that the prompts read (dotted paths flattened to columns named by the
-            path), in row order.
+            path), in row order; equal rows once, but for sem_agg.
         right: The same of the other side of a join, equal rows once; None for other operators.
         items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`, `right` int64 for sem_join
-            (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups from 0, rows in their order).
+            (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups from 0, rows in their order). Groups
+            of equal rows are one group; for sem_topk equal rows of a group are one, and a left row may be in several groups.
         partition: For each left row, whose it is: rows of two values never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts never share a request.
         times: For each left row, for how many rows of the relation it stands, which the prompt cannot tell apart (sem_map,

@@ -11,6 +11,7 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.blocks import apart
+from semgraph.physical.columns import dense
 from semgraph.physical.contract import Block, Context, Outcome, Rows
 from semgraph.physical.forms import Form, Invalid, free_name, list_of, number, parse
 from semgraph.physical.framing import Framing, Work, answer_text, calls_of, halves
@@ -37,11 +38,24 @@ class RowFraming(Framing):
         self._verdict = [_VERDICTS[node.keyword]] if node.keyword in _VERDICTS else []
         taken = [name for name, _ in node.answers]
         self._id, self._list = free_name("id", taken), "answers"
+        numbers, first = dense(self.keys.left)
+        self._first = [first[number] for number in numbers]  # a row of several groups of sem_topk is asked about once
+        self._named: dict[int, None] = {}
+
+    async def ask(self, works: Iterable[Work]) -> None:
+        """Ask, and ask again, until every item is settled; items of one row have one answer."""
+        await super().ask(works)
+        for item in self._named:
+            self.outcomes[item] = self.outcomes[self._first[item]]
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
         """Blocks as work: apart where they may not be together, and cut to fit."""
+        begun: set[int] = set()
         for block in blocks:
-            for together in apart(self.keys, block):
+            self._named |= dict.fromkeys(block)
+            new = [item for item in dict.fromkeys(self._first[item] for item in block) if item not in begun]
+            begun.update(new)
+            for together in apart(self.keys, new):
                 yield from self._cut(together)
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:

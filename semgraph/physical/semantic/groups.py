@@ -22,6 +22,7 @@ from semgraph.physical.semantic.asking import (
     assemble,
     evidence,
     failures,
+    told_apart,
 )
 from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
 
@@ -37,33 +38,48 @@ async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, no
     return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("o").combine_chunks()})
 
 
+def _members(items: pa.Table) -> list[list[int]]:
+    """The rows of each group, in their order."""
+    groups = values(items.column("group"))
+    found: list[list[int]] = [[] for _ in range(max(groups) + 1)]
+    for group, row in zip(groups, values(items.column("left")), strict=True):
+        found[group].append(row)
+    return found
+
+
+async def _ask_groups(
+    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], asking: Asking
+) -> pa.Table:
+    """Ask about groups of rows."""
+    pairs = [(number, row) for number, group in enumerate(groups) for row in group]
+    numbers, lefts = (pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1))
+    return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), asking)
+
+
 @assemble.register
 async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     (table,) = inputs
     items = await _groups(node, node.by, table, asking.now)
-    groups, lefts = values(items.column("group")), values(items.column("left"))
-    sizes = np.bincount(np.asarray(groups))
-    single = sizes == 1 if node.alone else np.zeros(len(sizes), bool)
-    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(~single))}
-    rows = [(renumber[g], left) for g, left in zip(groups, lefts, strict=True) if not single[g]]
-    part = pa.table(
-        {"group": pa.array([g for g, _ in rows], pa.int64()), "left": pa.array([i for _, i in rows], pa.int64())}
-    )
-    answers = await ask(node, table, None, part, asking)
+    members = _members(items)
+    single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in members])
+    several = [rows for rows, alone in zip(members, single, strict=True) if not alone]
+    kinds, _ = dense(told_apart(node, table, asking))
+    numbers, first = dense([tuple(kinds[row] for row in rows) for rows in several])  # equal groups are one
+    answers = await _ask_groups(node, table, [several[i] for i in first], asking)
+    answers = answers.take(pa.array(numbers, pa.int64()))
     errors = values(answers.column("error"))
-    heads = [len(lefts)] * len(sizes)
-    for group, left in zip(groups, lefts, strict=True):
-        heads[group] = min(heads[group], left) if heads[group] < len(lefts) else left
+    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(~single))}
+    heads = [min(rows) for rows in members]
     taken = table.take(pa.array(heads, pa.int64()))
     columns: dict[str, Any] = {name: taken.column(name) for name in (*node.by, *hidden(node)[1:])}
-    place = pa.array([renumber.get(g) for g in range(len(sizes))], pa.int64())
+    place = pa.array([renumber.get(g) for g in range(len(members))], pa.int64())
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
         if single.any():
             own = await column_of(dict(node.alone)[f.name], node.input, taken, asking.now, f.type)
             column = pc.if_else(pa.array(single), own, column)
         columns[f.name] = column
-    failed = np.asarray([g in renumber and errors[renumber[g]] is not None for g in range(len(sizes))])
+    failed = np.asarray([g in renumber and errors[renumber[g]] is not None for g in range(len(members))])
     kept = node.on_error == "null"
     result = pa.table(columns)
     if failed.any() and not kept:
@@ -74,7 +90,7 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
         failures(node, table, asked, errors),
         kept,
         evidence(node, table, asked, answers, ()),
-        len(rows),
+        sum(map(len, several)),
     )
 
 
@@ -82,9 +98,9 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
 async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     (table,) = inputs
     items = await _groups(node, node.per, table, asking.now)
-    answers = await ask(node, table, None, items, asking)
-    errors, scores = values(answers.column("error")), values(answers.column("score"))
     groups, lefts = values(items.column("group")), values(items.column("left"))
+    answers = await _scores(node, table, _members(items), asking)
+    errors, scores = values(answers.column("error")), values(answers.column("score"))
     ranked = sorted((g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None)
     best: list[tuple[int, int, float]] = []
     ranks: dict[int, int] = {}
@@ -103,3 +119,16 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answer
         evidence(node, table, lefts, answers, ()),
         table.num_rows,
     )
+
+
+async def _scores(node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: Asking) -> pa.Table:
+    """The answer for each row of each group. Equal rows of a group have one place, groups of equal rows are one."""
+    kinds, first_rows = dense(told_apart(node, table, asking))
+    distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in members]
+    numbers, first = dense(distinct)
+    groups = [distinct[i] for i in first]
+    answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, asking)
+    pairs = ((number, kind) for number, group in enumerate(groups) for kind in group)
+    place = {pair: item for item, pair in enumerate(pairs)}
+    found = [place[number, kinds[row]] for number, rows in zip(numbers, members, strict=True) for row in rows]
+    return answers.take(pa.array(found, pa.int64()))
