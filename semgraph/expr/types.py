@@ -22,6 +22,11 @@ _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "date": (pa.date32(), "DATE", {"type": "string", "format": "date"}),
     "json": (pa.string(), "VARCHAR", {}),
 }
+_ELSEWHERE = {
+    "datetime": "timestamp", "timestamptz": "timestamp", "time": "timestamp", "text": "string", "str": "string",
+    "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
+    "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
+}  # fmt: skip
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\],:])")
 
 
@@ -201,7 +206,9 @@ def _parse(tokens: list[str], text: str) -> Type:
     else:
         known = [*_ATOMS, "list", "struct", "vector", "enum"]
         msg = f'"{name}" is no type'
-        raise Fault(msg, there="types: " + ", ".join(known), hint=did_you_mean(name, known))
+        elsewhere = _ELSEWHERE.get(name.lower())
+        hint = f'did you mean "{elsewhere}"?' if elsewhere else did_you_mean(name, known)
+        raise Fault(msg, there="types: " + ", ".join(known), hint=hint)
     if tokens[0] == "null":
         tokens.pop(0)
         found = replace(found, nullable=True)

@@ -9,9 +9,10 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Position
 from semgraph.frontend.arguments import read_flag, read_names
 from semgraph.frontend.build import SINKS, build, by_keyword
+from semgraph.frontend.document import walk_paths
 from semgraph.frontend.faults import Faults, KeyFault, unknown
 from semgraph.frontend.finding import find_plan
-from semgraph.frontend.found import Pruned
+from semgraph.frontend.found import Poisoned, Pruned
 from semgraph.frontend.reading import Reading, at
 from semgraph.frontend.rows import read_rows
 from semgraph.frontend.scope import wrong
@@ -152,7 +153,7 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
     names = [step.removeprefix(reading.prefix) for step in known]
     steps = match_steps(name, names)
     if not steps:
-        if _pruned(reading, name) or not known:
+        if _pruned(reading, name) or not known or _calls_broken(reading):
             return  # or its problems are told already
         raise unknown(name, names, "use names no step", "steps")
     choice = parse_choice(value)
@@ -169,6 +170,15 @@ def _pruned(reading: Reading, name: str) -> bool:
     """Whether a step of that name was left out, here or, for the last part of a name, inside a call."""
     inside = name.rsplit("/", 1)[-1]
     return name in reading.steps.built or any(_pruned(inner, inside) for inner in reading.called)
+
+
+def _calls_broken(reading: Reading) -> bool:
+    """Whether a step calls a plan that could not be loaded: what steps that has is not known."""
+    raw, built = reading.steps.raw, reading.steps.built
+    return any(
+        isinstance(found, Poisoned) and any(isinstance(v, Mapping) and "call" in v for _, v in walk_paths(raw[name]))
+        for name, found in built.items()
+    )
 
 
 def read_allow(reading: Reading) -> None:

@@ -31,6 +31,16 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
         return inside, True
     if Path(text).exists():
         return Path(text), False
-    known = sorted({p.stem for folder in (Path("plans"), shipped) for p in folder.glob("*.yaml")} - {"graph"})
-    there = "plans: " + (", ".join(known) or "none")
-    raise PlanError(Problem(f'no plan "{text}"', there=there, hint=did_you_mean(Path(text).stem, known)))
+    raise PlanError(_nowhere(text, (*folders, Path())))
+
+
+def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
+    """What to say of a plan that is not there: of a path what files are beside it, of a name what plans there are."""
+    known = sorted({p.stem for folder in (Path("plans"), plans_folder()) for p in folder.glob("*.yaml")} - {"graph"})
+    near = did_you_mean(Path(text).stem, known)
+    if "/" in text or text.endswith((".yaml", ".yml")):
+        asked = Path(text)
+        beside = [str(asked.parent / p.name) for folder in folders for p in (folder / asked.parent).glob("*.y*ml")]
+        hint = did_you_mean(text, sorted(beside)) or near or "see semgraph plans list"
+        return Problem(f"{text}: there is no such file", hint=hint)
+    return Problem(f'no plan "{text}"', there="plans: " + (", ".join(known) or "none"), hint=near)

@@ -83,6 +83,10 @@ def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, A
 
 
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
+    if not presets:
+        raise Fault(
+            f'no preset "{preset}": this plan has none', hint="parameters are given one by one: --set NAME=VALUE"
+        )
     raise unknown(preset, presets, "no preset", "presets")
 
 

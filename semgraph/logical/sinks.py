@@ -82,6 +82,7 @@ class Merge(Sink):
                         f'{label.name} has no property "{name}"', arg, name, hint=did_you_mean(name, label.columns)
                     )
             typed(columns, schema, arg)
+        self._check_ends()
         written = pa.schema(typed(self.written, schema, "set"))
         for f in written:
             wanted = label.columns[f.name].arrow
@@ -95,6 +96,18 @@ class Merge(Sink):
         if self.graph.partition not in written.names:
             raise Fault(f'what is written needs the column "{self.graph.partition}": whose it is')
         return written
+
+    def _check_ends(self) -> None:
+        names = self.input.schema.names
+        if self.label.kind != "edge" or (self.only and self.source not in names):
+            return
+        lacking = [path for path in (self.source, self.target) if path.split(".", maxsplit=1)[0] not in names]
+        if lacking:
+            raise Fault(
+                f"an edge needs its ends, the keys of two nodes: there is no column {' and no '.join(lacking)}",
+                there="columns here: " + ", ".join(names),
+                hint="write source: COLUMN, target: COLUMN",
+            )
 
     @property
     def reads(self) -> frozenset[str]:

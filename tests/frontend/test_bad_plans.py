@@ -58,7 +58,9 @@ def test_options_that_the_plan_does_not_know() -> None:
     assert told("adder.yaml", params={"stpe": 2}) == (
         '--set: no parameter "stpe". Parameters: step. Did you mean "step"?'
     )
-    assert told("adder.yaml", preset="fast") == '--preset: no preset "fast". Presets: none'
+    assert told("adder.yaml", preset="fast") == (
+        '--preset: no preset "fast": this plan has none. Parameters are given one by one: --set NAME=VALUE'
+    )
     assert told("adder.yaml", use={"mor": "block"}) == (
         '--use mor: use names no step "mor". Steps: more, less. Did you mean "more"?'
     )
@@ -77,6 +79,16 @@ def test_a_plan_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     assert told("add_epsiode").startswith('no plan "add_epsiode". Plans: ...')
     assert told("add_epsiode").endswith('Did you mean "add_episode"?')
+
+
+def test_a_file_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    for name in ("ingest.yaml", "own/ingest.yaml"):
+        Path(name).write_text("plan: ingest")
+    assert told("ingst.yaml") == 'ingst.yaml: there is no such file. Did you mean "ingest.yaml"?'
+    assert told("own/ingst.yaml") == 'own/ingst.yaml: there is no such file. Did you mean "own/ingest.yaml"?'
+    assert told("zzz/qqq.yaml") == "zzz/qqq.yaml: there is no such file. See semgraph plans list"
 
 
 def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
