@@ -111,7 +111,10 @@ class Estimator:
     def rows(self, node: Node) -> Amount:
         """The rows that an operator gives."""
         if id(node) not in self._rows:
-            self._rows[id(node)] = self._before(node) or self._bound(node)
+            before, bound = self._before(node), self._bound(node)
+            if before is not None and node.rows == "subset" and bound.known and bound.kind != "least":
+                before = before._replace(value=min(before.value, bound.value))  # `k` and `n` stay where rows are more
+            self._rows[id(node)] = before or bound
         return self._rows[id(node)]
 
     def _known(self, node: Node) -> Seen | None:

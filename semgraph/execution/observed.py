@@ -17,6 +17,7 @@ from pathlib import Path
 
 from semgraph.expr.canonical import canonical
 from semgraph.logical.node import Node
+from semgraph.logical.semantic import SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.physical.planner import PhysicalPlan
 
@@ -81,9 +82,10 @@ def _nothing(value: object) -> str | None:
 
 @dataclass
 class Observations:
-    """What one run sees."""
+    """What one run sees; of a sample, nothing of operators over groups, which are smaller there."""
 
     plan: PhysicalPlan
+    sample: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)
 
@@ -102,6 +104,8 @@ class Observations:
         self._add(node, Seen(0, 0, 0, items, calls, issued, paid.tokens_in, paid.tokens_out, dollars, seconds))
 
     def _add(self, node: Node, seen: Seen) -> None:
+        if self.sample and (node.rows == "collapse" or isinstance(node, SemTopk)):
+            return
         key = self._keys.get(id(node))  # a window computes the same nodes as the one before
         if key is None:
             key = self._keys[id(node)] = key_of(self.plan, node)

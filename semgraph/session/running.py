@@ -53,6 +53,7 @@ class RunRequest:
     progress: OnProgress | None = None
     runs: Path | None = None
     record_to: str | Path | None = None
+    sample: bool = False  # some rows of many
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
@@ -152,7 +153,7 @@ class _Run:
         self.name = new_run(runs or Path())
         self.record = RunRecord(runs / self.name) if runs is not None else None
         self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
-        self.observations = Observations(physical)
+        self.observations = Observations(physical, request.sample)
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
         self.settings = {

@@ -21,18 +21,23 @@ _SPREAD = 1.96  # standard errors of a count on each side: 95 %
 
 @dataclass(frozen=True)
 class Sample:
-    """What `rows` of `of` rows took, and what all would take; the range is that of a count of calls, 95 %."""
+    """What `rows` of `of` rows took, and what all would take; the range is that of a count of calls, 95 %.
+
+    `took` counts what was paid now and, as if it were, what earlier runs had paid for answers that the journal has; of
+    its calls, those are `replayed`.
+    """
 
     rows: int
     of: int
     input: str
     took: StepMetrics
     failed: int = 0
+    replayed: int = 0
 
     @property
     def calls(self) -> int:
-        """Calls that the sample took."""
-        return self.took.calls_issued + self.took.calls_journal + self.took.calls_coalesced
+        """Calls that the sample takes, without a journal."""
+        return self.took.calls_issued
 
     def all(self, amount: float) -> tuple[float, float, float]:
         """What all rows would take where the sample took `amount`: likely, at least, at most."""
@@ -41,30 +46,25 @@ class Sample:
         return amount * times, amount * times * max(0.0, 1 - spread), amount * times * (1 + spread)
 
     def _amounts(self) -> dict[str, tuple[float, int, str]]:
-        """Amounts by name, with the decimals and the unit to print them with; tokens and dollars of issued calls for all."""
+        """Amounts by name, with the decimals and the unit to print them with."""
         found: dict[str, tuple[float, int, str]] = {"calls": (self.calls, 0, "")}
-        issued = self.took.calls_issued
-        if issued:
-            each = self.calls / issued
-            found["tokens in"] = (self.took.tokens_in * each, 0, "")
-            found["tokens out"] = (self.took.tokens_out * each, 0, "")
+        if self.calls:
+            found["tokens in"] = (self.took.tokens_in, 0, "")
+            found["tokens out"] = (self.took.tokens_out, 0, "")
             if self.took.dollars is not None:
-                found["dollars"] = (self.took.dollars * each, 4, "$")
+                found["dollars"] = (self.took.dollars, 4, "$")
         return found
 
     def lines(self) -> list[str]:
         """As text below a tree."""
         lost = f", {self.failed} rows failed" if self.failed else ""
-        replayed = self.calls - self.took.calls_issued
-        known = f" ({replayed} of them known already)" if replayed else ""
+        known = f" ({self.replayed} of them known already)" if self.replayed else ""
         lines = [
             f"sample: {self.rows:,} of {self.of:,} rows of {self.input}, {self.calls:,} calls{known}{lost}, nothing written"
         ]
         for name, (amount, decimals, unit) in self._amounts().items():
             likely, least, most = (f"{unit}{value:,.{decimals}f}" for value in self.all(amount))
             lines.append(f"  {name} for all rows ≈ {likely}" + (f" ({least} to {most})" if least != most else ""))
-        if "tokens in" not in self._amounts() and self.calls:
-            lines.append("  tokens for all rows ?: every answer was known already")
         lines.append("  ranges are 95 %, if the other rows are like these")
         return lines
 
@@ -90,9 +90,12 @@ async def sampled(plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, 
     given = resources.given
     async with kept.copy(None) as copy:
         own = Resources(resources.settings, Given(given.llm, given.embedder, copy))
-        result = await run_plan(RunRequest(plan, some, again=True), own)
+        result = await run_plan(RunRequest(plan, some, again=True, sample=True), own)
     took = StepMetrics()
     for step in result.meter.steps.values():
         if step.operator:
             took.add(step)
-    return Sample(min(rows, inputs[name].num_rows), inputs[name].num_rows, name, took, len(result.failed))
+    replayed = result.meter.replayed
+    took.add(replayed)
+    size = inputs[name].num_rows
+    return Sample(min(rows, size), size, name, took, len(result.failed), replayed.calls_issued)

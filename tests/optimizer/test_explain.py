@@ -136,6 +136,37 @@ async def test_a_sample_is_run_for_real_and_all_rows_are_reckoned_from_it(
     assert "sample: 4 of 8 rows of notes" in await said(session, plan(tmp_path), sample=4)
 
 
+async def test_a_sample_that_the_journal_answers_tells_the_same_amounts(oracle: Oracle, tmp_path: Path) -> None:
+    async with semgraph.Session(llm=oracle, store="memory", runs="", folder=tmp_path) as session:
+        first = json.loads(await said(session, plan(tmp_path), format="json", sample=4))["sample"]
+        asked = len(oracle.requests)
+        again = json.loads(await said(session, plan(tmp_path), format="json", sample=4))["sample"]
+        text = await said(session, plan(tmp_path), sample=4)
+    assert asked == len(oracle.requests) == first["calls"]
+    assert again == first
+    assert first["all"]["tokens in"]["likely"] > 0
+    assert f"{asked} calls ({asked} of them known already)" in text
+
+
+async def test_a_sample_teaches_nothing_about_groups(oracle: Oracle, tmp_path: Path) -> None:
+    path = tmp_path / "best.yaml"
+    path.write_text(
+        "plan: best\ninputs: {notes: {id: int64, text: string}}\n"
+        'steps:\n  nice: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]\n'
+        '  best: [{from: notes}, {sem_topk: {prompt: "How loud is {text}?", k: 3}}]\nreturns: [nice, best]\n',
+        encoding="utf-8",
+    )
+    async with semgraph.Session(llm=oracle, store="memory", runs="", folder=tmp_path) as session:
+        await said(session, path, sample=3)
+        steps = {s["step"]: s["estimate"] for s in json.loads(await said(session, path, format="json"))["steps"]}
+        assert steps["nice"]["calls"] == {"value": 8, "known": "seen"}
+        assert steps["best"]["rows"] == {"value": 3, "known": "most"}
+        assert steps["best"]["calls"] == {"value": 8, "known": "most"}
+        await session.arun(path, notes=NOTES[:3])
+        after = {s["step"]: s["estimate"] for s in json.loads(await said(session, path, format="json"))["steps"]}
+    assert after["best"]["rows"] == {"value": 3, "known": "seen"}
+
+
 async def test_a_sample_of_all_rows_has_no_range(session: semgraph.Session, tmp_path: Path) -> None:
     data = json.loads(await said(session, plan(tmp_path), format="json", sample=99))
     found = data["sample"]["all"]["calls"]
