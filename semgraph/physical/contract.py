@@ -83,7 +83,7 @@ class RowEstimate(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What earlier runs of the same prompts saw, per item.
+    """What the same prompts take, per item; after a run, EXPLAIN scales what that saw, and asks for no tokens.
 
     Where the prompts themselves were looked at, `shared` are the tokens that each call has whatever it is about (rules,
     examples, the form of the answer), and `own` those of an item alone.
