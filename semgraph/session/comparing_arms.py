@@ -19,7 +19,7 @@ from semgraph.session.comparing_cost import CountedEmbedder, Ledger
 from semgraph.session.comparing_graph import read_graph_truth
 from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
 from semgraph.session.comparing_quality import of_plans, of_step
-from semgraph.session.comparing_said import limits, said_before, said_of_rows
+from semgraph.session.comparing_said import said_before, said_of_plans, said_of_rows
 from semgraph.session.comparing_step import KEPT, Frozen, freeze, seen_rows, try_way
 from semgraph.session.comparing_truth import Truth, about, read_truth, whole_rows
 from semgraph.session.resources import Opened, Resources
@@ -135,9 +135,10 @@ async def compare_plans(request: Request, resources: Resources, opened: Opened, 
     length = await vector_length(plan, opened.embedder)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     async with source.copy(length) as scratch:
-        checked({name: partial(compiled, each, scratch, library, opened.llm) for name, each in plans.items()})
+        made = checked({name: partial(compiled, each, scratch, library, opened.llm) for name, each in plans.items()})
     estimates = [Estimate(name) for name in arms]
-    request.say(f"whole plans: how much they ask depends on the answers; {limits(opened.budget)}")
+    for line in said_of_plans(made, request.inputs, source, resources, opened.budget):
+        request.say(line)
     kept.begin()
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Whole:

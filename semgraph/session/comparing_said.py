@@ -13,6 +13,7 @@ from semgraph.execution.observed import Memory
 from semgraph.llm.budget import Budget
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
+from semgraph.physical.planner import PhysicalPlan
 from semgraph.session.comparing_copy import Held
 from semgraph.session.comparing_step import Input
 from semgraph.session.explaining import waves
@@ -23,17 +24,7 @@ def said_of_rows(
     made: Input, inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
 ) -> list[str]:
     """What is said before rows are made for which models are asked: the steps, and as far as it is known how much they ask."""
-    memory = Memory.beside(resources.settings.journal_path)
-    counts = {label: table.num_rows for label, table in source.rows.items()}
-    rows = {name: table.num_rows for name, table in inputs.items()}
-    estimator = Estimator(
-        made.physical, rows, memory.read() if memory else {}, counts, waves(made.physical.logical, inputs)
-    )
-    calls: dict[str, list[Amount]] = {}
-    for node in walk(*made.physical.roots):
-        if isinstance(node, Semantic):
-            calls.setdefault(node.step, []).append(estimator.asked(node).calls)
-    amounts = {step: total(each) for step, each in calls.items()}
+    amounts = _calls(made.physical, inputs, source, resources)
     known = [f"{step} ({_amount(amount)})" for step, amount in amounts.items() if amount.known and amount.value]
     open_ = [step for step, amount in amounts.items() if not amount.known]
     asked = [f"  models are asked by {', '.join(known)}"] if known else []
@@ -45,6 +36,43 @@ def said_of_rows(
         *later,
         f"  what the journal has costs nothing; {limits(budget)}",
     ]
+
+
+def said_of_plans(
+    arms: Mapping[str, PhysicalPlan], inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
+) -> list[str]:
+    """What is said before whole plans are run: of each what EXPLAIN knows of its calls, and by which steps they are made."""
+    wide = max(map(len, arms))
+    each = {name: _calls(physical, inputs, source, resources) for name, physical in arms.items()}
+    lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
+    return [f"whole plans, one trial of each; {limits(budget)}", *lines]
+
+
+def _of_plan(amounts: Mapping[str, Amount]) -> str:
+    known = {step: amount for step, amount in amounts.items() if amount.known}
+    later = len(amounts) - len(known)
+    if not known:
+        return "how many calls depends on the answers"
+    calls = total(known.values())
+    said = f"{calls.shown()} call{'s' * (calls.value != 1)}"
+    if not later:
+        return said
+    return f"{said} for {', '.join(known)}; for {later} other step{'s' * (later > 1)} it depends on the answers"
+
+
+def _calls(
+    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, resources: Resources
+) -> dict[str, Amount]:
+    """The calls of each step that asks a model, as far as they are known."""
+    memory = Memory.beside(resources.settings.journal_path)
+    counts = {label: table.num_rows for label, table in source.rows.items()}
+    rows = {name: table.num_rows for name, table in inputs.items()}
+    estimator = Estimator(physical, rows, memory.read() if memory else {}, counts, waves(physical.logical, inputs))
+    calls: dict[str, list[Amount]] = {}
+    for node in walk(*physical.roots):
+        if isinstance(node, Semantic):
+            calls.setdefault(node.step, []).append(estimator.asked(node).calls)
+    return {step: total(each) for step, each in calls.items()}
 
 
 def _amount(calls: Amount) -> str:

@@ -195,3 +195,26 @@ class TestNumbersAreWrittenOut:
 
     def test_of_dollars_in_all(self):
         assert "up to $512.00" in in_all([Estimate("a", 1, 1, 1, 512.0, planned=True)], 1, Budget())
+
+
+class TestWholePlans:
+    """What EXPLAIN says of each arm is said before one is run."""
+
+    async def said(self, folder: Path, plan: Any, ways: dict[str, dict[str, str]], **options: Any) -> list[str]:
+        told: list[str] = []
+        async with sg.Session(
+            llm=Oracle(MIND), embedder=Words(), store="memory", journal=False, runs="", folder=folder, **options
+        ) as session:
+            await session.acompare(plan, ways=ways, say=told.append)
+        return [line for line in told if not line.startswith("✓")]
+
+    async def test_where_all_is_bounded(self, tmp_path):
+        """Twelve rows, alone or five together; what stays of them, alone."""
+        plan = rows().sem_filter("Is {text} a name?").step("named")
+        plan = plan.sem_map("How long is {text}", add={"size": "string"}).step("sized")
+        ways = {"one by one": {"named": "per_row"}, "packed": {"named": "packed(rows=5)"}}
+        assert await self.said(tmp_path, plan, ways, max_calls=100) == [
+            "whole plans, one trial of each; it stops before it passes max_calls 100",
+            "  one by one  ≤ 24 calls",
+            "  packed      ≤ 15 calls",
+        ]

@@ -55,6 +55,19 @@ async def test_plans_that_answer_alike_leave_the_same_graph(model, tmp_path):
     assert not (tmp_path / "graph.db").exists()
 
 
+async def test_what_is_known_of_the_calls_is_said_before_the_first(model, tmp_path):
+    """Three episodes; whatever comes after their extraction depends on what is found in them."""
+    told: list[tuple[int, str]] = []
+    async with opened(model, tmp_path, store="memory", journal=False) as session:
+        await whole(session, say=lambda line: told.append((len(model.requests), line)))
+    known = "≤ 6 calls for mentions, typed_mentions, claims; for 7 other steps it depends on the answers"
+    assert told[:3] == [
+        (0, "whole plans, one trial of each; no limit is set"),
+        (0, f"  blocks  {known}"),
+        (0, f"  pairs   {known}"),
+    ]
+
+
 async def test_graphs_are_scored_against_the_true_one(model, tmp_path):
     """The graph that the plan writes is the truth here; then the same with two of its nodes taken for one."""
     async with opened(model, tmp_path) as session:
