@@ -42,6 +42,7 @@ def run(
     given: Names = None,
     quick: Annotated[bool, typer.Option("--quick", help="the cases of two minutes, one trial each")] = False,
     full: Annotated[bool, typer.Option("--full", help="also the cases that take long")] = False,
+    trials: Annotated[int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")] = None,
     again: Annotated[bool, typer.Option("--again", help="also what is held already")] = False,
 ) -> None:
     """Measure. What the lines hold already, by the same code, is not measured again: an interrupted run goes on."""
@@ -49,7 +50,7 @@ def run(
     broken = 0
     for benchmark in _chosen(given):
         lines = Lines(benchmark.name)
-        todo = work(benchmark, quick=quick, full=full)
+        todo = work(benchmark, quick=quick, full=full, trials=trials)
         left = todo if again else outstanding(benchmark, todo, lines)
         held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
         console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")

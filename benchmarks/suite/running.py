@@ -19,11 +19,12 @@ class Overdue(Exception):
     """A case took longer than it may."""
 
 
-def work(benchmark: Benchmark, *, quick: bool, full: bool) -> list[Work]:
-    """Cases and trials, in the order in which they are run; one trial each with `quick`."""
+def work(benchmark: Benchmark, *, quick: bool, full: bool, trials: int | None = None) -> list[Work]:
+    """Cases and trials, in the order in which they are run; one trial each with `quick`, at most `trials` otherwise."""
     chosen = [case for case in benchmark.cases() if (case.quick if quick else full or not case.full)]
     most = max((case.trials for case in chosen), default=0)
-    return [(case, n) for n in range(1 if quick else most) for case in chosen if n < case.trials]
+    times = 1 if quick else min(most, trials or most)
+    return [(case, n) for n in range(times) for case in chosen if n < case.trials]
 
 
 def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> list[Work]:

@@ -50,6 +50,7 @@ def test_quick_and_full_choose_cases() -> None:
     assert shown(work(some, quick=True, full=False)) == [("a", 0)]
     assert shown(work(some, quick=False, full=False)) == [("a", 0), ("c", 0), ("a", 1), ("a", 2)]
     assert ("b", 2) in shown(work(some, quick=False, full=True))
+    assert shown(work(some, quick=False, full=False, trials=1)) == [("a", 0), ("c", 0)]
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
