@@ -19,8 +19,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "bad date": ({"valid_at": "2025-02-30"}, 'column valid_at: "2025-02-30"'),
     "date that may be two": ({"valid_at": "03/04/25"}, "day or month first?"),
     "date in words": ({"valid_at": "yesterday"}, 'column valid_at: "yesterday"'),
-    "no date": ({"valid_at": None}, "column valid_at"),
-    "no text": ({"content": None}, "column content"),
     "list for text": ({"content": ["a"]}, "column content"),
     "NUL": ({"content": "Ann(user): I live\0 here."}, "column content: the text holds a NUL character, at 17"),
     "NUL in the group": ({"group_id": "g\0"}, "column group_id: the text holds a NUL character"),
@@ -52,7 +50,6 @@ def test_a_bad_date_in_a_csv_file(project: Project) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("group_id,when,text\ng,2025-01-15,hello\n", 'input episodes needs column "valid_at" (timestamp); found: group_id, when, text'),
         ("group_id,valid_at,content,content\ng,2025-01-15,a,b\n", "twice"),
         ("", "chat.csv"),
         ("group_id,valid_at,content\ng,2025-01-15\n", "row"),
@@ -60,7 +57,7 @@ def test_a_bad_date_in_a_csv_file(project: Project) -> None:
         (b"group_id,valid_at,content\ng,2025-01-15,caf\xe9\n", "UTF-8"),
         (b"\x89PNG\r\n\x1a\n\0\0\0", "chat.csv"),
     ],
-    ids=["other columns", "column twice", "no header", "ragged", "NUL", "Latin-1", "binary"],
+    ids=["column twice", "no header", "ragged", "NUL", "Latin-1", "binary"],
 )  # fmt: skip
 @pytest.mark.usefixtures("untouched")
 def test_a_csv_file_that_is_wrong(project: Project, content: str | bytes, said: str) -> None:
@@ -68,6 +65,27 @@ def test_a_csv_file_that_is_wrong(project: Project, content: str | bytes, said: 
     err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
     assert err.startswith("chat.csv: "), err
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"valid_at": None}, "an episode needs valid_at: when it was said"),
+        ({"content": None, "uuid": "u9"}, "no episode u9 is stored in group"),
+        ({"group_id": "a/b"}, 'group_id "a/b": letters, digits, - and _ make one'),
+    ],
+    ids=["no date", "no text", "odd group"],
+)
+def test_a_row_that_cannot_be_an_episode_is_set_aside(project: Project, change: dict[str, Any], said: str) -> None:
+    ended = project(*told(project, [GOOD, GOOD | change]))
+    assert ended.code == 3
+    assert said in ended.out + ended.err
+
+
+def test_other_columns_than_the_input_needs(project: Project) -> None:
+    project.write("questions.csv", "group_id,text\ng,Where does Ann live?\n")
+    err = quiet(project("run", "search", "-i", "queries=questions.csv"), 2)
+    assert 'questions.csv: input queries needs column "query" (string); found: group_id, text' in err
 
 
 @pytest.mark.usefixtures("untouched")

@@ -64,7 +64,7 @@ def rows(result: Result, table: str) -> list[dict[str, Any]]:
 
 
 def test_hostile_strings_are_plain_data(session: Session, serving: Serving) -> None:
-    """All at once: as group, message, name, fact, source, and question."""
+    """All at once: as message, name, fact, source, and question."""
     episodes = []
     for minute, (kind, text) in enumerate(HOSTILE.items()):
         content = f"Ann(user): {text}"
@@ -72,7 +72,7 @@ def test_hostile_strings_are_plain_data(session: Session, serving: Serving) -> N
         serving.server.taught[content] = ([name, "Ann"], [{"fact": fact, "source": "Ann", "target": name}])
         serving.server.taught[content.strip()] = serving.server.taught[content]
         episodes.append(
-            episode(content, minute, group_id=f"{kind} {text}", name=text, source_description=text, source=text)
+            episode(content, minute, group_id=f"g{minute}", name=text, source_description=text, source=text)
         )
     done = session.run("add_episode", episodes=episodes)
     assert [str(f.error) for f in done.failed] == []
@@ -83,7 +83,7 @@ def test_hostile_strings_are_plain_data(session: Session, serving: Serving) -> N
         "MENTIONS": 2 * len(HOSTILE),
         "RELATES_TO": len(HOSTILE),
     }
-    questions = [{"id": kind, "query": text, "group_id": f"{kind} {text}"} for kind, text in HOSTILE.items()]
+    questions = [{"id": k, "query": text, "group_id": f"g{n}"} for n, (k, text) in enumerate(HOSTILE.items())]
     asked = [q | {"query": f"{q['id']} {q['query']}"} for q in questions]
     for by in ("hybrid", "fulltext", "nearest"):
         found = session.run("search", queries=asked, params={"by": by, "similar": 0.2})
@@ -113,7 +113,7 @@ def test_hostile_strings_are_printed_harmlessly(project: Project, serving: Servi
             [f"{kind} {text}", "Ann"],
             [{"fact": f"{text} {kind}", "source": "Ann", "target": f"{kind} {text}"}],
         )
-    lines = [episode(f"Ann(user): {text}", i, group_id=text) for i, text in enumerate(HOSTILE.values())]
+    lines = [episode(f"Ann(user): {text}", i, group_id=f"g{i}") for i, text in enumerate(HOSTILE.values())]
     ended = project(*told(project, lines))
     quiet(ended, 0)
     shown = ended.out + ended.err
@@ -125,30 +125,13 @@ def test_hostile_strings_are_printed_harmlessly(project: Project, serving: Servi
     quiet(found, 0)
     assert "\x1b" not in found.out
     markup = HOSTILE["markup"]
-    project.write("q.jsonl", json.dumps({"query": markup, "group_id": markup}))
+    project.write("q.jsonl", json.dumps({"query": markup, "group_id": f"g{list(HOSTILE).index('markup')}"}))
     found = project("run", "search", "-i", "queries=q.jsonl", "--set", "by=fulltext")
     assert "[bold red]Ann[/] <script>alert(1)</script> &amp;" in found.out
 
 
-def test_group_ids_with_odd_characters_are_groups_of_their_own(session: Session, serving: Serving) -> None:
-    groups = [
-        "g",
-        "g ",
-        " g",
-        "G",
-        "g\n",
-        "g/../g",
-        "a:b",
-        "a|b",
-        "g\u200b",
-        "ǵ",
-        "g\u0301",
-        "",
-        "*",
-        "%",
-        "_",
-        "g' OR '1'='1",
-    ]
+def test_group_ids_that_are_nearly_the_same_are_groups_of_their_own(session: Session, serving: Serving) -> None:
+    groups = ["g", "G", "g-", "-g", "g_", "_", "-", "", "0", "00", "g--", "g" * 200]
     said = [episode(f"Ann(user): I live in Rome {n}.", group_id=group) for n, group in enumerate(groups)]
     assert session.run("add_episode", episodes=said).exit_code == 0
     found = session.run(
