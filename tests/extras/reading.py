@@ -17,7 +17,7 @@ from semgraph.llm.base import Message, Reply, Request
 
 _FIELD = re.compile(r"\[(\w+)\]: «(.*?)»\n(?=\n*\[\w+\]: «|\s*\Z)", re.DOTALL)
 _ASKED = {
-    "sem_map": "Describe “Name” of At.",
+    "sem_map": "“Name”",
     "sem_filter": "Is “Name” good?",
     "sem_topk": "How loud is “Name”?",
     "sem_agg": "Name",
@@ -54,6 +54,9 @@ class Reading:
 
     def _sem_map(self, request: Request, text: str) -> tuple[str, str, str]:
         values = fields(text.removeprefix("Context:\n").partition("\n\nInstruction: ")[0])
+        if "Form “Name” as Kind." in text:
+            return "", f"Form “{values['Name']}” as {values['Kind']}.", request.schema
+        assert "Describe “Name” of At." in text, text
         return "", f"Describe “{values['Name']}” of {values['At']}.", request.schema
 
     def _sem_filter(self, request: Request, text: str) -> tuple[str, str, str]:
