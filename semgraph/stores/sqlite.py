@@ -230,6 +230,7 @@ class SqliteStore:
         def work(con: sqlite3.Connection) -> Statistics:
             names = dict.fromkeys([*tables, *labels_in(con)])
             counts = {name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0] for name in names}
+            counts = {name: count for name, count in counts.items() if count or name in tables}
             return Statistics(counts, {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables})
 
         return await self._file.run(work)

@@ -24,7 +24,7 @@ from semgraph.physical.semantic.asking import (
     shown,
     told_apart,
 )
-from semgraph.physical.sql import PARTITION, RIGHT_ORDINAL, join_condition, order_sql, right_side
+from semgraph.physical.sql import MEMBER, PARTITION, RIGHT_ORDINAL, join_condition, order_sql, right_side
 
 
 def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
@@ -124,16 +124,24 @@ def _matched(
     arrays = [other.column(f.name).combine_chunks() for f in fields]
     struct = pa.StructArray.from_arrays(arrays, fields=fields)
     taken = taken.append_column(node.alias, struct)
+    for name in _whose(node):
+        taken = taken.append_column(name, other.column(name))
     for f in node.answer_fields():
         taken = taken.append_column(f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64())))
     return taken.append_column("_l", pa.array(pairs[0], pa.int64()))
 
 
+def _whose(node: SemJoin) -> tuple[str, ...]:
+    """The hidden columns that a pair has from its right row: where the left rows are of no window."""
+    return (PARTITION, MEMBER) if node.partitioned and not node.input.partitioned else ()
+
+
 async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> pa.Table:
+    each = ["_l", *_whose(node)[:1]]
     if not node.order:
-        _, first = dense(values(found.column("_l")))
+        _, first = dense(list(zip(*(values(found.column(name)) for name in each), strict=True)))
         return found.take(pa.array(first, pa.int64()))
-    over = f"PARTITION BY _l ORDER BY {order_sql(node.order, node, ORDINAL)}"
+    over = f"PARTITION BY {', '.join(each)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
     rows = await execute(sql, {ROWS: found}, pa.schema([("o", pa.int64())]), now)
     return found.take(rows.column("o").combine_chunks())
