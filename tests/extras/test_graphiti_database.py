@@ -85,6 +85,8 @@ async def graphiti(cypher: Run, model: StandIn, neo4j_database: Any) -> AsyncIte
     )  # fmt: skip
     yield made
     await made.close()
+    for part in (made.llm_client, made.embedder, made.cross_encoder):  # it leaves its connections open
+        await part.client.close()
 
 
 @pytest.fixture
