@@ -1,0 +1,238 @@
+"""Questions about a world, with their answers and the facts that answer them.
+
+What is asked is what the messages up to a time tell: nobody could know more. Who answers needs no reader of these sentences:
+the questions are for a search, whose hits are compared with `edges`, or for a model, whose words are compared with `answer`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import pairwise, zip_longest
+
+from benchmarks.world import names
+from benchmarks.world.dates import MONTHS
+from benchmarks.world.gold import Entity, Fact, Gold
+from benchmarks.world.world import World
+
+KINDS = ("now", "then", "since", "before", "two hops", "unanswerable")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a world.
+
+    Args:
+        text: In words.
+        answer: A name, names with ", " between them in the order of the alphabet, or a day (2024-03-01); "" where the world
+            cannot tell.
+        kind: `now` (what holds), `then` (what held in a month), `since` (from which day), `before` (what held before what
+            holds), `two hops`, `unanswerable`.
+        subject: The name of who or what it is about, as the question says it.
+        edges: Keys of the gold facts that answer it, the one that holds the answer first; none if unanswerable.
+        about: The time that it asks about; None: any.
+    """
+
+    text: str
+    answer: str
+    kind: str
+    subject: str
+    edges: tuple[str, ...]
+    about: datetime | None = None
+
+
+def questions(world: World, at: datetime, *, count: int, seed: int = 1) -> list[Question]:
+    """Questions that are asked at a time, the same for the same arguments; as many of each kind as there can be.
+
+    Args:
+        world: What is asked about.
+        at: When; only what messages up to then tell is asked for, and "now" is then.
+        count: How many.
+        seed: Which of those that there are.
+
+    Raises:
+        ValueError: The world has too few by then; says how many.
+    """
+    draw = random.Random(f"questions/{world.seed}/{world.difficulty}/{seed}/{at.isoformat()}")
+    known = _Known(world, at, draw)
+    kinds = [_drawn(draw, make(known)) for make in _MAKERS]
+    turns = (one for turn in zip_longest(*kinds) for one in turn if one is not None)
+    found = [one for _, one in zip(range(count), turns, strict=False)]
+    if len(found) < count:
+        raise ValueError(
+            f"{len(found)} questions can be asked of this world at {at:%Y-%m-%d}, not {count}: have more people"
+        )
+    return sorted(found, key=lambda one: KINDS.index(one.kind))
+
+
+def _drawn(draw: random.Random, made: Iterator[Question]) -> list[Question]:
+    found = list({one.text: one for one in made}.values())
+    draw.shuffle(found)
+    return found
+
+
+@dataclass
+class _Known:
+    """What messages have told by a time."""
+
+    world: World
+    at: datetime
+    draw: random.Random
+    gold: Gold = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.told = [episode for episode in self.world.episodes if episode.at <= self.at]
+        self.gold = self.world.gold(after=len(self.told))
+        self.entities = {e.key: e for e in self.gold.entities if e.name in e.names}  # full names that were said
+        roles = {thing.key: thing.role for thing in self.world.truth.things}
+        self._called = {k: f"{e.name} the {roles[k]}" if roles[k] else e.name for k, e in self.entities.items()}
+
+    @cached_property
+    def facts(self) -> list[Fact]:
+        """The facts between things that can be asked for by name."""
+        return [f for f in self.gold.facts if {f.source, f.target} <= set(self.entities)]
+
+    @cached_property
+    def now(self) -> list[Fact]:
+        """Of those, what holds."""
+        return [f for f in self.facts if f.holds(self.at)]
+
+    @cached_property
+    def dated(self) -> set[str]:
+        """Keys of the facts whose first day was named."""
+        return {s.span.key for e in self.told for s in e.statements if s.span and s.since}
+
+    def name(self, key: str) -> str:
+        """A name that nobody else has."""
+        return self._called[key]
+
+    def of(self, kind: str) -> list[Entity]:
+        """Things of a kind."""
+        return [e for e in self.entities.values() if e.kind == kind]
+
+    def one(self, relation: str, **ends: str) -> Fact | None:
+        """The fact that holds, if there is just one."""
+        found = [f for f in self.now if f.relation == relation and all(getattr(f, n) == v for n, v in ends.items())]
+        return found[0] if len(found) == 1 else None
+
+
+_NOW = {"WORKS_AT": "Where does {} work?", "LIVES_IN": "Where does {} live?", "KNOWS": "Whom does {} know?"}
+_THEN = {"WORKS_AT": "Where did {} work in {}?", "LIVES_IN": "Where did {} live in {}?"}
+_SINCE = {
+    "WORKS_AT": "Since when does {} work at {}?", "LIVES_IN": "Since when does {} live in {}?",
+    "LEADS": "Since when does {} lead {}?", "LEFT": "When did {} leave {}?", "HANDED_OVER": "When did {} hand over {}?",
+}  # fmt: skip
+_BEFORE = {"WORKS_AT": "Where did {} work before {}?", "LIVES_IN": "Where did {} live before {}?"}
+
+
+def _present(known: _Known) -> Iterator[Question]:
+    for fact in known.now:
+        who, what = known.name(fact.source), known.name(fact.target)
+        if fact.relation in _NOW and known.one(fact.relation, source=fact.source):
+            yield Question(_NOW[fact.relation].format(who), what, "now", who, (fact.key,), known.at)
+        elif fact.relation == "LEADS" and known.one("LEADS", target=fact.target):
+            yield Question(f"Who leads {what}?", who, "now", what, (fact.key,), known.at)
+
+
+def _past(known: _Known) -> Iterator[Question]:
+    """Of months, wholly within what held, that are over: all that is asked for held no longer at the end."""
+    for fact in known.facts:
+        if fact.relation not in _THEN or fact.invalid_at is None or fact.invalid_at > known.at:
+            continue
+        months = [m for m in _months(fact.valid_at, fact.invalid_at) if not _others(known, fact, *m)]
+        if months:
+            first, _ = known.draw.choice(months)
+            who, when = known.name(fact.source), f"{MONTHS[first.month - 1]} {first.year}"
+            text = _THEN[fact.relation].format(who, when)
+            yield Question(text, known.name(fact.target), "then", who, (fact.key,), first + timedelta(days=14))
+
+
+def _months(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
+    """The months from their first moment to that of the next, that lie between two times."""
+    starts = [
+        datetime(year, month, 1, tzinfo=UTC) for year in range(since.year, until.year + 2) for month in range(1, 13)
+    ]
+    return [(a, b) for a, b in pairwise(starts) if since <= a and b <= until]
+
+
+def _others(known: _Known, fact: Fact, since: datetime, until: datetime) -> list[Fact]:
+    """Facts of the same subject and relation that also hold then."""
+    return [
+        other for other in known.gold.facts
+        if (other.source, other.relation) == (fact.source, fact.relation) and other.key != fact.key
+        and other.valid_at < until and (other.invalid_at is None or other.invalid_at > since)
+    ]  # fmt: skip
+
+
+def _begun(known: _Known) -> Iterator[Question]:
+    for fact in known.now:
+        if fact.relation in _SINCE and fact.key in known.dated:
+            who, what = known.name(fact.source), known.name(fact.target)
+            text = _SINCE[fact.relation].format(who, what)
+            yield Question(text, f"{fact.valid_at:%Y-%m-%d}", "since", who, (fact.key,))
+
+
+def _earlier(known: _Known) -> Iterator[Question]:
+    for fact in known.now:
+        if fact.relation not in _BEFORE or not known.one(fact.relation, source=fact.source):
+            continue
+        same = [f for f in known.gold.facts if (f.source, f.relation) == (fact.source, fact.relation)]
+        before = [f for f in same if f.valid_at < fact.valid_at]
+        last = max(before, key=lambda f: f.valid_at, default=None)
+        if last is None or last not in known.facts or sum(f.target == fact.target for f in same) > 1:
+            continue
+        who, what = known.name(fact.source), known.name(fact.target)
+        text = _BEFORE[fact.relation].format(who, what)
+        yield Question(text, known.name(last.target), "before", who, (last.key, fact.key))
+
+
+def _hops(known: _Known) -> Iterator[Question]:
+    for fact in known.now:
+        if fact.relation in {"WORKS_AT", "LIVES_IN"}:
+            yield from _beside(known, fact)
+        elif fact.relation == "LEADS" and known.one("LEADS", target=fact.target):
+            what = known.name(fact.target)
+            yield from _beyond(known, fact, what, f"the one who leads {what}", fact.source)
+        elif fact.relation == "KNOWS" and known.one("KNOWS", source=fact.source):
+            who = known.name(fact.source)
+            yield from _beyond(known, fact, who, f"the one whom {who} knows", fact.target)
+
+
+def _beside(known: _Known, fact: Fact) -> Iterator[Question]:
+    """Who else works or lives there."""
+    others = [f for f in known.now if (f.relation, f.target) == (fact.relation, fact.target) and f.key != fact.key]
+    if others and known.one(fact.relation, source=fact.source):
+        who, does = known.name(fact.source), "works" if fact.relation == "WORKS_AT" else "lives"
+        answer = ", ".join(sorted(known.name(f.source) for f in others))
+        edges = (*(f.key for f in others), fact.key)
+        yield Question(f"Who {does} where {who} {does}?", answer, "two hops", who, edges, known.at)
+
+
+def _beyond(known: _Known, fact: Fact, about: str, them: str, key: str) -> Iterator[Question]:
+    """Where the one lives and works whom a fact leads to."""
+    for relation, does in (("WORKS_AT", "work"), ("LIVES_IN", "live")):
+        if end := known.one(relation, source=key):
+            answer, edges = known.name(end.target), (end.key, fact.key)
+            yield Question(f"Where does {them} {does}?", answer, "two hops", about, edges, known.at)
+
+
+def _unknown(known: _Known) -> Iterator[Question]:
+    """Of people whom nobody has named, of what nobody tells of anybody, of times that nobody tells of."""
+    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.gold.facts}
+    there = {thing.name for thing in known.world.truth.things}
+    strangers = [n for n in names.people(known.draw, min(200, len(persons) + 20)) if n not in there]
+    for person in persons:
+        who = known.name(person.key)
+        texts = [f"When was {who} born?", f"What does {who} like to eat?"]
+        texts += [f"Which project does {who} lead?"] if (person.key, "LEADS") not in stated else []
+        texts += [f"Where did {who} live in March 1985?"]
+        yield Question(known.draw.choice(texts), "", "unanswerable", who, ())
+    for who in strangers[: len(persons)]:
+        text = known.draw.choice((_NOW["WORKS_AT"], _NOW["LIVES_IN"])).format(who)
+        yield Question(text, "", "unanswerable", who, ())
+
+
+_MAKERS: tuple[Callable[[_Known], Iterator[Question]], ...] = (_present, _past, _begun, _earlier, _hops, _unknown)
