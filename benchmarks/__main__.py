@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,10 +10,13 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.suite.benchmark import Benchmark, load, names
+from benchmarks.suite.given import GIVEN
 from benchmarks.suite.lines import Lines
 from benchmarks.suite.pages import files, page
 from benchmarks.suite.running import measure, outstanding, work
+from semgraph.errors import PlanError
 
+_ASKING = "public and real"
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="benchmarks; none: all")]
 
@@ -23,6 +27,20 @@ def _chosen(given: list[str] | None) -> list[Benchmark]:
     except KeyError as error:
         typer.echo(error.args[0], err=True)
         raise typer.Exit(2) from None
+
+
+def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
+    """Those that have all they need. One that was asked for by its name and lacks something ends the run before it begins."""
+    try:
+        lacking = {benchmark.name: benchmark.lacks() for benchmark in chosen}
+    except PlanError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    for name in filter(lacking.get, lacking):
+        typer.echo(f"{name}: {'' if named else 'passed over: '}{lacking[name]}", err=True)
+    if named and any(lacking.values()):
+        raise typer.Exit(2)
+    return [benchmark for benchmark in chosen if not lacking[benchmark.name]]
 
 
 @app.command(name="list")
@@ -44,11 +62,15 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="also the cases that take long")] = False,
     trials: Annotated[int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")] = None,
     again: Annotated[bool, typer.Option("--again", help="also what is held already")] = False,
+    model: Annotated[str | None, typer.Option(metavar="SPEC", help=f"for {_ASKING}: openai:NAME, local")] = None,
+    max_usd: Annotated[float | None, typer.Option(min=0, help="what the model may cost in this run")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="for public: what you have downloaded")] = None,
 ) -> None:
     """Measure. What the lines hold already, by the same code, is not measured again: an interrupted run goes on."""
     console = Console(stderr=True)
     broken = 0
-    for benchmark in _chosen(given):
+    GIVEN.model, GIVEN.max_usd, GIVEN.data = model, max_usd, data
+    for benchmark in _ready(_chosen(given), named=bool(given)):
         lines = Lines(benchmark.name)
         todo = work(benchmark, quick=quick, full=full, trials=trials)
         left = todo if again else outstanding(benchmark, todo, lines)

@@ -58,6 +58,7 @@ class Benchmark:
         targets: Figures to reach, each a row of the page of targets.
         loses: Where semgraph is slower, dearer or worse, in words; the figures are in the tables.
         sources: Folders and files beside its own that its figures depend on, from the project's root.
+        lacks: What the user has to give before it can be measured; "" if nothing. A run of all passes it over then.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Benchmark:
     targets: tuple[Target, ...] = ()
     loses: str = ""
     sources: tuple[str, ...] = ("semgraph", "operators", "plans", "benchmarks/world")
+    lacks: Callable[[], str] = str
 
 
 def names() -> list[str]:

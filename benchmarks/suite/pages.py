@@ -20,6 +20,9 @@ _KINDS = {
 def page(benchmark: Benchmark, lines: list[Line]) -> str:
     """One benchmark's page."""
     order = [case.key for case in benchmark.cases()]
+    if benchmark.kind == "real":  # which models there are rows of, only the lines know
+        for line in lines:
+            order += [line.key] if line.key not in order else []
     parts = [f"# {benchmark.name}\n\n{benchmark.question}\n\n{_KINDS[benchmark.kind]}\n"]
     parts += [table.markdown(lines, order) for table in benchmark.tables]
     parts += [f"![{chart.title}]({benchmark.name}-{chart.name}-light.svg)\n" for chart in benchmark.charts]

@@ -1,0 +1,50 @@
+"""What the user gives a run: a model, what it may spend, and a folder of data that he has downloaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from semgraph.llm.config import Settings
+from semgraph.llm.specs import ModelSpec
+
+
+@dataclass
+class Given:
+    """What `python -m benchmarks run` was told; there is one, GIVEN.
+
+    Args:
+        model: As semgraph names models: `openai:gpt-4.1-mini`, `openai:NAME@http://host/v1`, `local`.
+        max_usd: What all cases of the run may spend together.
+        data: The folder with data sets.
+        spent: What they have spent, in dollars.
+    """
+
+    model: str | None = None
+    max_usd: float | None = None
+    data: Path | None = None
+    spent: float = 0.0
+
+    @property
+    def left(self) -> float | None:
+        """What may still be spent; None: no limit."""
+        return None if self.max_usd is None else max(self.max_usd - self.spent, 0.0)
+
+    def settings(self) -> Settings:
+        """What semgraph makes of the model: key and endpoint are those that it uses anywhere. Raises PlanError."""
+        return Settings.load({"llm": self.model})
+
+    def spec(self) -> ModelSpec:
+        """The model. Raises PlanError."""
+        return self.settings().model()
+
+    def lacks_model(self) -> str:
+        """What is to be given before a model is asked; "" if nothing is. A model that costs needs a limit."""
+        if self.model is None:
+            return "it asks a model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
+        if self.max_usd is None and self.spec().provider != "local":
+            return f"{self.spec()} may cost money, so say how much it may: --max-usd 1"
+        return ""
+
+
+GIVEN = Given()
