@@ -60,7 +60,7 @@ async def compare_step(request: Request, resources: Resources, opened: Opened, k
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
         llm = opened.scoped(f"compare {name}: {of.choices[name]}")
-        trial = await try_way(frozen, ways[name], llm, opened.embedder, column, number, ledger)
+        trial = await try_way(frozen, ways[name], opened, llm, column, number, ledger)
         request.say(_done(name, trial, request.trials))
         return trial
 

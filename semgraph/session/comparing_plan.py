@@ -80,7 +80,9 @@ async def try_plan(
         embedder: Any = CountedEmbedder(
             own.scoped(f"{scope} trial {number}") if isinstance(own, EmbedOnce) else own, ledger
         )
-        runtime = Runtime(physical, counted(llm, ledger), embedder, store, Meter(), trial=number)
+        runtime = Runtime(
+            physical, counted(llm, ledger), embedder, store, Meter(), trial=number, answered=opened.answered
+        )
         began = time.perf_counter()
         outcome = await Executor(runtime, Options("comparison", opened.now, again=True)).run(inputs)
         seconds = time.perf_counter() - began

@@ -155,7 +155,7 @@ async def freeze(
     """
     node, grown, meter = source.node, source.grown, Meter()
     embedder = CountedEmbedder(opened.embedder, ledger)
-    runtime = Runtime(source.physical, counted(opened.llm, ledger), embedder, scratch, meter)
+    runtime = Runtime(source.physical, counted(opened.llm, ledger), embedder, scratch, meter, answered=opened.answered)
     times: list[datetime] = []
 
     def now(name: str) -> datetime:
@@ -232,16 +232,18 @@ async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -
 
 
 async def try_way(
-    frozen: Frozen, way: Implementation[Any], llm: LLM, embedder: Embedder, column: str, number: int, ledger: Ledger
+    frozen: Frozen, way: Implementation[Any], opened: Opened, llm: LLM, column: str, number: int, ledger: Ledger
 ) -> Trial:
     """One trial of a way over all rows, spent from `ledger`. Raises BudgetReached; what was answered is in the journal."""
     node = frozen.node
     began = time.perf_counter()
     async with NodeContext(
-        counted(llm, ledger), CountedEmbedder(embedder, ledger), node, StepMetrics(), trial=number
+        counted(llm, ledger), CountedEmbedder(opened.embedder, ledger), node, StepMetrics(), trial=number
     ) as ctx:
         found = [await _answered(frozen, part, way, ctx, column) for part in frozen.parts]
     seconds = time.perf_counter() - began
+    for each in found:
+        opened.answered(node, each)
     evidence = [each.evidence for each in found if each.evidence is not None]
     return Trial(
         number,

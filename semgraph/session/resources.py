@@ -18,6 +18,8 @@ from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
 from semgraph.llm.recorder import Recorder
 from semgraph.llm.stack import stack
+from semgraph.logical.node import Node
+from semgraph.physical.semantic import Answered
 from semgraph.stores.base import Store
 
 Clock = Callable[[str], datetime]
@@ -45,6 +47,11 @@ class Opened:
     budget: Budget
     now: Clock
     scoped: Callable[[str], LLM]
+
+    def answered(self, _node: Node, found: Answered) -> None:
+        """Take in what a model was asked: an answer that was of no use is never served from the journal again."""
+        if self.journal is not None:
+            self.journal.withdraw(found.unusable)
 
 
 @dataclass

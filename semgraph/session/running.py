@@ -215,8 +215,7 @@ class _Run:
             self.record.rows("steps", node.step, table)
 
     def _answered(self, node: Node, answered: Answered) -> None:
-        if self.opened.journal is not None:
-            self.opened.journal.withdraw(answered.unusable)
+        self.opened.answered(node, answered)
         if self.record is not None and answered.evidence is not None:
             self.record.rows("answers", node.step, answered.evidence)
 

@@ -128,6 +128,40 @@ async def test_a_row_that_fails_agrees_with_nobody(session, reader, complaints):
     ]
 
 
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"ways": ["per_row"]},
+        {"step": None, "ways": {"plain": {"complaints": "per_row"}}},
+    ],
+    ids=["a step", "a whole plan"],
+)
+async def test_an_answer_that_was_no_answer_is_not_replayed_but_asked_for_again(
+    session, server, reader, complaints, of
+):
+    """As in a run: the five answers that were of use come from the journal, the sixth row gets another chance."""
+    reader.invalid = {"Thanks"}
+    (first,) = await compared(session, complaints, **of)
+    assert (first.failed, first.trials[0].paid.calls) == (1, 7), "the row that failed was asked about twice"
+    reader.invalid = set()
+    server.requests.clear()
+    (again,) = await compared(session, complaints, **of)
+    assert (again.failed, again.trials[0].paid.calls, len(server.requests)) == (0, 1, 1)
+
+
+async def test_rows_that_failed_before_the_step_are_asked_about_again(session, reader):
+    reader.invalid = {"Lovely"}
+    rows = [{"id": i, "text": text} for i, text in enumerate(["It leaks.", "Lovely."], 1)]
+    plan = sg.table(rows, key="id").sem_filter("Is “{text}” a message?").step("messages")
+    plan = plan.sem_filter("Does “{text}” complain?").step("complaints")
+    first = await compared(session, plan, ways=["per_row"])
+    assert any("1 rows were lost before the step" in note for note in first.notes)
+    reader.invalid = set()
+    again = await compared(session, plan, ways=["per_row"])
+    assert again.before.calls == 1
+    assert again.notes == ()
+
+
 async def test_a_whole_plan_that_writes_nothing_is_compared_by_the_rows_that_it_returns(session, reader, complaints):
     ways = {"one": {"complaints": "per_row"}, "packed": {"complaints": "packed(rows=3)"}}
     found = await compared(session, complaints, step=None, ways=ways)
