@@ -15,6 +15,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, plan_keys, stands_bare
+from semgraph.frontend.naming import makes_step
 from semgraph.frontend.recording import FluentScope, Made, World, joined, told
 from semgraph.frontend.semantic import SemanticMethods
 from semgraph.logical.node import Node, walk
@@ -93,7 +94,13 @@ class Frame(SemanticMethods):
         return Frame(Made(keyword, plain, node, self.made), world, self.key if self.key in node.schema.names else None)
 
     def step(self, name: str) -> Frame:
-        """The same relation as a step of this name, in plans, choices and messages."""
+        """The same relation as a step of this name, in plans, choices and messages: every operator also takes `step=name`.
+
+        >>> from semgraph.frontend.sources import table
+        >>> rows = table([{"id": 1}], name="rows")
+        >>> dict(rows.limit(3, step="few").to_plan().document["steps"])
+        {'few': [{'from': 'rows'}, {'limit': {'n': 3}}]}
+        """
         if not NAME.match(name):
             raise PlanError(Problem(f'"{name}" cannot name a step', hint="letters, digits and _"))
         if self.made.spec is not None:
@@ -102,10 +109,12 @@ class Frame(SemanticMethods):
 
     # -- relational operators ---------------------------------------------------------------------------------------
 
+    @makes_step
     def filter(self, where: Condition) -> Frame:
         """σ: the rows for which `where` is true; of a list of conditions, all."""
         return self.then("filter", where)
 
+    @makes_step
     def require(self, where: str, says: str) -> Frame:
         """The rows for which `where` is true; of any other `says`, an expression, is the error.
 
@@ -115,6 +124,7 @@ class Frame(SemanticMethods):
         """
         return self.then("require", {"where": where, "says": says})
 
+    @makes_step
     def project(self, columns: Columns) -> Frame:
         """π: only these columns.
 
@@ -124,10 +134,12 @@ class Frame(SemanticMethods):
         """
         return self.then("project", columns)
 
+    @makes_step
     def add(self, columns: Columns) -> Frame:
         """All columns and these, computed from them; a name that is there is replaced."""
         return self.then("add", columns)
 
+    @makes_step
     def join(
         self,
         other: Frame | str,
@@ -145,6 +157,7 @@ class Frame(SemanticMethods):
         """
         return self.then("join", {"other": other, "alias": alias, "using": using, "where": where, "how": how})
 
+    @makes_step
     def group_join(
         self,
         other: Frame | str,
@@ -159,10 +172,12 @@ class Frame(SemanticMethods):
         rest = {"using": using, "where": where, "order": order, "limit": limit}
         return self.then("group_join", {"other": other, "alias": alias, **rest, "add": add})
 
+    @makes_step
     def limit(self, n: int, per: Names | None = None, order: Order | None = None) -> Frame:
         """The first `n` rows by `order`, of each group of equal `per`."""
         return self.then("limit", {"n": n, "per": per, "order": order})
 
+    @makes_step
     def sort(self, by: Order) -> Frame:
         """τ: the same rows in the order of `by`; NULLs last, ties as they were.
 
@@ -172,20 +187,24 @@ class Frame(SemanticMethods):
         """
         return self.then("sort", by if isinstance(by, str) else list(by))
 
+    @makes_step
     def distinct(self, by: Names = ()) -> Frame:
         """δ: the first row of each group of equal `by`; without, of equal rows."""
         return self.then("distinct", by if isinstance(by, str) else list(by))
 
+    @makes_step
     def aggregate(self, by: Columns | None = None, add: Columns | None = None, having: str | None = None) -> Frame:
         """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the groups."""
         return self.then("aggregate", {"by": by, "add": add, "having": having})
 
+    @makes_step
     def unnest(
         self, column: str, alias: str, position: str | None = None, how: Literal["inner", "left"] = "inner"
     ) -> Frame:
         """μ: a row for each element of a list; `position` names its ordinal, from 1."""
         return self.then("unnest", {"column": column, "alias": alias, "position": position, "how": how})
 
+    @makes_step
     def cluster(
         self,
         nodes: Frame | str,
@@ -204,6 +223,7 @@ class Frame(SemanticMethods):
 
     # -- store reads ------------------------------------------------------------------------------------------------
 
+    @makes_step
     def search(
         self,
         over: str | Frame | Sequence[str | Frame],
@@ -227,6 +247,7 @@ class Frame(SemanticMethods):
         rest = {"fuse": fuse, "order": order, "how": how, "partition": partition, "vectors": vectors, **ends}
         return self.then("search", {"over": over, "alias": alias, "k": k, "by": by, "where": where, **rest})
 
+    @makes_step
     def match(
         self,
         pattern: str,

@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from semgraph.frontend.naming import makes_step
+
 if TYPE_CHECKING:
     from semgraph.frontend.frame import Columns, Frame, Names, Order, Using
 
@@ -21,6 +23,7 @@ class SemanticMethods:
     def then(self, keyword: str, arguments: Any) -> Frame:
         """An operator of the language on this relation."""
 
+    @makes_step
     def embed(self, add: Columns) -> Frame:
         """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays NULL.
 
@@ -30,6 +33,7 @@ class SemanticMethods:
         """
         return self.then("embed", add)
 
+    @makes_step
     def sem_map(
         self,
         prompt: Prompt,
@@ -51,10 +55,12 @@ class SemanticMethods:
         rest = {"when": when, "otherwise": otherwise, "on_error": on_error}
         return self.then("sem_map", {"prompt": prompt, "add": add, **rest, "schema": schema})
 
+    @makes_step
     def sem_filter(self, prompt: Prompt, on_error: OnError = "raise") -> Frame:
         """The rows for which the model says yes."""
         return self.then("sem_filter", {"prompt": prompt, "on_error": on_error})
 
+    @makes_step
     def sem_join(
         self,
         other: Frame | str,
@@ -73,6 +79,7 @@ class SemanticMethods:
         rest = {"keep": keep, "order": order, "how": how, "add": add, "on_error": on_error}
         return self.then("sem_join", {"prompt": prompt, **pairs, **rest})
 
+    @makes_step
     def sem_agg(
         self,
         prompt: Prompt,
@@ -86,6 +93,7 @@ class SemanticMethods:
         rest = {"order": order, "alone": alone, "add": add, "on_error": on_error}
         return self.then("sem_agg", {"prompt": prompt, "by": by, **rest})
 
+    @makes_step
     def sem_topk(self, prompt: Prompt, k: int, per: Names | None = None, on_error: OnError = "raise") -> Frame:
         """The `k` best rows of each group of equal `per`, best first, with `rank` and `score`."""
         return self.then("sem_topk", {"prompt": prompt, "k": k, "per": per, "on_error": on_error})

@@ -124,8 +124,8 @@ def scan(
     return Frame(Made("from", arguments, node), world)
 
 
-def union(relations: Sequence[Frame]) -> Frame:
-    """∪: all rows of relations with the same columns, the first relation's first.
+def union(relations: Sequence[Frame], *, step: str | None = None) -> Frame:
+    """∪: all rows of relations with the same columns, the first relation's first. `step` names the step.
 
     >>> union([table([{"id": 1}], name="a"), table([{"id": 2}], name="b")])
     Frame(union: id int64)
@@ -137,7 +137,8 @@ def union(relations: Sequence[Frame]) -> Frame:
         node = build(_SOURCES["union"], plain, FluentScope(world))
     except Fault as fault:
         raise told("union", fault) from None
-    return Frame(Made("union", plain, node), world)
+    made = Frame(Made("union", plain, node), world)
+    return made if step is None else made.step(step)
 
 
 def call(

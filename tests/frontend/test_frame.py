@@ -40,6 +40,9 @@ def again(made, path: Path = Path("again.yaml")):
 def test_each_operator_is_a_method_with_the_argument_names_of_the_language(cls):
     parameters = dict(inspect.signature(getattr(Frame, cls.keyword)).parameters)
     del parameters["self"]
+    assert (parameters.pop("step", None) is not None) == (cls in OPERATORS), (
+        "what makes a relation can be named at once"
+    )
     keys = plan_keys(cls)
     assert set(parameters) == set(keys)
     for name, parameter in parameters.items():
@@ -89,6 +92,18 @@ def test_frames_of_one_plan_are_steps_of_it(tickets):
     assert made.returns["step1"].fingerprint == asked.limit(5).node.fingerprint
     assert again(made).fingerprint == made.fingerprint
     assert again(made).document == made.document
+
+
+def test_an_operator_names_its_step_itself(tickets):
+    """A join of tables of the user's own, as it is typed in a notebook."""
+    kinds = table([{"customer": "c9", "name": "Ada"}], name="kinds")
+    link = tickets.sem_join(kinds, alias="who", prompt="Is {body} by {who.name}?", keep="one", how="left", step="link")
+    apart = tickets.sem_join(kinds, alias="who", prompt="Is {body} by {who.name}?", keep="one", how="left").step("link")
+    assert dict(link.to_plan().document) == dict(apart.to_plan().document)
+    assert again(link.to_plan(use={"link": "block"})).use == {"link": Choice("block", ())}
+    both = union([tickets.limit(1, step="first"), tickets.sort("id desc", step="last")], step="both")
+    assert list(both.to_plan().document["steps"]) == ["first", "last", "both"]
+    assert tickets.limit(1, step=None).made.name == ""
 
 
 def test_a_frame_used_twice_becomes_one_step(tickets):
@@ -203,6 +218,8 @@ def test_frames_that_make_no_plan(tickets, folder):
         plan("p")
     with pytest.raises(PlanError, match="cannot name a step"):
         tickets.filter("id > 1").step("1st")
+    with pytest.raises(PlanError, match="cannot name a step"):
+        tickets.filter("id > 1", step="1st")
     other = folder.write("other/graph.yaml", "nodes: {Film: {}}\n")
     with pytest.raises(PlanError, match="two graphs"):
         scan("Book", graph="graph.yaml").join(scan("Film", graph=other), "f", using="uuid")
