@@ -19,43 +19,30 @@ _CLASSES = {
 }
 _IMPORTS = ["Context", "Cost", "Implementation", "Observed", "RowEstimate", "Rows", "dataclass", "pa"]
 
-_BLOCKS = '''
-        """Which rows share a call; ctx asks, checks and asks again. Every item must be in one block."""
-        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))'''
-_PARTS = '''
-        """Which rows are combined in a call; a part may also hold the outcomes of earlier ones."""
+_BLOCKS = """
+        # Which rows share a call, each in one; ctx numbers, asks, checks and asks again.
+        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))"""
+_PARTS = """
+        # Which rows are combined in a call; a part may hold outcomes of earlier parts too.
         parts = [Part(group, items) for group, items in enumerate(rows.groups())]
-        return answer_table(node, await ctx.ask_groups(node, rows, parts))'''
+        return answer_table(node, await ctx.ask_groups(node, rows, parts))"""
 
-_FILE = '''"""{said}."""
-
-from __future__ import annotations
+_FILE = '''"""{said}: one line that says what it does, for `semgraph operators list`."""
 
 from semgraph.operator import {imports}
 
 
 @dataclass(frozen=True)
 class {name}(Implementation[{node}]):
-    """The fields are its parameters: {call}.
+    same = True  # the reference's answers, if the model is consistent; else False{field}
 
-    rows.left holds the columns that the prompts read, rows.items the numbers of what is asked about; see
-    semgraph.operator for all there is.
-    """
-
-    same = {same}  # {same_said}
-{field}
     def estimate(self, node: {node}, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """What it costs: calls, and rounds that wait for each other."""
-        return Cost.of_items({calls}, rows.items, seen)
+        return Cost(calls={calls})  # rounds=: how many wait for each other
 
     async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:{body}
 '''
-_FIELD = """    rows: int = 12
-
-    def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError("rows must be at least 1")
-"""
+_FIELD = "\n    rows: int = 12  # fields are its parameters: {call}(rows=20)"
+_WIDTH = 120
 
 
 def skeleton(operator: str, name: str, folder: Path) -> Path:
@@ -85,17 +72,20 @@ def _text(operator: str, name: str) -> str:
     whole = operator == "sem_agg"
     imports = sorted([*_IMPORTS, _CLASSES[operator], *(["Part", "answer_table"] if whole else [])], key=_by_case)
     return _FILE.format(
-        said=f"{name.replace('_', ' ').capitalize()}: say in one line what it does; `semgraph operators list` shows it",
-        imports="(\n    " + ",\n    ".join(imports) + ",\n)",
+        said=name.replace("_", " ").capitalize(),
+        imports=_listed(imports),
         name="".join(part.capitalize() for part in re.split(r"_+", name)),
         node=_CLASSES[operator],
-        call=f"{name}()" if whole else f"{name}(rows=20)",
-        same="True",
-        same_said="it answers as the reference does, if the model is consistent; else write False",
-        field="" if whole else _FIELD,
+        field="" if whole else _FIELD.format(call=name),
         calls="rows.groups" if whole else "-(-rows.left // self.rows)",
         body=_PARTS if whole else _BLOCKS,
     )
+
+
+def _listed(names: list[str]) -> str:
+    """The names of an import, in brackets where they do not fit the line."""
+    line = ", ".join(names)
+    return line if len(f"from semgraph.operator import {line}") <= _WIDTH else f"(\n    {line}\n)"
 
 
 def _by_case(name: str) -> tuple[bool, str]:

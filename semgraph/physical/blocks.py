@@ -33,8 +33,11 @@ def blocks(
         order: A column of `rows.left` by which items are sorted before they are cut (NULL last); default: their order.
 
     Raises:
-        ValueError: The prompts name no column `order`.
+        ValueError: The prompts name no column `order`, or a size is below 1.
     """
+    for name, size in (("left", left), ("right", right), ("pairs", pairs)):
+        if size is not None and size < 1:
+            raise ValueError(f"{name}={size}: a block holds at least 1")
     if order is not None and order not in rows.left.column_names:
         known = ", ".join(rows.left.column_names) or "none"
         raise ValueError(f'order="{order}" is no column that the prompts name; they name {known}')

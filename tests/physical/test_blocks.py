@@ -36,6 +36,13 @@ def test_rows_are_cut_in_order() -> None:
     assert case.rows().blocks(case.node()) == [[0, 1, 2, 3, 4, 5, 6]]
 
 
+@pytest.mark.parametrize("size", ["left", "right", "pairs"])
+def test_a_block_of_nothing_is_refused(size: str) -> None:
+    case = join(GRID)
+    with pytest.raises(ValueError, match=f"{size}=0: a block holds at least 1"):
+        case.rows().blocks(case.node(), **{size: 0})
+
+
 def test_rows_are_sorted_by_a_column_before_they_are_cut_nulls_last() -> None:
     case = Case("sem_map", ["c", None, "a", "b", "a"])
     assert case.rows().blocks(case.node(), left=2, order="name") == [[2, 4], [3, 0], [1]]
