@@ -1,9 +1,12 @@
-"""`python -m benchmarks list | run | table | check`: measure, and make the pages from what was measured."""
+"""`semgraph-bench list | run | table | check`: measure, and make the pages from what was measured."""
 
 from __future__ import annotations
 
+import signal
+import time
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -11,22 +14,29 @@ from rich.progress import track
 
 from benchmarks.suite.benchmark import Benchmark, load, names
 from benchmarks.suite.given import GIVEN
-from benchmarks.suite.lines import Lines
-from benchmarks.suite.pages import files, page
-from benchmarks.suite.running import measure, outstanding, work
+from benchmarks.suite.lines import RESULTS, Line, Lines
+from benchmarks.suite.made import ROOT
+from benchmarks.suite.pages import files, minutes, page, wrong
+from benchmarks.suite.running import Work, measure, outstanding, work
 from semgraph.errors import PlanError
 
+QUICK = ROOT / ".semgraph" / "benchmarks"
+"""Where quick runs write, so that they leave the results alone."""
 _ASKING = "public and real"
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="benchmarks; none: all")]
+Into = Annotated[
+    Path | None, typer.Option("--into", metavar="FOLDER", help="of lines and pages, in place of the results")
+]
 
 
 def _chosen(given: list[str] | None) -> list[Benchmark]:
     try:
         return [load(name) for name in given or names()]
     except KeyError as error:
-        typer.echo(error.args[0], err=True)
-        raise typer.Exit(2) from None
+        near = [m for name in given or () if name not in names() for m in get_close_matches(name, names(), 1)]
+        meant = f'. Did you mean "{near[0]}"?' if near else ""
+        _stop(f"{error.args[0]}{meant}")
 
 
 def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
@@ -34,8 +44,7 @@ def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
     try:
         lacking = {benchmark.name: benchmark.lacks() for benchmark in chosen}
     except PlanError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
+        _stop(str(error))
     for name in filter(lacking.get, lacking):
         typer.echo(f"{name}: {'' if named else 'passed over: '}{lacking[name]}", err=True)
     if named and any(lacking.values()):
@@ -43,71 +52,114 @@ def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
     return [benchmark for benchmark in chosen if not lacking[benchmark.name]]
 
 
+def _stop(text: str) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(2)
+
+
 @app.command(name="list")
-def list_() -> None:
-    """The benchmarks: question, cases, lines that there are."""
+def list_(into: Into = None) -> None:
+    """The benchmarks: question, cases, lines that there are, what they took."""
     for benchmark in _chosen(None):
-        cases = benchmark.cases()
-        lines = list(Lines(benchmark.name))
+        cases, lines = benchmark.cases(), _read(benchmark, into or RESULTS)
+        quick, full = sum(case.quick for case in cases), sum(case.full for case in cases)
+        trials = sum(case.trials for case in cases if not case.full)
         typer.echo(f"{benchmark.name:<12} {benchmark.question}")
-        typer.echo(
-            f"{'':<12} {len(cases)} cases, {sum(c.quick for c in cases)} of them quick; {len(lines)} trials held"
-        )
+        chosen = f"{len(cases)} cases, {quick} quick, {full} with --full only; {trials} trials by default"
+        held = f"{len(lines)} held, which took {minutes(lines):.1f} min"
+        typer.echo(f"{'':<12} {benchmark.kind}; {chosen}; {held}")
 
 
 @app.command()
 def run(
     given: Names = None,
-    quick: Annotated[bool, typer.Option("--quick", help="the cases of two minutes, one trial each")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="the cases of two minutes, one trial each; the results are left alone")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="also the cases that take long")] = False,
     trials: Annotated[int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")] = None,
     again: Annotated[bool, typer.Option("--again", help="also what is held already")] = False,
+    budget: Annotated[
+        float | None, typer.Option("--minutes", min=0.01, help="begin nothing after so many; a later run goes on")
+    ] = None,
     model: Annotated[str | None, typer.Option(metavar="SPEC", help=f"for {_ASKING}: openai:NAME, local")] = None,
     max_usd: Annotated[float | None, typer.Option(min=0, help="what the model may cost in this run")] = None,
     data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="for public: what you have downloaded")] = None,
+    into: Into = None,
 ) -> None:
     """Measure. What the lines hold already, by the same code, is not measured again: an interrupted run goes on."""
-    console = Console(stderr=True)
-    broken = 0
+    folder = into or (QUICK if quick else RESULTS)
+    until = time.monotonic() + 60 * budget if budget else None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console, broken, missing = Console(stderr=True), 0, 0
     GIVEN.model, GIVEN.max_usd, GIVEN.data = model, max_usd, data
-    for benchmark in _ready(_chosen(given), named=bool(given)):
-        lines = Lines(benchmark.name)
-        todo = work(benchmark, quick=quick, full=full, trials=trials)
-        left = todo if again else outstanding(benchmark, todo, lines)
-        held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
-        console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")
-        done = measure(benchmark, left, lines)
-        for line in track(done, description=benchmark.name, total=len(left), console=console):
-            if line.failed:
-                broken += 1
-                console.print(f"{benchmark.name} {dict(line.key)}: {line.failed}", markup=False)
-    _write(given)
-    if broken:
+    try:
+        for benchmark in _ready(_chosen(given), named=bool(given)):
+            lines = Lines(benchmark.name, folder)
+            _read(benchmark, folder)
+            todo = work(benchmark, quick=quick, full=full, trials=trials)
+            left = todo if again else outstanding(benchmark, todo, lines)
+            held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
+            console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")
+            done = _measured(benchmark, left, lines, until, console)
+            broken += sum(bool(line.failed) for line in done)
+            missing += len(left) - len(done)
+    except KeyboardInterrupt:
+        console.print("Interrupted. What was measured is kept; the same command goes on with the rest.")
+        raise typer.Exit(130) from None
+    _write(folder)
+    if missing:
+        console.print(f"{missing} trials were not begun within {budget:g} min: the same command goes on with them.")
+    if broken or missing:
         raise typer.Exit(1)
 
 
+def _measured(
+    benchmark: Benchmark, left: list[Work], lines: Lines, until: float | None, console: Console
+) -> list[Line]:
+    """Measure with a progress bar; each reason why there is no figure is told once."""
+    done, told = list[Line](), set[str]()
+    trials = measure(benchmark, left, lines, until)
+    for line in track(trials, description=benchmark.name, total=len(left), console=console):
+        done.append(line)
+        if line.failed and line.failed not in told:
+            told.add(line.failed)
+            console.print(f"{benchmark.name} {dict(line.key)}: {line.failed}", markup=False)
+    return done
+
+
 @app.command()
-def table(given: Names = None) -> None:
+def table(given: Names = None, into: Into = None) -> None:
     """Make the pages anew from the lines, and show them."""
-    _write(given)
-    for benchmark in _chosen(given):
-        typer.echo(page(benchmark, list(Lines(benchmark.name))))
+    folder = into or RESULTS
+    chosen = [(benchmark, _read(benchmark, folder)) for benchmark in _chosen(given)]
+    _write(folder)
+    for benchmark, lines in chosen:
+        typer.echo(page(benchmark, lines))
 
 
 @app.command()
-def check() -> None:
+def check(into: Into = None) -> None:
     """Whether the pages are what the lines say."""
-    wrong = [
-        path for path, text in files(names()).items() if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in wrong:
-        typer.echo(f"{path}: not what the lines say. Run: python -m benchmarks table", err=True)
-    if wrong:
+    for benchmark in _chosen(None):
+        _read(benchmark, into or RESULTS)
+    unlike = wrong(into or RESULTS)
+    for path in unlike:
+        typer.echo(f"{path}: not what the lines say. Run: semgraph-bench table", err=True)
+    if unlike:
         raise typer.Exit(1)
 
 
-def _write(given: list[str] | None) -> None:
-    for path, text in files(given or names()).items():
+def _read(benchmark: Benchmark, folder: Path) -> list[Line]:
+    """All lines; the command stops where one cannot be read."""
+    try:
+        return list(Lines(benchmark.name, folder))
+    except ValueError as error:
+        _stop(str(error))
+
+
+def _write(folder: Path) -> None:
+    for path, text in files(folder).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 

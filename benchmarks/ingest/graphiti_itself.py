@@ -1,18 +1,19 @@
 """graphiti-core over a stream, as its users call it; run in its own environment, with nothing of semgraph's.
 
-Reads one JSON document from standard input (see `Told`), tells the messages, and prints one JSON line: seconds, CPU, queries.
+For each line of JSON from standard input (see `Told`) it tells the messages and prints one: seconds, CPU, queries, memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
+import resource
 import time
 import urllib.request
 from datetime import datetime
 from typing import Any, TypedDict
+
+from benchmarks.suite.peers import answering
 
 
 class Told(TypedDict):
@@ -42,6 +43,7 @@ class Queries:
         from neo4j import AsyncManagedTransaction, AsyncSession, AsyncTransaction
 
         self.count = 0
+        self._whole = [(kind, kind.run) for kind in (AsyncSession, AsyncManagedTransaction, AsyncTransaction)]
         for kind in (AsyncSession, AsyncManagedTransaction, AsyncTransaction):
             kind.run = self._counted(kind.run)  # type: ignore[method-assign]
 
@@ -51,6 +53,11 @@ class Queries:
             return await run(*args, **kwargs)
 
         return counted
+
+    def close(self) -> None:
+        """Count no more."""
+        for kind, run in self._whole:
+            kind.run = run  # type: ignore[method-assign]
 
 
 async def tell(told: Told) -> dict[str, float]:
@@ -80,9 +87,11 @@ async def tell(told: Told) -> dict[str, float]:
         wall, cpu = time.perf_counter(), time.process_time()
         await _told(memory, told["rows"], bulk=told["bulk"])
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        queries.close()
     finally:
         await memory.close()
-    return {"seconds": round(wall, 3), "cpu_ms": round(1000 * cpu), "queries": queries.count}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return {"seconds": round(wall, 3), "cpu_ms": round(1000 * cpu), "queries": queries.count, "peak_mib": round(peak)}
 
 
 async def _told(memory: Any, rows: list[dict[str, Any]], *, bulk: bool) -> None:
@@ -113,4 +122,4 @@ def _reset(url: str) -> None:
 
 if __name__ == "__main__":
     os.environ["GRAPHITI_TELEMETRY_ENABLED"] = "false"
-    print(json.dumps(asyncio.run(tell(json.load(sys.stdin)))))
+    answering(lambda told: asyncio.run(tell(told)))

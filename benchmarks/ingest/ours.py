@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest.streams import MADE, Stream
+from benchmarks.ingest.streams import Stream, content_hash, made
 from benchmarks.suite.made import ROOT
-from benchmarks.suite.peers import asked
-from benchmarks.suite.serving import Server, on_wire, serving
+from benchmarks.suite.peers import asked, conversed
+from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from benchmarks.world.scoring import PLAN, as_graph, held
+from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
-from semgraph.meter import StepMetrics
 from semgraph.scoring import score_graph
 from semgraph.session import Session
 from semgraph.stores.base import Store
@@ -26,6 +27,7 @@ from semgraph.stores.neo4j_local import start, status
 from semgraph.stores.sqlite import SqliteStore
 
 DIMENSIONS = 256
+LABELS = ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
 Figures = dict[str, float | int | str | None]
 _WARM: set[str] = set()
 
@@ -35,57 +37,96 @@ def run(plan: str, stream: str, store: str, options: Mapping[str, Any], latency:
 
     Args:
         plan: Name of a shipped plan.
-        stream: As in `streams.MADE`.
+        stream: As `streams.made` knows it.
         store: `memory` or `neo4j-local`.
-        options: Of `Session.arun`: params, preset, use.
+        options: Of `Session.arun`: params, preset, use; and limits of `Session`: max_calls.
         latency: Of the model, in seconds.
         trial: Number of the trial; the seed of what is drawn.
     """
-    made = MADE[stream](trial)
-    switches = ["--latency", str(latency), "--embedding-latency", str(latency / 20), *["--undated"] * made.undated]
-    with serving(*switches) as server:
+    told = made(stream, trial)
+    with serving(*switches(told, latency)) as server:
         if (first := f"{plan} {store} {dict(options)}") not in _WARM:
+            warm = replace(made("turns dated", trial), undated=told.undated)
+            asyncio.run(_run(plan, warm, store, options, server))
             _WARM.add(first)  # imports and statements that are prepared once are not what is measured
-            asyncio.run(_run(plan, replace(made, world=None), store, options, server))
-        return asyncio.run(_run(plan, made, store, options, server))
+        return asyncio.run(_run(plan, told, store, options, server))
+
+
+def switches(stream: Stream, latency: float) -> list[str]:
+    """The options of the server for a stream."""
+    waits = ["--latency", str(latency), "--embedding-latency", str(latency / 20)]
+    return [*waits, *["--undated"] * stream.undated]
 
 
 async def _run(plan: str, stream: Stream, where: str, options: Mapping[str, Any], server: Server) -> Figures:
     llm = OpenAI("gpt-4.1-mini", server.url, "none")
     embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
     store = _opened(where)
+    limits = {name: value for name, value in options.items() if name.startswith("max_")}
+    chosen = {name: value for name, value in options.items() if name not in limits}
     try:
         await store.ensure(load_plan(PLAN).graph, DIMENSIONS)
         await store.clear(groups_of(stream))
-        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="") as session:
+        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="", **limits) as session:
             if stream.before:
-                await session.arun(plan, episodes=stream.before, **options)
+                whole(await session.arun(plan, episodes=stream.before, **chosen))
             server.reset()
             wall, cpu = time.perf_counter(), time.process_time()
-            result = await session.arun(plan, episodes=stream.rows, **options)
+            result = whole(await session.arun(plan, episodes=stream.rows, **chosen))
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         figures: Figures = {**on_wire(server), "seconds": round(wall, 3), "cpu_ms": round(1000 * cpu)}
         total = result.meter.total()
         same_as_counted(total, figures)
-        figures |= {"episodes": len(stream.rows), "queries": total.round_trips, "failed": len(result.failed)}
-        figures["graph"] = ", ".join(f"{count} {label}" for label, count in sorted(result.written.items()) if count)
-        return figures | await worth(stream, store)
+        figures |= {"episodes": len(stream.rows), "queries": total.round_trips, "data": content_hash(stream)}
+        figures["peak_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+        return _by_episode(figures) | await _left(store, stream)
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
 
 
-def graphiti(stream: str, options: Mapping[str, Any], latency: float, trial: int) -> Figures:
-    """Tell a stream to graphiti-core, on the same Neo4j and the same server; `bulk` among the options: all at once."""
-    made = MADE[stream](trial)
-    server_of = status(neo4j())
-    switches = ["--latency", str(latency), "--embedding-latency", str(latency / 20), *["--undated"] * made.undated]
-    with serving(*switches) as server:
-        asyncio.run(_cleared(made))
-        bolt = [server_of.uri, server_of.user, server_of.password]
-        told = {"url": server.url, "bolt": bolt, "dimensions": DIMENSIONS, "before": made.before, "rows": made.rows}
-        found = asked("graphiti-core", "benchmarks.ingest.graphiti_itself", given={**told, "bulk": False, **options})
-        figures: Figures = {**on_wire(server), **found, "episodes": len(made.rows)}
-    return figures | asyncio.run(_left(made))
+def whole(result: Result) -> Result:
+    """A result that nothing is missing from. Raises RuntimeError: what stopped early must not look cheap."""
+    if result.stopped:
+        msg = f"stopped before its end: {result.stopped}"
+        raise RuntimeError(msg)
+    if result.failed:
+        first = result.failed[0]
+        msg = f"{len(result.failed)} rows failed, the first at {first.step}: {first.error}"
+        raise RuntimeError(msg)
+    return result
+
+
+def graphiti(stream: str, options: Mapping[str, Any], latency: float, trial: int, *, alone: bool = False) -> Figures:
+    """Tell a stream to graphiti-core, on the same Neo4j and the same server.
+
+    Args:
+        stream: As for `run`.
+        options: `bulk`: all at once; `environment`: variables that it reads, such as SEMAPHORE_LIMIT.
+        latency: As for `run`.
+        trial: As for `run`.
+        alone: In a process of its own, so that its memory can be told.
+    """
+    told = made(stream, trial)
+    running = status(neo4j())
+    given = {"bolt": [running.uri, running.user, running.password], "dimensions": DIMENSIONS}
+    given |= {"before": told.before, "rows": told.rows, "bulk": bool(options.get("bulk"))}
+    with serving(*switches(told, latency)) as server:
+        asyncio.run(_cleared(told))
+        asking = "benchmarks.ingest.graphiti_itself", {"url": server.url, **given}, options.get("environment")
+        if alone:
+            found = asked("graphiti-core", asking[0], given=asking[1], environment=asking[2])
+        else:
+            found = conversed("graphiti-core", *asking)
+        figures: Figures = {**on_wire(server), **found, "episodes": len(told.rows), "data": content_hash(told)}
+    return _by_episode(figures) | asyncio.run(_left_in_neo4j(told))
+
+
+def _by_episode(figures: Figures) -> Figures:
+    """With what an episode takes on average."""
+    episodes = figures["episodes"] or 1
+    each = {"calls": "calls", "queries": "queries", "cpu_ms": "cpu_ms", "tokens_in": "tokens_in"}
+    found = {f"{name}_each": round(figures[of] / episodes, 3) for name, of in each.items()}  # type: ignore[operator]
+    return figures | found | {"ms_each": round(1000 * figures["seconds"] / episodes, 2)}  # type: ignore[operator]
 
 
 async def _cleared(stream: Stream) -> None:
@@ -97,20 +138,20 @@ async def _cleared(stream: Stream) -> None:
         await store.aclose()
 
 
-async def _left(stream: Stream) -> Figures:
-    """What another engine left in the store: counts, and worth where the truth is known."""
+async def _left_in_neo4j(stream: Stream) -> Figures:
     store = _opened("neo4j-local")
     try:
-        graph = load_plan(PLAN).graph
-        await store.attach(graph)
-        counts = {
-            name: (await store.scan(name, [], groups_of(stream), ())).num_rows
-            for name in ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
-        }
-        said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
-        return {"graph": said} | await worth(stream, store)
+        await store.attach(load_plan(PLAN).graph)
+        return await _left(store, stream)
     finally:
         await store.aclose()
+
+
+async def _left(store: Store, stream: Stream) -> Figures:
+    """What is in the store afterwards, whoever wrote it: counts, and worth where the truth is known."""
+    counts = {name: (await store.scan(name, [], groups_of(stream), ())).num_rows for name in LABELS}
+    said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
+    return {"graph": said, "entities": counts["Entity"], "facts": counts["RELATES_TO"]} | await worth(stream, store)
 
 
 def groups_of(stream: Stream) -> list[str]:
@@ -130,24 +171,11 @@ def neo4j() -> Path:
     return folder
 
 
-def same_as_counted(total: StepMetrics, wire: Mapping[str, Any]) -> None:
-    """Fail where semgraph's own accounting, chats and embeddings together, is not the server's. Raises ValueError."""
-    ours = {"attempts": total.attempts, "tokens_in": total.tokens_in, "tokens_out": total.tokens_out}
-    theirs = {
-        "attempts": wire["attempts"] + wire["embedding_calls"],
-        "tokens_in": wire["tokens_in"] + wire["embedding_tokens"],
-        "tokens_out": wire["tokens_out"],
-    }
-    if ours != theirs:
-        msg = f"semgraph counted {ours}, the server {theirs}"
-        raise ValueError(msg)
-
-
 async def worth(stream: Stream, store: Store) -> Figures:
     """How good the graph is, where the truth is known."""
     if stream.world is None:
         return {}
-    score = score_graph(await held(store, stream.world.group), as_graph(stream.world.gold()))
+    score = score_graph(await held(store, stream.world.group), as_graph(stream.world.gold(after=len(stream.rows))))
     return {
         "entities_f1": _rounded(score.pairs.f1),
         "facts_f1": _rounded(score.edges.f1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -68,6 +70,15 @@ def crowd(episodes: int, count: int) -> Stream:
     return Stream(f"{episodes:,} meetings, {count} groups", groups(episodes, count))
 
 
+def grown(count: int, seed: int = 1) -> Stream:
+    """The first messages of a plain world that is large enough for them, so that the graph grows as long as they come."""
+    world = World.make(seed, max(6, count // 8 + 2), 0)
+    if len(world.rows) < count:
+        msg = f"a world of {len(world.truth.of('person'))} people tells {len(world.rows)} messages, not {count}"
+        raise ValueError(msg)
+    return Stream(f"{count:,} messages of a world", world.rows[:count], world=world)
+
+
 def told(seed: int, people: int, difficulty: int) -> Stream:
     """A synthetic world, told in messages; its true graph is known."""
     world = World.make(seed, people, difficulty)
@@ -90,3 +101,15 @@ MADE: dict[str, Callable[[int], Stream]] = {
     "world 2": lambda trial: told(trial + 1, 6, 2),
 }
 """Streams by a short name; a world differs from trial to trial."""
+
+
+def made(name: str, trial: int) -> Stream:
+    """A stream by its short name; `grown 100` are 100 messages of a world."""
+    first, _, count = name.partition(" ")
+    return grown(int(count), trial + 1) if first == "grown" else MADE[name](trial)
+
+
+def content_hash(stream: Stream) -> str:
+    """A hash of all that is told, in order."""
+    text = json.dumps([*stream.before, *stream.rows], default=str, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

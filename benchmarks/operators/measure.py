@@ -57,7 +57,7 @@ def measured(server: Server, task: Task, run: Callable[[], Found], *, warm: bool
     else:
         figures |= _worth(found, task.truth)
     if task.again:
-        server.reset(forgiving=True)
+        server.reset(forgiving="1")
         run()
         figures["paid_again"] = server.counted()["calls"]
     return figures

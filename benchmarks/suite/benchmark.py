@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.suite.contests import Contest
 from benchmarks.suite.tables import Chart, Table
 from benchmarks.suite.targets import Target
 
@@ -56,7 +57,8 @@ class Benchmark:
         tables: Made of its lines.
         charts: Likewise.
         targets: Figures to reach, each a row of the page of targets.
-        loses: Where semgraph is slower, dearer or worse, in words; the figures are in the tables.
+        contests: Who is set against whom: what they lose is found by rule and told.
+        loses: What stands below that: which settings cause it. No figures.
         sources: Folders and files beside its own that its figures depend on, from the project's root.
         lacks: What the user has to give before it can be measured; "" if nothing. A run of all passes it over then.
     """
@@ -68,6 +70,7 @@ class Benchmark:
     tables: tuple[Table, ...]
     charts: tuple[Chart, ...] = ()
     targets: tuple[Target, ...] = ()
+    contests: tuple[Contest, ...] = ()
     loses: str = ""
     sources: tuple[str, ...] = ("semgraph", "operators", "plans", "benchmarks/world")
     lacks: Callable[[], str] = str

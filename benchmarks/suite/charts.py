@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.suite.lines import Line
 from benchmarks.suite.tables import Chart
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A")  # Okabe and Ito
+THEMES = ("light", "dark")
+_COLOURS = {
+    "light": ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#44AAD8", "#6E6E6E"),
+    "dark": ("#56B4E9", "#FF8C42", "#2CCB9B", "#E59AC4", "#F0C541", "#8FC1FF", "#B5B5B5"),
+}
+"""After Okabe and Ito, darker on white and lighter on black so that each stands out of its ground."""
 _MARKERS = "osD^vPX"
+_STYLES = ("-", "--", "-.", ":")
 _INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
 
-def draw(chart: Chart, lines: Sequence[Line], theme: str) -> str:
+def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> str:
     """The chart over these lines, for a `light` or a `dark` page; the same lines give the same text."""
     import matplotlib as mpl
 
@@ -24,18 +31,30 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str) -> str:
     settings = {"svg.hashsalt": chart.name, "svg.fonttype": "none", "font.size": 10, "text.color": ink}
     settings |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink)
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+        figure = Figure(figsize=(7.2, 4.0), layout="constrained")
         axes = figure.add_subplot()
-        for i, (series, points) in enumerate(chart.points(lines).items()):
-            xs, ys = zip(*points, strict=True)
-            axes.plot(xs, ys, label=series, color=_COLOURS[i % 7], marker=_MARKERS[i % 7], linewidth=1.5)
+        _plot(axes, chart, lines, theme)
         for axis in chart.log:
             getattr(axes, f"set_{axis}scale")("log")
         axes.set(xlabel=chart.labels[0], ylabel=chart.labels[1], title=chart.title)
         axes.grid(visible=True, alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         if axes.lines:
-            axes.legend(frameon=False)
+            figure.legend(frameon=False, loc="outside right upper", fontsize=9)
         text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return text.getvalue()
+        figure.savefig(text, format=form, transparent=True, metadata={"Date": None})
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
+    """A line for each series, with the range of its trials, and how it grows where that is asked for."""
+    ranges, exponents = chart.ranges(lines), chart.exponents(lines)
+    for i, (series, points) in enumerate(chart.points(lines).items()):
+        xs, ys = zip(*points, strict=True)
+        down = [y - low for y, (low, _) in zip(ys, ranges[series], strict=True)]
+        up = [high - y for y, (_, high) in zip(ys, ranges[series], strict=True)]
+        label = f"{series}: {exponents[series]}" if series in exponents else series
+        axes.errorbar(
+            xs, ys, yerr=(down, up), label=label, color=_COLOURS[theme][i % 7], marker=_MARKERS[i % 7],
+            linestyle=_STYLES[i % 4], linewidth=1.5, markersize=5, capsize=2, elinewidth=1,
+        )  # fmt: skip

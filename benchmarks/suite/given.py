@@ -38,6 +38,11 @@ class Given:
         """The model. Raises PlanError."""
         return self.settings().model()
 
+    def judge(self) -> ModelSpec | None:
+        """The model that `[models] judge = ...` of semgraph.toml names, to judge answers; None: nobody named one."""
+        settings = Settings.load()
+        return settings.model("judge") if "judge" in settings.roles else None
+
     def lacks_model(self) -> str:
         """What is to be given before a model is asked; "" if nothing is. A model that costs needs a limit."""
         if self.model is None:

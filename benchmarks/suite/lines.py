@@ -18,11 +18,12 @@ class Line:
     Args:
         benchmark: Its name.
         key: The case.
-        trial: From 0.
+        trial: From 0; also the seed of what is drawn.
         figures: What was measured; empty where it failed.
         settings: Of the case.
-        made: Commit, versions, machine, date, hash of what it depends on.
+        made: When it began, commit, hash of what it depends on, versions, machine and its load, command.
         failed: Why there are no figures; a failure counts as that and is shown.
+        kind: What answered: a `simulated` model, a `real` one; or it is an `estimate`.
     """
 
     benchmark: str
@@ -32,6 +33,7 @@ class Line:
     settings: Mapping[str, Any] = field(default_factory=dict)
     made: Mapping[str, Any] = field(default_factory=dict)
     failed: str = ""
+    kind: str = "simulated"
 
     def is_of(self, where: Mapping[str, Any]) -> bool:
         """Whether its case has these values; a tuple of values means any of them."""

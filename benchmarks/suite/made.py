@@ -1,10 +1,11 @@
-"""What a result is made of: the code, the versions, the machine."""
+"""What a result is made of: the code, the versions, the machine, the command."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import sqlite3
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-_PACKAGES = ("semgraph", "duckdb", "pyarrow", "numpy", "openai", "aiohttp", "neo4j", "networkx")
+_PACKAGES = ("semgraph", "duckdb", "pyarrow", "numpy", "openai", "aiohttp", "neo4j", "networkx", "bpe-openai")
+_OTHERS = {".venv-extras": ("lotus-ai", "litellm", "openai"), ".venv-graphiti": ("graphiti-core", "neo4j", "openai")}
+"""Packages of the environments that other engines have to themselves; the same as `peers.PEERS`."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")
 
 
@@ -22,6 +25,7 @@ def made_by(folder: str, sources: Iterable[str]) -> dict[str, Any]:
     """Everything that is to be known of a measurement made now, besides its settings."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": f"python -m benchmarks run {folder}",
         "commit": _git("rev-parse", "--short=12", "HEAD"),
         "changed": bool(_git("status", "--porcelain", "--", *sources, f"benchmarks/{folder}")),
         "hash": content_hash((f"benchmarks/{folder}", *sources)),
@@ -51,7 +55,17 @@ def _git(*words: str) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {name: metadata.version(name) for name in _PACKAGES}
+    from semgraph.stores.neo4j_local import VERSION
+
+    found = {name: metadata.version(name) for name in _PACKAGES}
+    found |= {"sqlite": sqlite3.sqlite_version, "neo4j server, local": VERSION}
+    for folder, names in _OTHERS.items():
+        paths = [str(path) for path in (ROOT / folder / "lib").glob("python*/site-packages")]
+        held = (
+            {one.metadata["Name"].lower(): one.version for one in metadata.distributions(path=paths)} if paths else {}
+        )
+        found |= {f"{name} in {folder}": held[name] for name in names if name in held}
+    return found
 
 
 @cache

@@ -1,69 +1,193 @@
-"""The pages: one for each benchmark, one of targets; all of it made from the lines."""
+"""All that is made from the lines: a page for each benchmark, its charts, parts of docs/benchmarks.md and README.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.suite import targets
+from benchmarks.suite import contests, targets
 from benchmarks.suite.benchmark import Benchmark, load, names
-from benchmarks.suite.charts import draw
+from benchmarks.suite.charts import THEMES, draw
+from benchmarks.suite.documents import filled
 from benchmarks.suite.lines import RESULTS, Line, Lines
+from benchmarks.suite.made import ROOT
 
-_KINDS = {
+KINDS = {
     "simulated": "The model is simulated: counts and times are measured; nothing is said about the quality of a real one.",
     "real": "A real model answered; what is said holds for that model.",
     "estimate": "Estimates, not measurements.",
 }
+_SHOWN = {"simulated": "measured, simulated model", "real": "measured, real model", "estimate": "estimated"}
+_HERE = "benchmarks/results"
+DOCUMENTS = {"docs/benchmarks.md": "docs", "README.md": "."}
+"""Pages with parts that are made, and the folder from which their links go."""
+Measured = Sequence[tuple[Benchmark, Sequence[Line]]]
 
 
 def page(benchmark: Benchmark, lines: list[Line]) -> str:
-    """One benchmark's page."""
+    """One benchmark's page. Raises ValueError where lines are of another kind than the benchmark is said to be."""
     order = [case.key for case in benchmark.cases()]
     if benchmark.kind == "real":  # which models there are rows of, only the lines know
         for line in lines:
             order += [line.key] if line.key not in order else []
-    parts = [f"# {benchmark.name}\n\n{benchmark.question}\n\n{_KINDS[benchmark.kind]}\n"]
-    parts += [table.markdown(lines, order) for table in benchmark.tables]
-    parts += [f"![{chart.title}]({benchmark.name}-{chart.name}-light.svg)\n" for chart in benchmark.charts]
+    parts = [f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n"]
+    parts += [table.markdown(_own(benchmark, lines), order) for table in benchmark.tables]
+    parts += [_picture(benchmark, i, "") for i in range(len(benchmark.charts))]
     if benchmark.targets:
         parts.append("**What was to be reached**\n\n" + targets.markdown([t.row(lines) for t in benchmark.targets]))
-    if benchmark.loses:
-        parts.append(f"**Where semgraph loses.** {benchmark.loses}\n")
+    if benchmark.contests:
+        parts.append(f"**Where semgraph loses**\n\n{_lost(benchmark, lines)}")
     return "\n".join([*parts, _made(benchmark, lines)])
 
 
-def _made(benchmark: Benchmark, lines: list[Line]) -> str:
+def _own(benchmark: Benchmark, lines: Sequence[Line]) -> Sequence[Line]:
+    for line in lines:
+        if line.kind != benchmark.kind:
+            msg = (
+                f"{benchmark.name}: {dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}. Measure it again."
+            )
+            raise ValueError(msg)
+    return lines
+
+
+def _picture(benchmark: Benchmark, number: int, to: str) -> str:
+    """A chart for light and for dark pages; `to` leads to the folder of results."""
+    chart = benchmark.charts[number]
+    light, dark = (f"{to}{benchmark.name}-{chart.name}-{theme}.svg" for theme in THEMES)
+    note = f"\n{chart.note}\n" if chart.note else ""
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img alt="{chart.title}" src="{light}">'
+        f"</picture>\n{note}"
+    )
+
+
+def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
+    """The rows that lose, and the targets that are not met."""
+    losses = [loss for contest in benchmark.contests for loss in contest.losses(lines)]
+    missed = [target.row(lines) for target in benchmark.targets if target.met(lines) is False]
+    said = [f"- not met: {row.what}: {row.measured}, to reach {row.wanted}" for row in missed]
     if not lines:
-        return f"Nothing was measured yet: `python -m benchmarks run {benchmark.name}`.\n"
+        return "Not measured yet.\n"
+    none = "Nowhere beyond what chance explains.\n" if not losses and not said else ""
+    listed = "\n".join(said) + "\n\n" if said else ""
+    return (
+        listed + (contests.markdown(losses) if losses else none) + (f"\n{benchmark.loses}\n" if benchmark.loses else "")
+    )
+
+
+def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
+    again = f"`python -m benchmarks run {benchmark.name}`"
+    if not lines:
+        return f"Nothing was measured yet: {again}.\n"
     machines = {
         f"{m['cores']} × {m['processor']}, {m['memory_gib']} GiB" for m in (line.made["machine"] for line in lines)
     }
     commits = sorted({line.made["commit"] + ("+" if line.made["changed"] else "") for line in lines})
     dates = sorted(line.made["at"][:10] for line in lines)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    seconds = sum(line.made.get("seconds", 0) for line in lines)
+    loads = [line.made["load"] for line in lines if "load" in line.made]
+    busy = f", load {min(loads):g}–{max(loads):g} at their start" if loads else ""
+    failed = sum(bool(line.failed) for line in lines)
     return (
-        f"Measured {when} on {', '.join(sorted(machines))}, commit {', '.join(commits)}; {len(lines)} trials, "
-        f"{seconds / 60:.0f} min. Every line: [{benchmark.name}.jsonl]({benchmark.name}.jsonl). "
-        f"Again: `python -m benchmarks run {benchmark.name} --again`.\n"
+        f"Measured {when} on {', '.join(sorted(machines))}, commit {', '.join(commits)}; {len(lines)} trials{busy}, "
+        f"{minutes(lines):.0f} min; {failed} failed. {_versions(lines)}Every line, with all versions and settings: "
+        f"[{benchmark.name}.jsonl]({benchmark.name}.jsonl). Again: {again} (`--again` where the code has not changed).\n"
     )
 
 
-def files(chosen: Iterable[str], folder: Path = RESULTS) -> dict[Path, str]:
-    """All pages and charts, by path, as the lines say they should be."""
+def _versions(lines: Sequence[Line]) -> str:
+    named = ("semgraph", "graphiti-core in .venv-graphiti", "lotus-ai in .venv-extras", "neo4j server, local")
+    held: dict[str, set[str]] = {}
+    for line in lines:
+        for name in named:
+            if version := line.made.get("versions", {}).get(name):
+                held.setdefault(name.partition(" in ")[0], set()).add(version)
+    python = sorted({line.made["python"] for line in lines if "python" in line.made})
+    said = [f"Python {', '.join(python)}"] * bool(python) + [f"{n} {', '.join(sorted(v))}" for n, v in held.items()]
+    return f"{'; '.join(said)}. " if said else ""
+
+
+def minutes(lines: Iterable[Line]) -> float:
+    """How long they took to measure."""
+    return sum(line.made.get("seconds", 0) for line in lines) / 60
+
+
+def parts(measured: Measured, to: str) -> dict[str, str]:
+    """The made parts of written pages; `to` leads to the folder of results."""
+    return {
+        "targets": _targets(measured, to, every=True),
+        "headlines": _targets(measured, to, every=False),
+        "loses": "\n".join(f"### {one.name}\n\n{_lost(one, lines)}" for one, lines in measured if one.contests),
+        "pages": _pages(measured, to),
+        "charts": "\n".join(
+            _picture(one, i, f"{to}/") for one, lines in measured if lines for i in range(len(one.charts))
+        )
+        or "Not measured yet.\n",
+    }
+
+
+def _targets(measured: Measured, to: str, *, every: bool) -> str:
+    """One table over all benchmarks; what a simulated model, a real one and an estimate say stands in columns apart."""
+    chosen = [(one, lines, t) for one, lines in measured for t in one.targets if every or t.headline]
+    if not every and not any(lines for _, lines, _ in chosen):
+        return "Not measured yet: `make bench`.\n"
+    kinds = [kind for kind in KINDS if any(one.kind == kind for one, _, _ in chosen)]
+    head = ["", "others, same run", "to reach", *(_SHOWN[kind] for kind in kinds), "worth", "", "again"]
+    rows = [head, ["---", *["--:"] * (3 + len(kinds)), "---", "---"]]
+    for one, lines, target in chosen:
+        row = target.row(_own(one, lines))
+        figures = [row.measured if kind == one.kind else "" for kind in kinds]
+        where = f"[{one.name}]({to}/{one.name}.md), [lines]({to}/{one.name}.jsonl)" if lines else one.name
+        again = f"`run {one.name}`: {where}" if every else where
+        rows.append([row.what, row.others, row.wanted, *figures, row.worth, row.verdict, again])
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+
+
+def _pages(measured: Measured, to: str) -> str:
+    rows = [
+        ["benchmark", "question", "what answers", "command", "trials", "takes"],
+        ["---", "---", "---", "---", "--:", "--:"],
+    ]
+    for one, lines in measured:
+        name = f"[{one.name}]({to}/{one.name}.md)" if lines else one.name
+        took = f"{minutes(lines):.0f} min" if lines else "not measured yet"
+        rows.append([name, one.question, one.kind, f"`python -m benchmarks run {one.name}`", str(len(lines)), took])
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+
+
+def files(folder: Path = RESULTS, root: Path = ROOT, only: Iterable[str] | None = None) -> dict[Path, str]:
+    """All that is made, by path, as the lines in a folder say it should be.
+
+    Args:
+        folder: Of the lines, pages and charts.
+        root: Of README.md and docs; they are made for the committed results only.
+        only: Benchmarks whose own pages are wanted; None: all.
+    """
+    measured = [(load(name), list(Lines(name, folder))) for name in names()]
     found: dict[Path, str] = {}
-    rows = []
-    for name in names():
-        benchmark = load(name)
-        lines = list(Lines(name, folder))
-        rows += [[f"[{name}]({name}.md)", *target.row(lines)] for target in benchmark.targets]
-        if name in chosen:
-            found[folder / f"{name}.md"] = page(benchmark, lines)
-            for chart in benchmark.charts:
-                for theme in ("light", "dark"):
-                    found[folder / f"{name}-{chart.name}-{theme}.svg"] = draw(chart, lines, theme)
-    head = [["", "", "to reach", "measured", ""], ["---", "---", "--:", "--:", "---"]]
-    table = "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *rows])
-    found[folder / "targets.md"] = f"# What is to be reached, and what was measured\n\n{table}\n"
+    for one, lines in measured:
+        if lines and (only is None or one.name in only):
+            found |= _files(one, lines, folder)
+    if folder == root / _HERE:
+        for name, start in DOCUMENTS.items():
+            to = posixpath.relpath(_HERE, start)
+            found[root / name] = filled((root / name).read_text(encoding="utf-8"), parts(measured, to), name)
     return found
+
+
+def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str]:
+    charts = {
+        folder / f"{one.name}-{chart.name}-{theme}.svg": draw(chart, lines, theme)
+        for chart in one.charts
+        for theme in THEMES
+    }
+    return {folder / f"{one.name}.md": page(one, lines), **charts}
+
+
+def wrong(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
+    """Made files that are not what the lines say, that are missing, or that no line stands behind."""
+    made = files(folder, root)
+    unlike = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    held = [path for end in ("*.md", "*.svg") for path in sorted(folder.glob(end))]
+    return unlike + [path for path in held if path not in made]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from benchmarks.suite import serving
 from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured
 from benchmarks.suite.lines import Line, Lines
 from benchmarks.suite.made import made_by
@@ -15,8 +16,12 @@ from benchmarks.suite.made import made_by
 Work = tuple[Case, int]
 
 
-class Overdue(Exception):
-    """A case took longer than it may."""
+_AGAIN = 10.0
+"""Seconds after which what swallowed Overdue is told again."""
+
+
+class Overdue(BaseException):
+    """A case took longer than it may. No Exception: what counts failures of rows must not take it for one."""
 
 
 def work(benchmark: Benchmark, *, quick: bool, full: bool, trials: int | None = None) -> list[Work]:
@@ -34,9 +39,14 @@ def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> lis
     return [(case, n) for case, n in todo if _line(benchmark, case, n, {}, made).identity not in held]
 
 
-def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterator[Line]:
-    """Measure, and write each line as it comes. What cannot be measured here is passed over with its reason."""
+def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: float | None = None) -> Iterator[Line]:
+    """Measure, and write each line as it comes. What cannot be measured here is passed over with its reason.
+
+    Nothing is begun after `until`, in seconds of `time.monotonic`.
+    """
     for case, trial in todo:
+        if until is not None and time.monotonic() >= until:
+            return
         made = made_by(benchmark.name, benchmark.sources)
         began = time.perf_counter()
         try:
@@ -46,6 +56,7 @@ def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterato
             yield _line(benchmark, case, trial, {}, made, failed=f"not measured: {reason}")
             continue
         except Overdue:
+            serving.close()  # what was asked last may be under way there still
             line = _line(benchmark, case, trial, {}, made, failed=f"not finished after {case.seconds:g} s")
         except Exception as error:  # noqa: BLE001 - that it fails is a result
             text = str(error).strip().splitlines() or [""]
@@ -55,7 +66,7 @@ def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterato
 
 
 def _line(benchmark: Benchmark, case: Case, trial: int, figures: dict, made: dict, failed: str = "") -> Line:  # type: ignore[type-arg]
-    return Line(benchmark.name, dict(case.key), trial, figures, dict(case.settings), made, failed)
+    return Line(benchmark.name, dict(case.key), trial, figures, dict(case.settings), made, failed, benchmark.kind)
 
 
 @contextmanager
@@ -66,7 +77,7 @@ def _limited(seconds: float) -> Iterator[None]:
         raise Overdue
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.suite.lines import Line
+from benchmarks.suite.statistics import Growth, Multiple, growth, multiple
 
 Key = Mapping[str, Any]
 
@@ -41,6 +42,8 @@ class Table:
         baseline: What of a row's key is replaced to find the row that ratios refer to. A ratio is the median of those
             of the trials.
         note: Below it.
+
+    Raises ValueError where a line is of another kind than the rest: measured, simulated and estimated never share a column.
     """
 
     question: str
@@ -52,7 +55,7 @@ class Table:
 
     def markdown(self, lines: Sequence[Line], order: Sequence[Key]) -> str:
         """The table over these lines; rows as the cases stand in the benchmark."""
-        own = [line for line in lines if line.is_of(self.where)]
+        own = of_one_kind([line for line in lines if line.is_of(self.where)])
         keys = [key for key in order if any(line.key == key for line in own)]
         if not keys:
             return f"**{self.question}**\n\nNot measured yet.\n"
@@ -79,23 +82,42 @@ def values(lines: Iterable[Line], figure: str) -> list[Any]:
     return [value for value in found if value is not None]
 
 
+def of_one_kind(lines: list[Line]) -> list[Line]:
+    """The same lines. Raises ValueError where a simulated model, a real one and estimates are mixed."""
+    if len(kinds := {line.kind for line in lines}) > 1:
+        msg = (
+            f"{lines[0].benchmark}: {' and '.join(sorted(kinds))} figures in one table. Keep them in benchmarks apart."
+        )
+        raise ValueError(msg)
+    return lines
+
+
 def _cell(column: Column, lines: Sequence[Line], base: Sequence[Line]) -> str:
     found = values(lines, column.figure)
     if not found or isinstance(found[0], str):
         return found[0] if found else "—"
-    text = column.form.format(statistics.median(found))
-    lowest, highest = (column.form.format(end) for end in (min(found), max(found)))
-    spread = f" ({lowest}–{highest})" if lowest != highest else ""
+    text = spread(found, column.form)
     times = ratio(lines, base, column.figure) if column.ratio else None
-    return text + spread + (f", {times:.2f}×" if times is not None else "")
+    return text + (f", {times}" if times is not None else "")
 
 
-def ratio(lines: Sequence[Line], base: Sequence[Line], figure: str) -> float | None:
-    """The median of the trials' own multiples of the baseline."""
+def spread(found: Sequence[float], form: str) -> str:
+    """The median, with the lowest and the highest where they differ as they are written."""
+    text = form.format(statistics.median(found))
+    lowest, highest = (form.format(end) for end in (min(found), max(found)))
+    return text + (f" ({lowest}–{highest})" if lowest != highest else "")
+
+
+def ratio(lines: Sequence[Line], base: Sequence[Line], figure: str) -> Multiple | None:
+    """The multiple of the baseline, trial by trial."""
+    return multiple(paired(lines, base, figure))
+
+
+def paired(lines: Sequence[Line], base: Sequence[Line], figure: str) -> list[tuple[float, float]]:
+    """What both measured of a figure, by trial, without what failed."""
     theirs = {line.trial: line.figures.get(figure) for line in base if not line.failed}
     pairs = [(line.figures.get(figure), theirs.get(line.trial)) for line in lines if not line.failed]
-    found = [ours / other for ours, other in pairs if ours is not None and other]
-    return statistics.median(found) if found else None
+    return [(float(ours), float(other)) for ours, other in pairs if ours is not None and other is not None]
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,8 @@ class Chart:
         labels: What stands at the axes.
         where: Which lines.
         log: Which axes are logarithmic: "", "x", "y", "xy".
+        grows: Whether the exponent of growth is fitted to each series and told.
+        note: Below it.
     """
 
     name: str
@@ -121,16 +145,35 @@ class Chart:
     labels: tuple[str, str]
     where: Key = field(default_factory=dict)
     log: str = ""
+    grows: bool = False
+    note: str = ""
 
     def points(self, lines: Iterable[Line]) -> dict[str, list[tuple[float, float]]]:
         """Medians over the trials, by series."""
-        cases: dict[tuple[str, float], list[float]] = {}
-        for line in lines:
-            x = line.figures.get(self.x, line.key.get(self.x))
-            y = line.figures.get(self.y)
-            if line.is_of(self.where) and not line.failed and x is not None and y is not None:
-                cases.setdefault((str(line.key[self.series]), x), []).append(y)
         found: dict[str, list[tuple[float, float]]] = {}
-        for (series, x), ys in sorted(cases.items()):
+        for (series, x), ys in sorted(self._measured(lines).items()):
             found.setdefault(series, []).append((x, statistics.median(ys)))
         return found
+
+    def ranges(self, lines: Iterable[Line]) -> dict[str, list[tuple[float, float]]]:
+        """The lowest and the highest of the trials at each point, by series."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for (series, _), ys in sorted(self._measured(lines).items()):
+            found.setdefault(series, []).append((min(ys), max(ys)))
+        return found
+
+    def exponents(self, lines: Iterable[Line]) -> dict[str, Growth]:
+        """How y grows with x, by series, where that is asked for."""
+        trials: dict[str, list[tuple[float, float]]] = {}
+        for (series, x), ys in self._measured(lines).items():
+            trials.setdefault(series, []).extend((x, y) for y in ys)
+        fitted = {series: growth(points) for series, points in trials.items()} if self.grows else {}
+        return {series: one for series, one in fitted.items() if one is not None}
+
+    def _measured(self, lines: Iterable[Line]) -> dict[tuple[str, float], list[float]]:
+        cases: dict[tuple[str, float], list[float]] = {}
+        for line in of_one_kind([line for line in lines if line.is_of(self.where) and not line.failed]):
+            x, y = line.figures.get(self.x, line.key.get(self.x)), line.figures.get(self.y)
+            if x is not None and y is not None and self.series in line.key:
+                cases.setdefault((str(line.key[self.series]), x), []).append(y)
+        return cases

@@ -102,7 +102,7 @@ def test_a_cell_is_the_median_with_its_spread_and_the_multiple_of_the_baseline()
     lines = [line("a", 0, s=1), line("a", 1, s=2), line("b", 0, s=3), line("b", 1, s=4), line("b", 2, "broke")]
     text = table.markdown(lines, [{"way": "a"}, {"way": "b"}])
     assert "| a | 1.5 (1.0–2.0) |  |" in text
-    assert "| b | 3.5 (3.0–4.0), 2.50× | 1 of 3 failed: broke |" in text
+    assert "| b | 3.5 (3.0–4.0), 2.50× [0.186–32.2] | 1 of 3 failed: broke |" in text
 
 
 def test_a_target_says_met_not_met_or_not_measured() -> None:
@@ -113,8 +113,8 @@ def test_a_target_says_met_not_met_or_not_measured() -> None:
         Target("against a", {"way": "b"}, "s", 2, of={"way": "a"}).row(lines),
         Target("calls", {"way": "a"}, "calls", 2).row(lines),
     ]
-    assert [(row[1], row[2], row[3]) for row in rows] == [
-        ("≤ 2", "1", "met"), ("≥ 0.95", "0.9", "**not met**"), ("≤ 2 ×", "3 ×", "**not met**"), ("≤ 2", "—", "not measured"),
+    assert [(row.wanted, row.measured, row.verdict) for row in rows] == [
+        ("≤ 2", "1", "met"), ("≥ 0.95", "0.9", "**not met**"), ("≤ 2 ×", "3.00×", "**not met**"), ("≤ 2", "—", "not measured"),
     ]  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def test_a_page_is_a_function_of_its_lines() -> None:
         "What is asked?",
         "**What does it cost?**",
         "| a | 8 |",
-        "| calls | ≤ 8 | 8 | met |",
+        "| calls | — | ≤ 8 | 8 | — | met |",
         "commit abc; 1 trials",
     ):
         assert part in text

@@ -1,0 +1,79 @@
+"""Where semgraph loses: found in the lines by rule, so that no row of it is typed and none is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.suite.lines import Line
+from benchmarks.suite.statistics import Multiple, multiple
+from benchmarks.suite.tables import Key, paired
+
+Loss = tuple[str, str, str, str, str]
+"""Who, against whom, in what, how far, where and with which settings."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who is set against whom: cases that differ in one name of their key.
+
+    Args:
+        name: The name of the key that says who it is: "way".
+        others: Whose figures the rest is set against: other engines, or a way of ours.
+        costs: Figures of which less is better, with their titles.
+        worth: Figures of which more is better.
+        where: Which lines.
+        instead: What else of a key is replaced to find the other one's: {"store": "Neo4j"}.
+        ours: Who is set against them; none: all that are not among the others.
+    """
+
+    name: str
+    others: tuple[str, ...]
+    costs: Mapping[str, str] = field(default_factory=dict)
+    worth: Mapping[str, str] = field(default_factory=dict)
+    where: Key = field(default_factory=dict)
+    instead: Key = field(default_factory=dict)
+    ours: tuple[str, ...] = ()
+
+    def losses(self, lines: Sequence[Line]) -> list[Loss]:
+        """Where a figure is worse beyond the 95 % interval of its multiple: a row for each figure and pair."""
+        found: dict[tuple[str, str, str], list[tuple[Multiple, str]]] = {}
+        for key, who, other in self._pairs(lines):
+            place = ", ".join(str(value) for name, value in key.items() if name != self.name)
+            for figure, title in {**self.costs, **self.worth}.items():
+                times = multiple(paired(_of(lines, key), _of(lines, {**key, **self.instead, self.name: other}), figure))
+                if times is not None and (times.below if figure in self.worth else times.above):
+                    found.setdefault((who, other, title), []).append((times, f"{place}{_settings(lines, key)}"))
+        return [_told(names, places) for names, places in found.items()]
+
+    def _pairs(self, lines: Sequence[Line]) -> Iterator[tuple[Key, str, str]]:
+        keys = {str(line.key): line.key for line in lines if line.is_of(self.where) and self.name in line.key}
+        for key in keys.values():
+            who = str(key[self.name])
+            if who not in self.others and (not self.ours or who in self.ours):
+                yield from ((key, who, other) for other in self.others)
+
+
+def _of(lines: Sequence[Line], key: Key) -> list[Line]:
+    return [line for line in lines if line.key == key]
+
+
+def _settings(lines: Sequence[Line], key: Key) -> str:
+    """What was set for it beyond its key."""
+    settings: dict[str, Any] = dict(_of(lines, key)[0].settings)
+    said = ", ".join(f"{name} {value}" for name, value in settings.items())
+    return f" ({said})" if said else ""
+
+
+def _told(names: tuple[str, str, str], places: Sequence[tuple[Multiple, str]]) -> Loss:
+    who, other, title = names
+    worst = max(places, key=lambda one: max(one[0].value, 1 / one[0].value if one[0].value else float("inf")))
+    more = f"; and in {len(places) - 1} more" if len(places) > 1 else ""
+    return who, other, title, str(worst[0]), f"{worst[1]}{more}"
+
+
+def markdown(losses: Sequence[Loss]) -> str:
+    """The table of them."""
+    head = [("who", "against", "in", "multiple", "worst where"), ("---", "---", "---", "--:", "---")]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *losses]) + "\n"
