@@ -31,6 +31,7 @@ class Claim:
         undatable: It says that it holds at some unknown time.
         event: It tells of a change ("has moved to"), not of a state ("lives in").
         role: What tells the subject from others of the name: "Sam Weber the pilot".
+        wrong: What it says the target is not: "..., not Luma".
     """
 
     subject: str
@@ -44,15 +45,17 @@ class Claim:
     undatable: bool = False
     event: bool = False
     role: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A way to say a relation: in the third person, and in the first ("" where nobody says it of himself)."""
+    """A way to say a relation: in the third person, and in the first; `after` stands behind the target."""
 
     third: str
     first: str
     event: bool = False
+    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Way:
         return "|".join([*map(re.escape, said), *([self.also] if self.also else [])])
 
 
-# What the world says, by kind. `left` and `handed` end a job and a lead.
+# What the world says, by kind. `left` and `handed` end a job and a lead, `never` says that there was none.
 WAYS: dict[str, Way] = {
     "left": Way(
         "LEFT",
@@ -81,6 +84,10 @@ WAYS: dict[str, Way] = {
     "handed": Way(
         "HANDED_OVER",
         (Phrase("no longer leads", "no longer lead"), Phrase("has handed over", "have handed over", event=True)),
+    ),
+    "never": Way(
+        "NEVER_WORKED_AT",
+        (Phrase("has never worked at", "have never worked at"), Phrase("never worked at", "never worked at")),
     ),
     "job": Way(
         "WORKS_AT",
@@ -114,8 +121,13 @@ WAYS: dict[str, Way] = {
     ),
     "knows": Way("KNOWS", (Phrase("knows", "know"), Phrase("is a friend of", "am a friend of"))),
 }
-ENDS = {"left": "job", "handed": "lead"}
+ENDS = {"left": "job", "handed": "lead", "never": "job"}
 """Kinds that end another of the same subject and target."""
+NEGATED = {
+    "left": Phrase("does not work at", "do not work at", after=" any more"),
+    "handed": Phrase("does not lead", "do not lead", after=" any more"),
+}
+"""Other words for ends, by kind."""
 _EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
 
 # Patterns with the relation and the kind of what they say, in the order in which they are tried. `s`: subject, `o`: target.
@@ -139,6 +151,17 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 )
 _DEADLINE_OF = re.compile(rf"The deadline of (?P<p>{NAME}) is (?P<day>.+)\.")
 _DENIED = re.compile(rf"{NAME}(?: the [a-z]+)? (?:does not|did not|has not|has never|never|is not|was not)\b")
+_NEVER = re.compile(rf"{NAME}(?: the [a-z]+)? (?:has )?never worked at\b")
+_ANY_MORE = re.compile(r" does not (work at|work for|lead) (.+?) any ?more\b")
+_WRONG = re.compile(rf", not (?:at |in )?(?P<wrong>{NAME})")
+_VERBS = "|".join(
+    re.escape(verb)
+    for verb in sorted({v for way in WAYS.values() for p in way.now for v in (p.third, p.first)}, key=len, reverse=True)
+)
+_NOT_BUT = re.compile(
+    rf"^[Ii]t was not (?P<wrong>{NAME}) but (?P<right>{NAME}) "
+    rf"that (?P<who>I|{NAME}(?: the [a-z]+)?) (?P<verb>{_VERBS})(?P<when> .*)?$"
+)
 
 
 def read(sentence: str) -> Claim | None:
@@ -146,10 +169,13 @@ def read(sentence: str) -> Claim | None:
     deadline = _DEADLINE_OF.fullmatch(sentence)
     if deadline:
         return Claim("", "PROJECT_DEADLINE", deadline["p"], sentence, "deadline", deadline["day"])
-    if _DENIED.match(sentence):
+    plain = _ANY_MORE.sub(
+        lambda m: f" no longer {m[1].replace('work', 'works').replace('lead', 'leads')} {m[2]}", sentence
+    )
+    if _DENIED.match(plain) and not _NEVER.match(plain):
         return None
     for pattern, relation, kind in _PATTERNS:
-        match = pattern.fullmatch(sentence)
+        match = pattern.fullmatch(plain)
         if match:
             found = match.groupdict()
             name = relation or found["verb"].upper()
@@ -159,12 +185,34 @@ def read(sentence: str) -> Claim | None:
                 undatable=bool(re.search(r"\b(once|at some time)\b", found["rest"])),
                 event=bool(re.fullmatch(_EVENTS, found.get("v") or "")),
                 role=found["role"] or "",
+                wrong=wrong["wrong"] if (wrong := _WRONG.search(found["rest"])) else "",
             )
     return None
 
 
+def straight(sentence: str) -> str:
+    """A sentence without its full stop that says first what was wrong, the other way round.
+
+    >>> straight("it was not Luma but Acme that Ann has joined on 2024-03-01")
+    'Ann has joined Acme on 2024-03-01, not Luma'
+    """
+    match = _NOT_BUT.match(sentence)
+    if match is None:
+        return sentence
+    return f"{match['who']} {match['verb']} {match['right']}{match['when'] or ''}, not {match['wrong']}"
+
+
 def write(
-    kind: str, subject: str, phrase: Phrase | None, target: str, *, role: str = "", when: str = "", first: bool = False
+    kind: str,
+    subject: str,
+    phrase: Phrase | None,
+    target: str,
+    *,
+    role: str = "",
+    when: str = "",
+    first: bool = False,
+    wrong: str = "",
+    way: str = "not",
 ) -> str:
     """A sentence.
 
@@ -176,7 +224,12 @@ def write(
         role: What tells the subject from others of the name.
         when: "since 2024-03-01", "on 2024-03-01", "from 2020-01-01 to 2022-05-01", or nothing.
         first: In the first person.
+        wrong: What the target is not, if that is to be said.
+        way: How: "not" ("..., not Luma") or "not but" ("it was not Luma but ... that ...").
     """
     verb = WAYS[kind].past if phrase is None else phrase.first if first else phrase.third
     who = "I" if first else f"{subject} the {role}" if role else subject
-    return f"{who} {verb} {target}{' ' + when if when else ''}."
+    after = (phrase.after if phrase else "") + (f" {when}" if when else "")
+    if wrong and way == "not but":
+        return f"it was not {wrong} but {target} that {who} {verb}{after}."
+    return f"{who} {verb} {target}{after}{f', not {wrong}' if wrong else ''}."

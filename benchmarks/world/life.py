@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from benchmarks.world import names
+from benchmarks.world.difficulty import Difficulty
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 400
@@ -70,10 +71,10 @@ class Truth:
         return [thing for thing in self.things if thing.kind == kind]
 
 
-def live(draw: random.Random, people: int, difficulty: int) -> Truth:
-    """A truth with so many people (and, from difficulty 2, a few more who share a name)."""
+def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
+    """A truth with so many people (and, with homonyms, a few more who share a name)."""
     persons = [Thing(f"p{i}", name, "person") for i, name in enumerate(names.people(draw, people))]
-    if difficulty >= 2:
+    if hard.homonyms:
         persons = _with_homonyms(draw, persons)
     persons = _with_short_names(persons)
     firms = _things("o", "organisation", names.organisations(draw, max(3, people // 2)))
@@ -82,12 +83,12 @@ def live(draw: random.Random, people: int, difficulty: int) -> Truth:
     projects = _things("j", "project", names.projects(draw, min(100, max(2, people // 3))))
     spans: list[Span] = []
     for person in persons:
-        spans += _chain(draw, "home", person, places, 0)
-        spans += _chain(draw, "job", person, firms, difficulty)
-        if difficulty >= 1 and draw.random() < 0.5:
+        spans += _chain(draw, "home", person, places)
+        spans += _chain(draw, "job", person, firms, gaps=hard.gaps, again=hard.again)
+        if hard.long_ago and draw.random() < 0.5:
             spans.append(_old_job(draw, person, firms, spans))
     for project in projects:
-        spans += _leaders(draw, project, persons, difficulty)
+        spans += _leaders(draw, project, persons, gaps=hard.gaps)
     spans += _acquaintances(draw, persons)
     spans += [end for span in spans if (end := _ending(span, spans))]
     numbered = tuple(replace(span, key=f"f{i}") for i, span in enumerate(spans))
@@ -114,16 +115,18 @@ def _with_short_names(persons: list[Thing]) -> list[Thing]:
     return [replace(p, short=first) if firsts[first := p.name.split()[0]] == 1 else p for p in persons]
 
 
-def _chain(draw: random.Random, kind: str, person: Thing, targets: list[Thing], difficulty: int) -> Iterator[Span]:
+def _chain(
+    draw: random.Random, kind: str, person: Thing, targets: list[Thing], *, gaps: bool = False, again: bool = False
+) -> Iterator[Span]:
     """One after another: from before the beginning, with up to two changes. Jobs may have gaps, and be taken up again."""
     changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), draw.choice((0, 1, 1, 2))))
     where = draw.sample(targets, min(len(targets), len(changes) + 1))
-    if len(changes) == 2 and difficulty >= 2 and draw.random() < 0.5:
+    if len(changes) == 2 and again and draw.random() < 0.5:
         where[2] = where[0]
     starts = [START - timedelta(days=draw.randrange(100, 2000)), *(START + timedelta(days=day) for day in changes)]
     for i, since in enumerate(starts):
         until = starts[i + 1] if i + 1 < len(starts) else None
-        if until and kind == "job" and difficulty >= 1 and draw.random() < 0.4:
+        if until and gaps and draw.random() < 0.4:
             until -= timedelta(days=20)
         yield Span("", kind, person, where[i], since, until)
 
@@ -139,7 +142,7 @@ def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list
     )
 
 
-def _leaders(draw: random.Random, project: Thing, persons: list[Thing], difficulty: int) -> Iterator[Span]:
+def _leaders(draw: random.Random, project: Thing, persons: list[Thing], *, gaps: bool) -> Iterator[Span]:
     """Who leads a project: one, or two after each other."""
     starts = [START - timedelta(days=draw.randrange(50, 700))]
     if draw.random() < 0.6:
@@ -147,7 +150,7 @@ def _leaders(draw: random.Random, project: Thing, persons: list[Thing], difficul
     leaders = draw.sample(persons, len(starts))
     for i, since in enumerate(starts):
         until = starts[i + 1] if i + 1 < len(starts) else None
-        if until and difficulty >= 1 and draw.random() < 0.4:
+        if until and gaps and draw.random() < 0.4:
             until -= timedelta(days=20)
         yield Span("", "lead", leaders[i], project, since, until)
 

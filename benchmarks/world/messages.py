@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from benchmarks.world.claims import NAME, Claim, read
+from benchmarks.world.claims import NAME, Claim, read, straight
 from benchmarks.world.dates import MONTHS
 
 _NO_NAMES = frozenset(
@@ -74,7 +74,7 @@ def sentences_of(message: str, history: Sequence[str] = ()) -> list[str]:
     speaker, said = speaker_of(message)
     found: list[str] = []
     for part in re.split(r"(?<=[.!?])\s+", said.strip()):
-        sentence = re.sub(r"^(Hi|Hello|Yes|No|Well), ", "", part.strip().rstrip(".!?"))
+        sentence = straight(re.sub(r"^(Hi|Hello|Yes|No|Well), ", "", part.strip().rstrip(".!?")))
         for first, third in sorted(_FIRST_PERSON.items(), key=lambda pair: -len(pair[0])):
             sentence = re.sub(rf"^{first}\b", f"{speaker or 'Somebody'} {third}", sentence)
         sentence = re.sub(r"^I (?=[a-z])", f"{speaker or 'Somebody'} ", sentence)

@@ -56,7 +56,7 @@ def questions(world: World, at: datetime, *, count: int, seed: int = 1) -> list[
     Raises:
         ValueError: The world has too few by then; says how many.
     """
-    draw = random.Random(f"questions/{world.seed}/{world.difficulty}/{seed}/{at.isoformat()}")
+    draw = random.Random(f"questions/{world.seed}/{world.difficulty!s}/{seed}/{at.isoformat()}")
     known = _Known(world, at, draw)
     kinds = [_drawn(draw, make(known)) for make in _MAKERS]
     turns = (one for turn in zip_longest(*kinds) for one in turn if one is not None)
@@ -91,9 +91,14 @@ class _Known:
         self._called = {k: f"{e.name} the {roles[k]}" if roles[k] else e.name for k, e in self.entities.items()}
 
     @cached_property
+    def told_facts(self) -> list[Fact]:
+        """All facts but those that were taken back."""
+        return [f for f in self.gold.facts if not f.retracted]
+
+    @cached_property
     def facts(self) -> list[Fact]:
         """The facts between things that can be asked for by name."""
-        return [f for f in self.gold.facts if {f.source, f.target} <= set(self.entities)]
+        return [f for f in self.told_facts if {f.source, f.target} <= set(self.entities)]
 
     @cached_property
     def now(self) -> list[Fact]:
@@ -161,7 +166,7 @@ def _months(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]
 def _others(known: _Known, fact: Fact, since: datetime, until: datetime) -> list[Fact]:
     """Facts of the same subject and relation that also hold then."""
     return [
-        other for other in known.gold.facts
+        other for other in known.told_facts
         if (other.source, other.relation) == (fact.source, fact.relation) and other.key != fact.key
         and other.valid_at < until and (other.invalid_at is None or other.invalid_at > since)
     ]  # fmt: skip
@@ -179,7 +184,7 @@ def _earlier(known: _Known) -> Iterator[Question]:
     for fact in known.now:
         if fact.relation not in _BEFORE or not known.one(fact.relation, source=fact.source):
             continue
-        same = [f for f in known.gold.facts if (f.source, f.relation) == (fact.source, fact.relation)]
+        same = [f for f in known.told_facts if (f.source, f.relation) == (fact.source, fact.relation)]
         before = [f for f in same if f.valid_at < fact.valid_at]
         last = max(before, key=lambda f: f.valid_at, default=None)
         if last is None or last not in known.facts or sum(f.target == fact.target for f in same) > 1:
@@ -221,7 +226,7 @@ def _beyond(known: _Known, fact: Fact, about: str, them: str, key: str) -> Itera
 
 def _unknown(known: _Known) -> Iterator[Question]:
     """Of people whom nobody has named, of what nobody tells of anybody, of times that nobody tells of."""
-    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.gold.facts}
+    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.told_facts}
     there = {thing.name for thing in known.world.truth.things}
     strangers = [n for n in names.people(known.draw, min(200, len(persons) + 20)) if n not in there]
     for person in persons:

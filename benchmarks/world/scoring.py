@@ -101,7 +101,7 @@ def line(found: Scored, people: int) -> str:
     parts += [s.validity.f1 if s.validity else None, s.ended.precision, s.ended.recall]
     widths = (9, 6, 7, 7, 8, 9, 8, 8)
     shown = " ".join(f"{'—' if p is None else f'{p:.3f}':>{w}}" for p, w in zip(parts, widths, strict=True))
-    head = f"{people:>6} {found.world.difficulty:>5} {len(found.world.episodes):>5}"
+    head = f"{people:>6} {found.world.difficulty!s:>5} {len(found.world.episodes):>5}"
     return f"{head} {shown} {wire['calls']:>6} {wire['tokens_in']:>10,} {wire['tokens_out']:>7,} {found.failed:>6}"
 
 

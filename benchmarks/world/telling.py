@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from benchmarks.world import names
 from benchmarks.world.claims import WAYS, Phrase, write
+from benchmarks.world.difficulty import Difficulty
 from benchmarks.world.life import DAYS, START, Span, Thing, Truth
 
 END = START + timedelta(days=DAYS)
@@ -28,6 +29,11 @@ class Statement:
         since: The day that it names as the beginning.
         until: The day that it names as the end.
         when: Those, in words.
+        retracts: What it says never held.
+        wrong: What is named as the wrong end.
+        wording: How that is said: "..., not Luma" or "it was not Luma but ... that ...".
+        alone: It has a message of its own.
+        of_others: Nobody says it of himself.
     """
 
     at: datetime
@@ -39,46 +45,51 @@ class Statement:
     since: datetime | None = None
     until: datetime | None = None
     when: str = ""
+    retracts: Span | None = None
+    wrong: Thing | None = None
+    wording: str = ""
+    alone: bool = False
+    of_others: bool = False
 
 
-def tell(draw: random.Random, truth: Truth, difficulty: int) -> list[Statement]:
+def tell(draw: random.Random, truth: Truth, hard: Difficulty) -> list[Statement]:
     """All statements, in order of time, no two at one minute."""
-    found = [s for span in truth.spans for s in _of_span(draw, span, difficulty)]
-    if difficulty >= 1:
+    found = [s for span in truth.spans for s in _of_span(draw, span, hard)]
+    if hard.denials:
         found += _denials(draw, truth)
     found.sort(key=lambda s: (s.at, s.span.key if s.span else "", s.source.key))
     return [replace(s, at=s.at + timedelta(seconds=n)) for n, s in enumerate(found)]
 
 
-def _of_span(draw: random.Random, span: Span, difficulty: int) -> Iterator[Statement]:
+def _of_span(draw: random.Random, span: Span, hard: Difficulty) -> Iterator[Statement]:
     """The first telling of a span, and what repeats it while it holds."""
     if span.old:
         assert span.until is not None
-        when = f"from {_day(span.since)} to {_day(span.until)}"
+        when = f"from {day_of(span.since)} to {day_of(span.until)}"
         at = START + timedelta(days=draw.randrange(10, DAYS), minutes=draw.randrange(600))
         yield Statement(at, span.kind, span.source, span.target, span, None, span.since, span.until, when)
         return
     late = timedelta(days=1 + draw.randrange(8)) if span.since >= START else timedelta(days=draw.randrange(35))
     begin = max(span.since, START) + late
-    first = _said(draw, span, begin + timedelta(hours=8, minutes=draw.randrange(600)), difficulty)
+    first = _said(draw, span, begin + timedelta(hours=8, minutes=draw.randrange(600)), hard)
     yield first
     ends = min(span.until or END, END)
     spare = (ends - first.at).days - 1
     for _ in range(draw.choice((0, 1, 1, 2)) if span.kind not in {"left", "handed"} and spare > 5 else 0):
         at = first.at + timedelta(days=draw.randrange(1, spare), minutes=draw.randrange(60))
         if at < ends:
-            yield _repeated(draw, first, at, difficulty)
+            yield _repeated(draw, first, at, hard)
 
 
-def _said(draw: random.Random, span: Span, at: datetime, difficulty: int) -> Statement:
+def _said(draw: random.Random, span: Span, at: datetime, hard: Difficulty) -> Statement:
     """The first telling: often with the day, and of a change as of one."""
     fresh = span.since >= START
     phrases = [p for p in WAYS[span.kind].now if fresh or not p.event]
-    phrase = draw.choice(phrases) if difficulty else next((p for p in phrases if p.event), phrases[0])
+    phrase = draw.choice(phrases) if hard.phrases else next((p for p in phrases if p.event), phrases[0])
     told = Statement(at, span.kind, span.source, span.target, span, phrase)
     if span.kind == "knows" or draw.random() < 0.5:
         return told
-    if difficulty >= 2 and phrase.event and (at - span.since).days == 1 and draw.random() < 0.7:
+    if hard.yesterday and phrase.event and (at - span.since).days == 1 and draw.random() < 0.7:
         return replace(told, since=span.since, when="yesterday")
     return _dated(told)
 
@@ -87,16 +98,16 @@ def _dated(told: Statement) -> Statement:
     assert told.span is not None
     assert told.phrase is not None
     on = "on" if told.phrase.event else "since"
-    return replace(told, since=told.span.since, when=f"{on} {_day(told.span.since)}")
+    return replace(told, since=told.span.since, when=f"{on} {day_of(told.span.since)}")
 
 
-def _repeated(draw: random.Random, first: Statement, at: datetime, difficulty: int) -> Statement:
-    """The same again: word by word, or (from difficulty 1) in other words; from 2, with the day that was not named before."""
-    if difficulty == 0 or draw.random() < 0.3:
+def _repeated(draw: random.Random, first: Statement, at: datetime, hard: Difficulty) -> Statement:
+    """The same again: word by word, or with `phrases` in other words; with `told_later` now with the day."""
+    if not hard.phrases or draw.random() < 0.3:
         return replace(first, at=at) if first.when != "yesterday" else replace(first, at=at, when="", since=None)
     states = [p for p in WAYS[first.kind].now if not p.event]
     again = replace(first, at=at, phrase=draw.choice(states), since=None, when="")
-    if difficulty >= 2 and not first.since and first.kind != "knows" and draw.random() < 0.3:
+    if hard.told_later and not first.since and first.kind != "knows" and draw.random() < 0.3:
         return _dated(again)
     return again
 
@@ -108,30 +119,31 @@ def _denials(draw: random.Random, truth: Truth) -> Iterator[Statement]:
         others = [firm for firm in truth.of("organisation") if firm not in had]
         if others and draw.random() < 0.25:
             at = START + timedelta(days=draw.randrange(DAYS), minutes=draw.randrange(600))
-            yield Statement(at, "denied", person, draw.choice(others))
+            yield Statement(at, "denied", person, draw.choice(others), of_others=True)
 
 
 @dataclass
 class Calling:
-    """How things are called in one message: alike each time, but from difficulty 2 anew each time."""
+    """How things are called in one message: alike each time, but with `many_names` anew each time."""
 
     draw: random.Random
-    difficulty: int
+    hard: Difficulty
     _called: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, thing: Thing) -> str:
-        """A name: mostly the full one; from difficulty 1 a first name, from 2 initials, or one with a slip."""
-        if thing.key not in self._called or self.difficulty >= 2:
+        """A name: mostly the full one; else a first name, initials, or one with a slip."""
+        if thing.key not in self._called or self.hard.many_names:
             self._called[thing.key] = self._name(thing)
         return self._called[thing.key]
 
     def _name(self, thing: Thing) -> str:
         chance = self.draw.random()
-        if self.difficulty == 0 or thing.role:
+        if thing.role:
             return thing.name
-        if chance < 0.2 and thing.short and (thing.kind == "person" or self.difficulty >= 2):
+        short = self.hard.first_names if thing.kind == "person" else self.hard.initials
+        if chance < 0.2 and thing.short and short:
             return thing.short
-        if self.difficulty >= 2 and thing.kind == "person" and 0.2 <= chance < 0.25:
+        if thing.kind == "person" and 0.2 <= chance < 0.2 + self.hard.slips:
             return names.misspelt(self.draw, thing.name)
         return thing.name
 
@@ -147,8 +159,16 @@ def worded(
     if told.kind == "denied":
         who = f"{subject} the {role}" if role else subject
         return f"{who} does not work at {target}.", named
-    return write(told.kind, subject, told.phrase, target, role=role, when=told.when, first=first), named
+    if told.wrong is None:
+        return write(told.kind, subject, told.phrase, target, role=role, when=told.when, first=first), named
+    wrong = call(told.wrong)
+    named.append((told.wrong, wrong))
+    right = write(
+        told.kind, subject, told.phrase, target, role=role, when=told.when, first=first, wrong=wrong, way=told.wording
+    )
+    return f"No, {right}", named
 
 
-def _day(at: datetime) -> str:
+def day_of(at: datetime) -> str:
+    """As messages name it."""
     return at.date().isoformat()

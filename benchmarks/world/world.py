@@ -11,8 +11,11 @@ from functools import cached_property
 from typing import Any, Self
 
 from benchmarks.world.dates import iso
+from benchmarks.world.difficulty import Difficulty
+from benchmarks.world.difficulty import difficulty as known
 from benchmarks.world.gold import Episode, Gold, told
 from benchmarks.world.life import Thing, Truth, live
+from benchmarks.world.mistakes import altered
 from benchmarks.world.telling import Calling, Statement, tell, worded
 
 _NAMESPACE = uuid.UUID("6f1d6d0e-3f5a-5b0e-9a53-0d8f6f6a2c11")
@@ -29,31 +32,29 @@ class World:
 
     Args:
         seed: What it is drawn from.
-        difficulty: 0: plain statements, moves and new jobs, the same words again. 1: also other words, first names, "she",
-            several statements in a message, small talk, gaps, what was long ago, denials. 2: also people of one name,
-            initials, slips in names, two names of one thing in a message, jobs taken up again, days that are told later,
-            "yesterday".
+        difficulty: What makes it hard to read; see `Difficulty`, and `LEVELS` there.
         group: The group_id of all messages.
         truth: What holds in it.
         episodes: The messages, in order of time.
     """
 
     seed: int
-    difficulty: int
+    difficulty: Difficulty
     group: str
     truth: Truth
     episodes: tuple[Episode, ...]
 
     @classmethod
-    def make(cls, seed: int, people: int = 8, difficulty: int = 1, group: str = "world") -> Self:
-        """Draw a world with so many people; about nine messages for each."""
-        if not 2 <= people <= 2000 or difficulty not in {0, 1, 2}:
-            raise ValueError(f"a world has 2 to 2,000 people and difficulty 0, 1 or 2, not {people} and {difficulty}")
-        draw = random.Random(f"world/{seed}/{people}/{difficulty}")
-        truth = live(draw, people, difficulty)
-        statements = tell(draw, truth, difficulty)
-        messages = _Messages(draw, truth, difficulty, group)
-        return cls(seed, difficulty, group, truth, tuple(messages.of(statements)))
+    def make(cls, seed: int, people: int = 8, difficulty: int | str | Difficulty = 1, group: str = "world") -> Self:
+        """Draw a world with so many people; about nine messages for each. Raises ValueError."""
+        hard = known(difficulty)
+        if not 2 <= people <= 2000:
+            raise ValueError(f"a world has 2 to 2,000 people, not {people}")
+        draw = random.Random(f"world/{seed}/{people}/{hard.base}")
+        truth = live(draw, people, hard)
+        statements = altered(f"{seed}/{people}", truth, tell(draw, truth, hard), hard)
+        messages = _Messages(draw, truth, hard, group)
+        return cls(seed, hard, group, truth, tuple(messages.of(statements)))
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -74,8 +75,8 @@ class World:
 class _Messages:
     """Puts statements into messages."""
 
-    def __init__(self, draw: random.Random, truth: Truth, difficulty: int, group: str) -> None:
-        self._draw, self._difficulty, self._group = draw, difficulty, group
+    def __init__(self, draw: random.Random, truth: Truth, hard: Difficulty, group: str) -> None:
+        self._draw, self._hard, self._group = draw, hard, group
         self._speakers = [person for person in truth.of("person") if not person.role]
 
     def of(self, statements: Sequence[Statement]) -> Iterator[Episode]:
@@ -87,7 +88,7 @@ class _Messages:
                 said.append(rest.pop(0))
             number += 1
             yield self._message(number, said)
-            if self._difficulty and self._draw.random() < 0.05 and rest:
+            if self._hard.talk and self._draw.random() < self._hard.talk and rest:
                 number += 1
                 between = said[-1].at + (rest[0].at - said[-1].at) / 2
                 yield self._made(
@@ -96,7 +97,7 @@ class _Messages:
 
     def _may_join(self, said: Sequence[Statement], more: Statement) -> bool:
         """Whether what was said can be said with what comes next: it still holds then, and is not the same."""
-        if not self._difficulty or (more.at - said[0].at).days >= _NEAR:
+        if not self._hard.shared or said[0].alone or more.alone or (more.at - said[0].at).days >= _NEAR:
             return False
         spans = [s.span for s in said if s.span]
         holds = all(span.old or span.until is None or span.until > more.at for span in spans)
@@ -106,14 +107,14 @@ class _Messages:
         speaker = self._speaker(said)
         sentences: list[str] = []
         named: list[tuple[Thing, str]] = []
-        call = Calling(self._draw, self._difficulty)
+        call = Calling(self._draw, self._hard)
         for before, one in zip([None, *said], said, strict=False):
             again = before is not None and before.source == one.source and one.source != speaker and not one.source.role
             pronoun = again and one.kind != "denied" and self._draw.random() < 0.5
             sentence, found = worded(one, call, speaker=speaker, pronoun=pronoun)
             sentences.append(sentence)
             named += found
-        if self._difficulty and self._draw.random() < 0.2:
+        if self._hard.talk and self._draw.random() < 4 * self._hard.talk:
             sentences.insert(self._draw.choice((0, len(sentences))), self._draw.choice(_SMALL_TALK))
         return self._made(number, said[-1].at, speaker, " ".join(sentences), tuple(said), named)
 
@@ -121,7 +122,7 @@ class _Messages:
         """Somebody who speaks of himself, or of others."""
         subjects = {s.source for s in said}
         alone = next(iter(subjects))
-        if len(subjects) > 1 or alone not in self._speakers or any(s.kind == "denied" for s in said):
+        if len(subjects) > 1 or alone not in self._speakers or any(s.of_others for s in said):
             return self._another(said)
         return alone if self._draw.random() < 0.5 else self._another(said)
 

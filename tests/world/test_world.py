@@ -13,13 +13,12 @@ from benchmarks.world import World
 from benchmarks.world.answers.memory import entities, facts
 from benchmarks.world.claims import WAYS, read, write
 from benchmarks.world.dates import dated
+from benchmarks.world.difficulty import LEVELS
 from benchmarks.world.gold import Gold
-
-LEVELS = (0, 1, 2)
 
 
 @pytest.mark.parametrize("difficulty", LEVELS)
-def test_one_seed_is_one_world(difficulty: int) -> None:
+def test_one_seed_is_one_world(difficulty: str) -> None:
     one, other = World.make(3, 6, difficulty), World.make(3, 6, difficulty)
     assert (one.rows, one.gold()) == (other.rows, other.gold())
     assert World.make(4, 6, difficulty).rows != one.rows
@@ -94,7 +93,7 @@ def homes(gold: Gold, person: str) -> list[str]:
 
 
 @pytest.mark.parametrize("difficulty", LEVELS)
-def test_nobody_has_two_homes_or_jobs_and_nothing_two_leads_at_a_time(difficulty: int) -> None:
+def test_nobody_has_two_homes_or_jobs_and_nothing_two_leads_at_a_time(difficulty: str) -> None:
     world = World.make(5, 10, difficulty)
     start, everything = world.episodes[0].at, world.gold()
     for week in range(60):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.world.answers import gathering, memory
+from benchmarks.world.answers import gathering, memory, reading
 from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.answers.words import distinct
 from benchmarks.world.messages import names_in, names_of
@@ -71,7 +71,7 @@ def _facts(asked: Asked, said_at: str, *, undated: bool) -> list[Answer]:
             "source_entity_name": fact["source"], "target_entity_name": fact["target"], "relation_type": fact["relation"],
             "fact": fact["fact"], "valid_at": fact["valid_at"], "invalid_at": fact["invalid_at"], "episode_indices": [0],
         }
-        for fact in memory.facts(record, undated=undated)["facts"]
+        for fact in reading.facts(record, undated=undated)["facts"]
     ]  # fmt: skip
 
 

@@ -29,6 +29,8 @@ def verdict(new: str, known: str) -> str | None:
 
 def _verdict(a: Claim, b: Claim) -> str | None:
     subjects, targets = alike(a.subject, b.subject) and _one_role(a, b), alike(a.target, b.target)
+    if subjects and ((a.wrong and alike(a.wrong, b.target)) or (b.wrong and alike(b.wrong, a.target))):
+        return "contradicts"
     if a.kind == "deadline":
         return None if not targets else "duplicate" if a.value == b.value else "contradicts"
     if subjects and targets:
