@@ -4,6 +4,7 @@ row is, which pairs are asked about, what becomes of errors and how results are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -142,7 +143,10 @@ class SemMap(Semantic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemFilter(Semantic):
-    """The rows for which the model says yes to the prompt."""
+    """The rows for which the model says yes to the prompt.
+
+    `late` are the columns of the rows that the plan has it asked about, where it is asked once joins have repeated them.
+    """
 
     keyword: ClassVar[str] = "sem_filter"
     returns_types: ClassVar[bool] = False
@@ -150,6 +154,7 @@ class SemFilter(Semantic):
     carries: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
     stop: Stop | None = None
+    late: tuple[str, ...] = ()
 
     def infer(self) -> pa.Schema:
         self.check_prompt(self.input.schema)
@@ -209,6 +214,12 @@ class SemJoin(Semantic):
     def partitioned(self) -> bool:
         """A semi or anti join only keeps left rows."""
         return self.input.partitioned or (self.how not in {"semi", "anti"} and self.other.partitioned)
+
+    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+        return empty[0] or (empty[1] and self.how in {"inner", "semi"})
+
+    def without(self, empty: Sequence[bool]) -> Node:
+        return self.input if empty[1] and self.how == "anti" else self
 
     @property
     def adds(self) -> frozenset[str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semgraph.logical.node import Node, walk
+from semgraph.logical.semantic import SemFilter
 from semgraph.optimizer.moving import Alone, may_see_more, rewrite_alone
 
 
 def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """Pull a filter that asks a model above each join of what it gives that may drop rows, as far as what it reads is carried.
 
-    Equal questions are asked once, so a join that repeats rows costs no question. The join is named as the step that asks:
-    it is computed before it. Nothing is pulled above what others read too, nor, where a plan has windows, above a join with
-    what was read from a store, which would end running ahead.
+    Equal questions are asked once, so a join that repeats rows costs no question, nor does a row count as failed twice. The
+    join is named as the step that asks: it is computed before it. Nothing is pulled above what others read too, nor, where a
+    plan has windows, above a join with what was read from a store, which would end running ahead.
     """
 
     def change(node: Node, alone: Alone) -> Node:
@@ -26,7 +27,8 @@ def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:
         waits = asking.partitioned and any(n.calls_store for n in walk(*node.inputs[1:]))
         if waits or not asking.reads <= node.passes:
             return node
-        return asking.with_inputs(replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step))
+        above = replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)
+        return replace(asking.with_inputs(above), late=asking.late or tuple(asking.schema.names))
 
     return rewrite_alone(roots, change)
 
@@ -35,12 +37,12 @@ def _passable(node: Node) -> bool:
     return node.relational and node.rowwise and may_see_more(node)
 
 
-def _taken_out(node: Node, alone: Alone) -> tuple[Node, Node] | None:
+def _taken_out(node: Node, alone: Alone) -> tuple[SemFilter, Node] | None:
     """A filter that asks a model at or below `node`, and `node` without it."""
     if not alone(node) or not node.inputs:
         return None
-    if node.calls_llm and node.rowwise and node.rows == "subset" and not node.adds:
-        return node, node.inputs[0]
+    if isinstance(node, SemFilter):
+        return node, node.input
     if not _passable(node):
         return None
     found = _taken_out(node.inputs[0], alone)

@@ -102,6 +102,47 @@ async def test_a_row_without_an_answer_makes_room_for_the_next_only_if_it_is_lef
     assert asked < 10
 
 
+JOINED = """
+plan: asking
+inputs: {people: {id: int64, name: string}, visits: {who: int64, place: string}}
+steps:
+  loud:
+    - from: people
+    - sem_filter: {prompt: "Loud: {name}", on_error: ON_ERROR}
+  pairs:
+    - from: loud
+    - join: {other: visits, alias: visit, using: {id: who}}
+returns: [pairs]
+"""
+
+
+@pytest.mark.parametrize(("on_error", "left"), [("raise", 3), ("null", 8)])
+async def test_a_row_that_failed_is_counted_once_however_many_it_is_joined_with(
+    tmp_path: Path, on_error: str, left: int
+) -> None:
+    """Two people of one name have no answer, for three visits and for two; the fourth of the people has no visit."""
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        if "Ann" in request.messages[-1].content:
+            raise RowError("refused", "no")
+        return reply
+
+    path = tmp_path / "asking.yaml"
+    path.write_text(JOINED.replace("ON_ERROR", on_error), encoding="utf-8")
+    model = Faulty(Oracle(Mind(answer=lambda _: {"answer": "yes"})), spoil)
+    people = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Ben"}, {"id": 3, "name": "Ann"}, {"id": 4, "name": "Ann"}]
+    visits = [{"who": who, "place": place} for who, place in zip([1, 1, 1, 2, 2, 2, 3, 3], "abcdefgh", strict=True)]
+    made = load_plan(path)
+    assert optimize(made).returns["pairs"].keyword == "sem_filter", "it is asked late"
+    async with semgraph.Session(llm=model, store="memory", journal=False, runs="", folder=tmp_path) as session:
+        found = await session.arun(made, people=people, visits=visits)
+    assert found.tables["pairs"].num_rows == left
+    assert found.meter.steps["loud"].rows_failed == 2
+    assert [failure.row for failure in found.failed] == (
+        [{"id": 1, "name": "Ann"}, {"id": 3, "name": "Ann"}] if on_error == "raise" else []
+    )
+
+
 @pytest.mark.parametrize("way", ["per_row", "packed(rows=10)"])
 async def test_rows_that_a_model_cannot_tell_apart_are_one_question(bench: Bench, tmp_path: Path, way: str) -> None:
     made = plan(tmp_path, '    - sem_filter: {prompt: "Loud: {city}"}', f'{{kept: "{way}"}}')

@@ -9,17 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semgraph.expr.functions import canonical_json
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.physical.columns import pick, values
 from semgraph.physical.relational import column_of, conform, runtime_schema
 from semgraph.physical.semantic.asking import (
     Answered,
     Asking,
+    Failure,
     assemble,
     evidence,
     failures,
 )
 from semgraph.physical.semantic.early import ask_rows
+from semgraph.physical.sql import MEMBER, PARTITION
 
 
 @assemble.register
@@ -71,8 +74,20 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answ
     keep[np.asarray(told.asked, np.int64)] = [kept if answer is None else bool(answer) for answer in answered]
     return Answered(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
-        failures(node, table, told.asked, errors),
+        _failures(node, table, told.asked, errors),
         kept,
         evidence(node, table, told.asked, told.answers, ()),
         len(told.asked),
     )
+
+
+def _failures(
+    node: SemFilter, table: pa.Table, asked: Sequence[int], errors: Sequence[str | None]
+) -> tuple[Failure, ...]:
+    """The rows with an error; one that joins repeated before it was asked about is one row, without its partners."""
+    if not node.late:
+        return failures(node, table, asked, errors)
+    own = table.select([name for name in (*node.late, MEMBER, PARTITION) if name in table.column_names])
+    found = failures(node, own, asked, errors)
+    first = {(failure.member, canonical_json(failure.row)): failure for failure in reversed(found)}
+    return tuple(reversed(first.values()))
