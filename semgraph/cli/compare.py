@@ -63,7 +63,7 @@ def compare(
 ) -> None:
     """Compare ways of doing a step over the same rows, or whole plans. Nothing is written to the store."""
     if show is not None:
-        from semgraph.execution.comparison_record import load_comparison
+        from semgraph.execution.comparison.record import load_comparison
 
         _print(options, load_comparison(show))
         return

@@ -18,7 +18,7 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.session.compares import Compares, Ways
+from semgraph.session.comparing.methods import Compares, Ways
 from semgraph.session.example import run_before
 from semgraph.session.explaining import Explained, ExplainFormat, explained
 from semgraph.session.inputs import typed_inputs

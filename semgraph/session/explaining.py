@@ -114,7 +114,7 @@ async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources
     memory = Memory.beside(resources.settings.journal_path)
     counts = None
     if any(isinstance(node, Scan) for node in walk(*physical.roots)):
-        from semgraph.session.comparing_copy import held, partitions_read
+        from semgraph.session.comparing.copy import held, partitions_read
 
         async with resources.opened_store() as store:
             kept = await held(of.plan, store, partitions_read(of.plan, inputs))
@@ -175,7 +175,7 @@ async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) 
 
 
 async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:
-    from semgraph.session.comparing_copy import held, partitions_read
+    from semgraph.session.comparing.copy import held, partitions_read
 
     if not any(isinstance(node, Semantic) for node in walk(*physical.roots)):
         return f"no step of {of.plan.name} asks a model: there are no prompts"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
-from semgraph.session.comparing_copy import held, partitions_read
+from semgraph.session.comparing.copy import held, partitions_read
 from semgraph.session.resources import Given, Resources
 from semgraph.session.running import RunRequest, run_plan
 

@@ -12,8 +12,8 @@ from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.comparison import Estimate
 from semgraph.llm.budget import Budget, Cost
-from semgraph.session.comparing_ahead import admit
-from semgraph.session.comparing_said import in_all, limits
+from semgraph.session.comparing.ahead import admit
+from semgraph.session.comparing.said import in_all, limits
 from tests.compare.test_step import of_kinds
 
 NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semgraph.frontend.yaml import load_plan
-from semgraph.session.comparing_copy import held
+from semgraph.session.comparing.copy import held
 from tests.compare.standin import StandIn
 from tests.compare.test_plans import ARMS, PLAN, episodes, opened, whole
 

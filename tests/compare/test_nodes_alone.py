@@ -10,13 +10,13 @@ import pytest
 import semgraph as sg
 from semgraph.checking.oracle import Mind, Oracle
 from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.execution.comparison_cells import columns, ranked
-from semgraph.execution.comparison_chart import chart, measure, points
-from semgraph.execution.comparison_html import html
-from semgraph.execution.comparison_text import plain
+from semgraph.execution.comparison.cells import columns, ranked
+from semgraph.execution.comparison.chart import chart, measure, points
+from semgraph.execution.comparison.html import html
+from semgraph.execution.comparison.text import plain
 from semgraph.scoring import Edge, Graph, Node
-from semgraph.session.comparing_plan import Whole
-from semgraph.session.comparing_quality import of_plans
+from semgraph.session.comparing.plan import Whole
+from semgraph.session.comparing.quality import of_plans
 
 GRAPH = "graph: people\nkey: uuid\npartition: group_id\nnodes:\n  Person: {properties: {name: string}}\n"
 PLAN = """

@@ -12,8 +12,8 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import PlanError
-from semgraph.session.comparing_copy import held
-from semgraph.session.comparing_graph import graph_of
+from semgraph.session.comparing.copy import held
+from semgraph.session.comparing.graph import graph_of
 from tests.compare.standin import StandIn
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"

@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.execution.comparison_chart import text
+from semgraph.execution.comparison.chart import text
 from semgraph.report.comparison import lines
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import BudgetReached
-from semgraph.execution.comparison_record import load_comparison
+from semgraph.execution.comparison.record import load_comparison
 from tests.compare.conftest import TRUE, WAYS, compared, filtered, opened, priced
 
 

@@ -13,7 +13,7 @@ import pytest
 import semgraph as sg
 from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import InputError, PlanError
-from semgraph.execution.comparison_record import load_comparison
+from semgraph.execution.comparison.record import load_comparison
 from tests.compare.conftest import TRUE, compared, filtered
 from tests.compare.test_operators import compare, joined
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.execution.comparison_record import save
+from semgraph.execution.comparison.record import save
 from semgraph.execution.record import RunRecord
 from semgraph.execution.runs import Run
 from semgraph.report.html import page

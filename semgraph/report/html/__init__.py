@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 
 from semgraph.execution.calls import exchanges
-from semgraph.execution.comparison_record import load_comparison
+from semgraph.execution.comparison.record import load_comparison
 from semgraph.execution.runs import RUNS, Run, find_run
 from semgraph.report.formats import UNKNOWN, count, dollars, duration
 from semgraph.report.html import comparison as of_comparison

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from semgraph.execution.comparison import Arm, Comparison, Trial
-from semgraph.execution.comparison_cells import columns, dollars, footer, share
-from semgraph.execution.comparison_chart import measure, points
+from semgraph.execution.comparison.cells import columns, dollars, footer, share
+from semgraph.execution.comparison.chart import measure, points
 from semgraph.execution.runs import Run
 from semgraph.execution.why import Lookup
 from semgraph.report.formats import cell, count, plural

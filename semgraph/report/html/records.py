@@ -140,6 +140,6 @@ def models(calls: Sequence[Call]) -> list[str]:
 
 def is_comparison(folder: Path) -> bool:
     """Whether a record is that of a comparison."""
-    from semgraph.execution.comparison_record import FILE
+    from semgraph.execution.comparison.record import FILE
 
     return (folder / FILE).exists()

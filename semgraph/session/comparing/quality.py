@@ -10,7 +10,7 @@ from statistics import fmean
 import pyarrow as pa
 
 from semgraph.execution.comparison import Quality, Trial
-from semgraph.execution.comparison_rows import Said, told
+from semgraph.execution.comparison.rows import Said, told
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
@@ -27,9 +27,9 @@ from semgraph.scoring import (
     score_graph,
     tally,
 )
-from semgraph.session.comparing_graph import comparable
-from semgraph.session.comparing_plan import Whole
-from semgraph.session.comparing_truth import Truth, whole_rows
+from semgraph.session.comparing.graph import comparable
+from semgraph.session.comparing.plan import Whole
+from semgraph.session.comparing.truth import Truth, whole_rows
 
 Trials = Mapping[str, Sequence[Trial]]
 

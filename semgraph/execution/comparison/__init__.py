@@ -12,7 +12,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from semgraph.execution.comparison_why import Told
+    from semgraph.execution.comparison.why import Told
 
 Kind = Literal["step", "plan"]
 Range = tuple[float, float]
@@ -154,7 +154,7 @@ class Arm:
         Raises:
             PlanError: There is no such column, row or trial.
         """
-        from semgraph.execution.comparison_why import told
+        from semgraph.execution.comparison.why import told
 
         return told(self, trial, where)
 
@@ -255,7 +255,7 @@ class Comparison:
         Raises:
             PlanError: There is no such way or trial, or whole plans were compared.
         """
-        from semgraph.execution.comparison_rows import differing
+        from semgraph.execution.comparison.rows import differing
 
         return differing(self, self[one], self[other], trial)
 
@@ -263,7 +263,7 @@ class Comparison:
         """The table as `semgraph compare` prints it, as wide as the terminal."""
         import shutil
 
-        from semgraph.execution.comparison_text import plain
+        from semgraph.execution.comparison.text import plain
 
         return plain(self, shutil.get_terminal_size((120, 24)).columns)
 
@@ -272,19 +272,19 @@ class Comparison:
 
     def chart(self) -> Any:
         """Cost across, quality up: a matplotlib figure where that is installed, else text."""
-        from semgraph.execution.comparison_chart import chart
+        from semgraph.execution.comparison.chart import chart
 
         return chart(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
-        from semgraph.execution.comparison_record import as_data
+        from semgraph.execution.comparison.record import as_data
 
         return as_data(self)
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""
-        from semgraph.execution.comparison_html import html
+        from semgraph.execution.comparison.html import html
 
         return html(self)
 

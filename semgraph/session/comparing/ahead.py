@@ -10,7 +10,7 @@ from typing import Any
 
 from semgraph.errors import BudgetReached
 from semgraph.execution.comparison import Estimate
-from semgraph.execution.comparison_cells import dollars
+from semgraph.execution.comparison.cells import dollars
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.budget import Budget
 from semgraph.llm.roles import bound

@@ -32,7 +32,7 @@ from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered, Asking, answer
 from semgraph.physical.sql import MEMBER
-from semgraph.session.comparing_cost import CountedEmbedder, Ledger, Seeing, counted
+from semgraph.session.comparing.cost import CountedEmbedder, Ledger, Seeing, counted
 from semgraph.session.resources import Opened
 from semgraph.stores.base import Store
 

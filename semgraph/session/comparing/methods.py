@@ -16,7 +16,7 @@ from semgraph.session.resources import Resources
 from semgraph.session.waiting import Waiting
 
 if TYPE_CHECKING:
-    from semgraph.session.comparing import Say
+    from semgraph.session.comparing.request import Say
 
 Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
 
@@ -99,7 +99,7 @@ class Compares(ABC):
             InputError: The rows or the truth are wrong; nothing was spent.
             BudgetReached: It would pass a limit; no way was asked.
         """
-        from semgraph.session.comparing import Request, compare, requested
+        from semgraph.session.comparing.request import Request, compare, requested
 
         checked = requested(ways, step, trials, self._resources)
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
@@ -114,8 +114,8 @@ class Compares(ABC):
         self, plan: LogicalPlan, ways: Ways, step: str | None, trials: int, tables: Mapping[str, Any]
     ) -> str:
         """What a comparison of ways of a step would take; see `Session.explain`."""
-        from semgraph.session.comparing import Request, requested
-        from semgraph.session.comparing_foreseen import foreseen, only_step
+        from semgraph.session.comparing.foreseen import foreseen, only_step
+        from semgraph.session.comparing.request import Request, requested
 
         name = step or only_step(plan)
         request = Request(plan, tables, requested(ways, name, trials, self._resources), name, trials=trials)

@@ -15,11 +15,11 @@ import semgraph
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
 from semgraph.execution.calls import CallLog, noted
 from semgraph.execution.comparison import Arm, Comparison, Spent
-from semgraph.execution.comparison_record import save
+from semgraph.execution.comparison.record import save
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
-from semgraph.session.compares import Ways
+from semgraph.session.comparing.methods import Ways
 from semgraph.session.resources import Opened, Resources
 
 K = TypeVar("K")
@@ -164,7 +164,7 @@ async def compare(request: Request, resources: Resources) -> Comparison:
         PlanError: Something is wrong with the request; nothing was spent.
         BudgetReached: It would pass a limit before anything was compared.
     """
-    from semgraph.session.comparing_arms import compare_plans, compare_step
+    from semgraph.session.comparing.arms import compare_plans, compare_step
 
     plan = request.plan
     async with resources.open(plan.name, Path(plan.file), fresh=request.fresh, record_to=None) as opened:

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.errors import Fault, PlanError, Problem, did_you_mean
-from semgraph.execution.comparison_rows import EACH, TRUE, Said, names, said
+from semgraph.execution.comparison.rows import EACH, TRUE, Said, names, said
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
-from semgraph.session.comparing_columns import Columns, are_flags, elements, nested, path_of, paths, root, with_flags
+from semgraph.session.comparing.columns import Columns, are_flags, elements, nested, path_of, paths, root, with_flags
 
 VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
 

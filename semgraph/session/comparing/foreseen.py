@@ -8,13 +8,13 @@ from semgraph.errors import PlanError, Problem
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.session.comparing import Request
-from semgraph.session.comparing_ahead import ahead
-from semgraph.session.comparing_choices import choices
-from semgraph.session.comparing_copy import held, partitions_read
-from semgraph.session.comparing_cost import Ledger
-from semgraph.session.comparing_said import expected, in_all, said_of_rows
-from semgraph.session.comparing_step import freeze, seen_rows
+from semgraph.session.comparing.ahead import ahead
+from semgraph.session.comparing.choices import choices
+from semgraph.session.comparing.copy import held, partitions_read
+from semgraph.session.comparing.cost import Ledger
+from semgraph.session.comparing.request import Request
+from semgraph.session.comparing.said import expected, in_all, said_of_rows
+from semgraph.session.comparing.step import freeze, seen_rows
 from semgraph.session.resources import Resources
 from semgraph.session.running import vector_length
 

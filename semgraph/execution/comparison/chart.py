@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from semgraph.execution.comparison import Arm, Comparison
-from semgraph.execution.comparison_cells import dollars, graded, quality_of, ranked, share
+from semgraph.execution.comparison.cells import dollars, graded, quality_of, ranked, share
 
 Point = tuple[Arm, float, float]
 _HEIGHT = 8

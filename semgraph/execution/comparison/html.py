@@ -6,8 +6,8 @@ from html import escape
 from io import StringIO
 
 from semgraph.execution.comparison import Comparison
-from semgraph.execution.comparison_cells import Cells, columns, footer
-from semgraph.execution.comparison_chart import chart
+from semgraph.execution.comparison.cells import Cells, columns, footer
+from semgraph.execution.comparison.chart import chart
 
 
 def html(comparison: Comparison) -> str:

@@ -15,8 +15,8 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
-from semgraph.session.comparing import Request, checked
-from semgraph.session.comparing_step import Frozen, Input, asking_step, input_of, way_of
+from semgraph.session.comparing.request import Request, checked
+from semgraph.session.comparing.step import Frozen, Input, asking_step, input_of, way_of
 from semgraph.session.resources import Resources
 from semgraph.stores.base import Store
 

@@ -11,17 +11,17 @@ from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Trial
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
-from semgraph.session.comparing import Kept, Request, checked
-from semgraph.session.comparing_ahead import admit, ahead, warm
-from semgraph.session.comparing_choices import choices
-from semgraph.session.comparing_copy import held, known_rows, partitions_read
-from semgraph.session.comparing_cost import CountedEmbedder, Ledger
-from semgraph.session.comparing_graph import read_graph_truth
-from semgraph.session.comparing_plan import Whole, compiled, try_plan, uses
-from semgraph.session.comparing_quality import of_plans, of_step
-from semgraph.session.comparing_said import said_before, said_of_plans, said_of_rows
-from semgraph.session.comparing_step import KEPT, Frozen, freeze, seen_rows, try_way
-from semgraph.session.comparing_truth import Truth, about, read_truth, whole_rows
+from semgraph.session.comparing.ahead import admit, ahead, warm
+from semgraph.session.comparing.choices import choices
+from semgraph.session.comparing.copy import held, known_rows, partitions_read
+from semgraph.session.comparing.cost import CountedEmbedder, Ledger
+from semgraph.session.comparing.graph import read_graph_truth
+from semgraph.session.comparing.plan import Whole, compiled, try_plan, uses
+from semgraph.session.comparing.quality import of_plans, of_step
+from semgraph.session.comparing.request import Kept, Request, checked
+from semgraph.session.comparing.said import said_before, said_of_plans, said_of_rows
+from semgraph.session.comparing.step import KEPT, Frozen, freeze, seen_rows, try_way
+from semgraph.session.comparing.truth import Truth, about, read_truth, whole_rows
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.running import vector_length
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from semgraph.execution.comparison import Comparison
-from semgraph.execution.comparison_cells import columns, footer
-from semgraph.execution.comparison_chart import text
+from semgraph.execution.comparison.cells import columns, footer
+from semgraph.execution.comparison.chart import text
 from semgraph.execution.layout import GAP, Column, fit, fitting
 
 

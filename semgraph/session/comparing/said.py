@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from semgraph.execution.comparison import Estimate
-from semgraph.execution.comparison_cells import dollars
+from semgraph.execution.comparison.cells import dollars
 from semgraph.execution.estimates import Amount, Estimator, total
 from semgraph.execution.observed import Memory
 from semgraph.llm.budget import Budget
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.planner import PhysicalPlan
-from semgraph.session.comparing_copy import Held
-from semgraph.session.comparing_step import Input
+from semgraph.session.comparing.copy import Held
+from semgraph.session.comparing.step import Input
 from semgraph.session.explaining import waves
 from semgraph.session.resources import Resources
 

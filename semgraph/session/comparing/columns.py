@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.comparison_rows import EACH
+from semgraph.execution.comparison.rows import EACH
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.logical.semantic import Semantic
 

@@ -26,10 +26,10 @@ from semgraph.optimizer import optimize
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.scoring import Graph
-from semgraph.session.comparing import checked
-from semgraph.session.comparing_copy import Held
-from semgraph.session.comparing_cost import CountedEmbedder, Ledger, counted
-from semgraph.session.comparing_graph import graph_of
+from semgraph.session.comparing.copy import Held
+from semgraph.session.comparing.cost import CountedEmbedder, Ledger, counted
+from semgraph.session.comparing.graph import graph_of
+from semgraph.session.comparing.request import checked
 from semgraph.session.resources import Opened
 from semgraph.stores.base import Store
 

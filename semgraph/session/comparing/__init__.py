@@ -1,0 +1,1 @@
+"""Comparing ways of a step over one frozen input, and whole plans in scratch copies."""
