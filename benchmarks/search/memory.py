@@ -1,0 +1,200 @@
+"""A memory of so many facts, as it lies in a store, and questions about it with what is to be found.
+
+One synthetic world is asked about. Further worlds, whose names end otherwise ("Ada Costa" there is "Ada Costabe"), are
+added in the same group until there are as many facts as are wanted: so what belongs to an answer stays the same, and what it
+has to be found among grows.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.world import World
+from benchmarks.world.claims import write
+from benchmarks.world.gold import Fact, Gold
+from benchmarks.world.life import Thing
+from benchmarks.world.questions import questions
+from benchmarks.world.vectors import vector_of
+from semgraph.expr.functions import key
+from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Write
+
+GROUP, DIMENSIONS, SEED = "memory", 256, 1
+SCOPES = ("facts", "entities", "episodes", "communities")
+_ASKED, _FURTHER = 48, 24
+"""People of the world that is asked about, and of each of the others."""
+_MADE = datetime(2025, 3, 1, tzinfo=UTC)
+_NODES = ("Episodic", "Entity", "Community")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and by scope the uuids of what is to be found: the facts that answer it, the entities at their ends, the
+    episodes that state them, and the communities of its subject. `center` is the subject's uuid.
+    """
+
+    text: str
+    center: str
+    gold: dict[str, frozenset[str]]
+
+
+@dataclass
+class Memory:
+    """Rows by label, and the world that is asked about."""
+
+    world: World
+    gold: Gold
+    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+
+    def batches(self, size: int = 10_000) -> Iterator[Batch]:
+        """What is to be written, nodes before edges."""
+        for label in sorted(self.rows, key=lambda name: name not in _NODES):
+            kind = NodeWrite if label in _NODES else EdgeWrite
+            rows = self.rows[label]
+            for start in range(0, len(rows), size):
+                yield Batch((_write(kind, label, rows[start : start + size]),))
+
+    def asked(self, number: int, seed: int) -> list[Asked]:
+        """So many answerable questions, in an order of their own; the same for the same arguments."""
+        last = self.world.episodes[-1].at
+        drawn = questions(self.world, last, count=number * 13 // 10, seed=seed)
+        known = {thing.name: thing for thing in self.world.truth.things}
+        answerable = [one for one in drawn if one.edges]
+        random.Random(seed).shuffle(answerable)
+        return [self._asked(one.text, known[one.subject], one.edges) for one in answerable[:number]]
+
+    def _asked(self, text: str, subject: Thing, keys: tuple[str, ...]) -> Asked:
+        facts = [fact for fact in self.gold.facts if fact.key in keys]
+        center = _uuid(0, subject.key)
+        found = {
+            "facts": frozenset(_uuid(0, fact.key) for fact in facts),
+            "entities": frozenset(_uuid(0, end) for fact in facts for end in (fact.source, fact.target)),
+            "episodes": frozenset(one for fact in facts for one in fact.episodes),
+            "communities": frozenset(r["source"] for r in self.rows["HAS_MEMBER"] if r["target"] == center),
+        }
+        return Asked(text, center, found)
+
+
+@lru_cache(maxsize=2)
+def memory_of(facts: int) -> Memory:
+    """The memory of so many facts; always the same."""
+    made: Memory | None = None
+    for number in count():
+        world = World.make(SEED + number, _FURTHER if number else _ASKED, group=f"{GROUP} {number}")
+        gold = world.gold()
+        made = made or Memory(world, gold)
+        _Telling(made.rows, number, world, gold).add(facts)
+        if len(made.rows["RELATES_TO"]) >= facts:
+            return made
+    raise AssertionError
+
+
+class _Telling:
+    """Adds one world's graph."""
+
+    def __init__(self, rows: dict[str, list[Row]], number: int, world: World, gold: Gold) -> None:
+        self._rows, self._number, self._world, self._gold = rows, number, world, gold
+        self._ending = _syllables(number)
+        self._things = {thing.key: thing for thing in world.truth.things}
+        self._lasts = {thing.name.split()[-1] for thing in self._things.values()}
+        self._first = {s.span.key: s for e in reversed(world.episodes) for s in reversed(e.statements) if s.span}
+
+    def add(self, most: int) -> None:
+        """Add what it holds, of its facts as many as may be."""
+        facts = self._gold.facts[: most - len(self._rows["RELATES_TO"])]
+        stated: dict[str, list[str]] = defaultdict(list)
+        for fact in facts:
+            for uuid in fact.episodes:
+                stated[uuid].append(_uuid(self._number, fact.key))
+        for entity in self._gold.entities:
+            self._entity(entity.key, entity.episodes)
+        for episode in self._world.episodes:
+            text = self._renamed(episode.content)
+            told = {"source": "message", "source_description": "", "valid_at": episode.at}
+            self._add("Episodic", episode.uuid, name=f"message {episode.number}", content=text, **told)
+            self._rows["Episodic"][-1]["entity_edges"] = stated[episode.uuid]
+        for fact in facts:
+            self._fact(fact)
+        self._communities(facts)
+
+    def _add(self, label: str, uuid: str, **row: Any) -> None:
+        self._rows[label].append({"uuid": uuid, "group_id": GROUP, "created_at": _MADE, **row})
+
+    def _entity(self, own: str, episodes: tuple[str, ...]) -> None:
+        name, uuid = self._name(own), _uuid(self._number, own)
+        vector = vector_of(name, DIMENSIONS)
+        self._add("Entity", uuid, name=name, summary="", name_key=key(name), name_embedding=vector)
+        for episode in episodes:
+            self._add("MENTIONS", f"{uuid} {episode}", source=episode, target=uuid)
+
+    def _fact(self, fact: Fact) -> None:
+        said = self._first[fact.key]
+        text = write(said.kind, self._name(fact.source), said.phrase, self._name(fact.target), when=said.when)
+        self._add(
+            "RELATES_TO", _uuid(self._number, fact.key), name=fact.relation, fact=text, episodes=list(fact.episodes),
+            source=_uuid(self._number, fact.source), target=_uuid(self._number, fact.target),
+            valid_at=fact.valid_at, invalid_at=fact.invalid_at, expired_at=None if fact.invalid_at is None else _MADE,
+            reference_time=said.at, fact_embedding=vector_of(text, DIMENSIONS),
+        )  # fmt: skip
+
+    def _communities(self, facts: tuple[Fact, ...]) -> None:
+        """A community for each organisation: who has worked there."""
+        staff: dict[str, dict[str, None]] = defaultdict(dict)
+        for fact in facts:
+            if fact.relation == "WORKS_AT":
+                staff[fact.target][fact.source] = None
+        for firm, members in staff.items():
+            uuid = _uuid(self._number, f"{firm} staff")
+            name = f"{', '.join(map(self._name, members))} at {self._name(firm)}"
+            self._add("Community", uuid, name=name, summary="", name_embedding=vector_of(name, DIMENSIONS))
+            for one in (*members, firm):
+                target = _uuid(self._number, one)
+                self._add("HAS_MEMBER", f"{uuid} {target}", source=uuid, target=target)
+
+    def _name(self, own: str) -> str:
+        return self._things[own].name + self._ending
+
+    def _renamed(self, text: str) -> str:
+        return re.sub(r"[A-Z]\w+", lambda m: m[0] + self._ending if m[0] in self._lasts else m[0], text)
+
+
+def _uuid(number: int, own: str) -> str:
+    return f"{number}-{own}".replace(" ", "-")
+
+
+def _syllables(number: int) -> str:
+    """An ending of its own for each number; none for 0.
+
+    >>> [_syllables(n) for n in (0, 1, 69, 70)]
+    ['', 'be', 'zu', 'babe']
+    """
+    found = ""
+    while number:
+        number, digit = divmod(number, 70)
+        found += "bdfgklmnprstvz"[digit // 5] + "aeiou"[digit % 5]
+    return found
+
+
+def _write(kind: type[NodeWrite | EdgeWrite], label: str, rows: list[Row]) -> Write:
+    columns: dict[str, Any] = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        if name.endswith("_embedding"):
+            flat = pa.array(np.concatenate(values), pa.float32())
+            columns[name] = pa.FixedSizeListArray.from_arrays(flat, DIMENSIONS)
+        elif name.endswith("_at") or name == "reference_time":
+            columns[name] = pa.array(values, pa.timestamp("us", "UTC"))
+        else:
+            columns[name] = pa.array(values, pa.list_(pa.string()) if isinstance(values[0], list) else pa.string())
+    return kind(label, pa.table(columns))

@@ -1,0 +1,125 @@
+"""The whole plan `search`, as its users run it, beside graphiti-core's own: what is found, how long it takes.
+
+The first questions are asked one by one, then all of them at once; what is found then is compared with what belongs there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.search.graphiti_itself import Told
+from benchmarks.search.memory import DIMENSIONS, GROUP, SCOPES, Asked, memory_of
+from benchmarks.search.ranking import ranked
+from benchmarks.search.stored import bolt, graph, store_of
+from benchmarks.suite.peers import conversed
+from benchmarks.suite.serving import Server, serving
+from semgraph.execution.result import Result
+from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.openai import OpenAI
+from semgraph.session import Session
+
+AT_ONCE, ALONE = 100, 20
+MODEL = "benchmarks.search.server"
+MORE = {"EDGE_HYBRID_SEARCH_RRF, similar 0.2": {"similar": 0.2}}
+"""Recipes with a parameter changed, beside the shipped ones."""
+_TABLES = dict(zip(SCOPES, ("edges", "nodes", "episodes", "communities"), strict=True))
+Figures = dict[str, float | int | str | None]
+
+
+@dataclass
+class Seen:
+    """What searching took, by engine alike.
+
+    Args:
+        wall: Seconds of each search alone; `cpu` likewise, of this process.
+        statements: Of a search alone, to the store.
+        calls: Of the model, for a search alone, embeddings not counted.
+        all_at_once: Seconds of all searches at once.
+        hits: Of these, by scope and question: uuids, best first.
+    """
+
+    wall: list[float]
+    cpu: list[float]
+    statements: float
+    calls: float
+    all_at_once: float
+    hits: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
+
+    def figures(self, asked: Sequence[Asked]) -> Figures:
+        """The line of results; scopes that were not searched have none."""
+        found: Figures = {
+            "p50_ms": 1e3 * statistics.median(self.wall),
+            "p95_ms": 1e3 * sorted(self.wall)[int(0.95 * (len(self.wall) - 1))],
+            "cpu_ms": 1e3 * statistics.median(self.cpu),
+            "each_ms": 1e3 * self.all_at_once / len(asked),
+            "statements": self.statements,
+            "calls": self.calls,
+        }
+        for scope, hits in self.hits.items():
+            score = ranked((one, question.gold[scope]) for one, question in zip(hits, asked, strict=True))
+            found |= {f"{scope}_{name}": value for name, value in vars(score).items()}
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}
+
+
+def semgraph(recipe: str, kind: str, facts: int, trial: int) -> Figures:
+    """Search a store of a kind by a recipe, with questions that differ from trial to trial."""
+    opened, asked = store_of(kind, facts), memory_of(facts).asked(AT_ONCE, trial + 1)
+    with serving(module=MODEL) as server:
+        return asyncio.run(_semgraph(recipe, opened(), asked, server)).figures(asked)
+
+
+async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Server) -> Seen:
+    preset, params = recipe.partition(",")[0], MORE.get(recipe)
+    llm = OpenAI("gpt-4.1-mini", server.url, "none")
+    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
+    rows = [
+        {"id": str(n), "query": q.text, "group_id": GROUP, "center": q.center if "DISTANCE" in recipe else None}
+        for n, q in enumerate(asked)
+    ]
+    try:
+        await store.ensure(graph(), DIMENSIONS)
+        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="") as session:
+
+            async def search(some: Sequence[Mapping[str, Any]]) -> tuple[Result, float, float]:
+                wall, cpu = time.perf_counter(), time.process_time()
+                result = await session.arun("search", preset=preset, params=params, queries=some)
+                return result, time.perf_counter() - wall, time.process_time() - cpu
+
+            await search(rows[-1:])  # imports, and statements that are prepared once
+            server.reset()
+            alone = [await search(rows[n : n + 1]) for n in range(ALONE)]
+            calls = server.counted()["calls"] / ALONE
+            result, all_at_once, _ = await search(rows)
+    finally:
+        await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
+    trips = statistics.fmean(found.meter.total().round_trips for found, _, _ in alone)
+    return Seen([w for _, w, _ in alone], [c for _, _, c in alone], trips, calls, all_at_once, _hits(result, len(rows)))
+
+
+def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
+    """What was found, by scope and question, best first."""
+    found: dict[str, list[list[str]]] = {}
+    for scope, name in _TABLES.items():
+        if name in result.tables:
+            found[scope] = [[] for _ in range(questions)]
+            for row in result.tables[name].sort_by([("id", "ascending"), ("rank", "ascending")]).to_pylist():
+                found[scope][int(row["id"])].append(row["uuid"])
+    return found
+
+
+def graphiti(recipe: str, facts: int, trial: int) -> Figures:
+    """The same of graphiti-core, over the same rows of the same Neo4j, with the same server."""
+    asked = memory_of(facts).asked(AT_ONCE, trial + 1)
+    with serving(module=MODEL) as server:
+        told = Told(
+            url=server.url, bolt=bolt(facts), dimensions=DIMENSIONS, recipe=recipe, group=GROUP, alone=ALONE,
+            questions=[{"text": one.text, "center": one.center} for one in asked],
+        )  # fmt: skip
+        environment = {"EMBEDDING_DIM": str(DIMENSIONS), "GRAPHITI_TELEMETRY_ENABLED": "false"}
+        found = conversed("graphiti-core", "benchmarks.search.graphiti_itself", told, environment)
+    return Seen(**found).figures(asked)

@@ -1,0 +1,83 @@
+"""Stores that hold a memory of so many facts: filled once, kept in a temporary folder until this process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from benchmarks.search.memory import DIMENSIONS, memory_of
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.schema import Graph
+from semgraph.shipped import plans_folder
+from semgraph.stores.base import Store
+from semgraph.stores.neo4j import local_store
+from semgraph.stores.neo4j_local import start, status, stop
+from semgraph.stores.sqlite import SqliteStore
+
+STORES = ("SQLite", "Neo4j")
+_SERVERS: list[Path] = []
+
+
+def store_of(kind: str, facts: int) -> Callable[[], Store]:
+    """What opens a store of a kind that holds so many facts; the first time it is filled. Not inside of an event loop."""
+    if kind == "SQLite":
+        file = _file(facts)
+        return lambda: SqliteStore(file)
+    folder = _server(facts)
+    return lambda: local_store(folder)
+
+
+def bolt(facts: int) -> list[str]:
+    """Address, user and password of the Neo4j that holds so many facts."""
+    server = status(_server(facts))
+    return [server.uri, server.user, server.password]
+
+
+def graph() -> Graph:
+    """What the shipped plans remember in."""
+    return load_plan(plans_folder() / "search.yaml").graph
+
+
+@cache
+def _folder() -> Path:
+    found = Path(tempfile.mkdtemp(prefix="semgraph-search-"))
+    atexit.register(_emptied, found)
+    return found
+
+
+@cache
+def _file(facts: int) -> Path:
+    file = Path(tempfile.mkdtemp(prefix=f"sqlite-{facts}-", dir=_folder())) / "graph.db"
+    asyncio.run(_filled(SqliteStore(file), facts))
+    return file
+
+
+@cache
+def _server(facts: int) -> Path:
+    """The folder of a Neo4j of its own: a full-text index ranks, and a vector index looks, in all that a database holds."""
+    folder = Path(tempfile.mkdtemp(prefix=f"neo4j-{facts}-", dir=_folder()))
+    _SERVERS.append(folder)
+    start(folder)
+    asyncio.run(_filled(local_store(folder), facts))
+    return folder
+
+
+async def _filled(store: Store, facts: int) -> None:
+    try:
+        await store.ensure(graph(), DIMENSIONS)
+        for batch in memory_of(facts).batches():
+            await store.commit(batch)
+    finally:
+        await store.aclose()
+
+
+def _emptied(folder: Path) -> None:
+    """End the servers, and remove all files."""
+    for server in _SERVERS:
+        stop(server)
+    shutil.rmtree(folder, ignore_errors=True)
