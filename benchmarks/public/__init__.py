@@ -1,0 +1,1 @@
+"""Data sets of others, which the user has downloaded: LoCoMo, LongMemEval, SemBench, MuSiQue. None is shipped."""

@@ -1,0 +1,148 @@
+"""Public data sets, which the user has downloaded, with the scores that their communities use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks.public import locomo, longmemeval, movies, musique
+from benchmarks.public.files import Source
+from benchmarks.public.memories import WAYS
+from benchmarks.public.sets import LOCOMO, LONGMEMEVAL, MOVIES, MUSIQUE, TABLES
+from benchmarks.real.asking import Asking, Figures, asking
+from benchmarks.suite import Benchmark, Case, Unmeasured
+from benchmarks.suite.given import GIVEN
+
+SOURCES = {
+    LOCOMO: (locomo.SOURCE,),
+    LONGMEMEVAL: tuple(longmemeval.SOURCES.values()),
+    MOVIES: (movies.REVIEWS, movies.MOVIES),
+    MUSIQUE: (musique.QUESTIONS, musique.CORPUS, *musique.OPENIE),
+}
+Measure = Callable[[Asking], Awaitable[Figures]]
+
+
+def _run(key: Mapping[str, Any], prepare: Callable[[], Measure], data: str, trial: int) -> Figures:
+    """One trial: the files are read first, so that nothing is asked where one is wrong."""
+
+    async def run() -> Figures:
+        measure = prepare()
+        async with asking(key, trial) as own:
+            found = await measure(own)
+            return {**found, **own.figures(), "data": data}
+
+    return asyncio.run(run())
+
+
+def _case(
+    name: str, part: str, way: str, prepare: Callable[[], Measure], sources: Sequence[Source], **more: Any
+) -> Case:
+    key = {"set": name, "part": part, "way": way, "model": GIVEN.name}
+    known = [found for source in sources for found in _known(source)]
+    data = "; ".join(
+        f"{one['file']}, sha256 {one['sha256'][:12]}… ({one['checksum']}), {one['licence']}" for one in known
+    )
+    settings: dict[str, Any] = {"data": known}
+    if GIVEN.model is not None:
+        settings["provider"] = GIVEN.provider
+    return Case(key, partial(_run, key, prepare, data), settings, **{"seconds": 7200, **more})
+
+
+def _known(source: Source) -> list[dict[str, str]]:
+    """What is to be said of a file, if it is there; where it is not, the case says so when it is run."""
+    try:
+        return [source.settings(source.within(GIVEN.data))]
+    except Unmeasured:
+        return []
+
+
+def cases() -> list[Case]:
+    """A small part of each data set three times; with --full all of it, once."""
+    return [*_locomo(), *_longmemeval(), *_movies(), *_musique()]
+
+
+def _locomo() -> list[Case]:
+    def prepare(count: int | None, way: str) -> Measure:
+        part = locomo.load(GIVEN.data, count)
+        return lambda own: locomo.measured(own, part, WAYS[way])
+
+    return [
+        _case(LOCOMO, part, way, partial(prepare, count, way), SOURCES[LOCOMO], **more)
+        for part, count, more in (("1 conversation", 1, {}), ("all", None, _WHOLE))
+        for way in WAYS
+    ]
+
+
+def _longmemeval() -> list[Case]:
+    def prepare(name: str, each: int | None, way: str) -> Measure:
+        part = longmemeval.load(name, GIVEN.data, each)
+        return lambda own: longmemeval.measured(own, part, WAYS[way])
+
+    parts: list[tuple[str, str, int | None, dict[str, Any]]] = [
+        ("oracle, 2 of each type", "oracle", 2, {}),
+        ("oracle", "oracle", None, _WHOLE),
+        ("S", "S", None, _WHOLE),
+    ]
+    return [
+        _case(LONGMEMEVAL, part, way, partial(prepare, name, each, way), (longmemeval.SOURCES[name],), **more)
+        for part, name, each, more in parts
+        for way in WAYS
+    ]
+
+
+def _movies() -> list[Case]:
+    def prepare(name: str, way: str) -> Measure:
+        data = movies.load(GIVEN.data)
+        return lambda own: movies.measured(own, data, name, way)
+
+    return [
+        _case(MOVIES, name, way, partial(prepare, name, way), SOURCES[MOVIES], full=query.whole)
+        for name, query in movies.QUERIES.items()
+        for way in query.ways
+    ]
+
+
+def _musique() -> list[Case]:
+    def prepare(count: int | None, way: str) -> Measure:
+        part = musique.load(GIVEN.data, count)
+        return lambda own: musique.measured(own, part, way, GIVEN.data)
+
+    return [
+        _case(MUSIQUE, part, way, partial(prepare, count, way), SOURCES[MUSIQUE], **more)
+        for part, count, more in (("20 questions, their passages", 20, {}), ("all", None, _WHOLE))
+        for way in musique.WAYS
+    ]
+
+
+_WHOLE = {"full": True, "trials": 1, "seconds": 86_400}
+
+
+def lacks() -> str:
+    """What the user has not given: a model, what it may cost, or data; then where each data set is to be had."""
+    if said := GIVEN.lacks_model():
+        return said
+    if GIVEN.data is not None and GIVEN.data.is_dir():
+        return ""
+    given = f"{GIVEN.data} is no folder" if GIVEN.data else "data sets are not shipped"
+    lines = [
+        f"  {name}: {source.name} from {source.url}{source.needs}; licence {source.licence}"
+        + (f"; sha256 {source.sha256}" if source.sha256 else "")
+        for name, sources in SOURCES.items()
+        for source in sources
+    ]
+    return "\n".join([f"{given}. Download what you want and say where: --data FOLDER", *lines])
+
+
+BENCHMARK = Benchmark(
+    name="public",
+    question="What do published data sets say, scored as their communities do?",
+    kind="real",
+    cases=cases,
+    tables=TABLES,
+    loses="Every turn of a conversation is read by a model: systems that read whole sessions at once send a fraction of the "
+    "tokens. Passages are ranked without a walk over the graph.",
+    sources=("semgraph", "operators", "plans", "benchmarks/real/asking.py"),
+    lacks=lacks,
+)

@@ -1,0 +1,177 @@
+"""Runs of plans with a real model: one endpoint, one store, one limit of dollars; what they take is added up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suite import Unmeasured
+from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.made import ROOT
+from semgraph.errors import BudgetReached
+from semgraph.execution.result import Result
+from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage
+from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.wrapper import Wrapper
+from semgraph.meter import StepMetrics
+from semgraph.session import PlanLike, Session
+from semgraph.stores.base import Store
+from semgraph.stores.sqlite import SqliteStore
+
+Figures = dict[str, float | int | str | None]
+JOURNALS = ROOT / ".semgraph" / "benchmarks"
+"""Answers of trials under way: an interrupted one goes on without paying again. A trial that has ended leaves none."""
+
+
+class Stopped(Exception):
+    """The limit was reached before the case was over: there is no figure of it."""
+
+
+class Noted(Wrapper):
+    """A model that notes what it calls itself when it answers, and the temperature that it was asked at."""
+
+    def __init__(self, inner: LLM) -> None:
+        super().__init__(inner)
+        self.versions: set[str] = set()
+        self.temperatures: set[str] = set()
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request."""
+        reply = await self.inner.complete(request)
+        self.versions.add(reply.model)
+        self.temperatures.add(str(dict(request.params).get("temperature", "default")))
+        return reply
+
+
+@dataclass
+class Asking:
+    """What a case asks with. Made by `asking`, or with a model and an embedder of one's own.
+
+    Args:
+        llm: The model.
+        embedder: Makes the vectors.
+        given: What may be spent.
+        journal: Where answers are kept until the case is over; None: nowhere.
+        judge: Who judges answers; None: the model itself.
+        store: Where plans write; empty at first.
+    """
+
+    llm: Noted
+    embedder: Embedder
+    given: Given = field(default_factory=Given)
+    journal: Path | None = None
+    judge: Noted | None = None
+    store: Store = field(default_factory=lambda: SqliteStore(":memory:"))
+    total: StepMetrics = field(default_factory=StepMetrics)
+    failed: int = 0
+    seconds: float = 0.0
+
+    async def run(self, plan: PlanLike, model: LLM | None = None, **options: Any) -> Result:
+        """Run a plan, with this model or another; what it took is added to the figures. Raises Stopped at the limit."""
+        kept: Path | bool = self.journal or False
+        began = time.perf_counter()
+        limit = self.given.left
+        async with Session(
+            llm=model or self.llm, embedder=self.embedder, store=self.store, journal=kept, runs="", max_usd=limit
+        ) as session:
+            try:
+                result = await session.arun(plan, **options)
+            except BudgetReached as error:
+                raise Stopped(self._told(str(error))) from None
+        self.seconds += time.perf_counter() - began
+        self._take(result)
+        if result.stopped:
+            raise Stopped(self._told(result.stopped))
+        return result
+
+    def _take(self, result: Result) -> None:
+        issued = result.meter.total()
+        self.given.spent += issued.dollars or 0.0
+        self.total.add(issued)
+        self.total.add(result.meter.replayed)
+        self.failed += len(result.failed) + issued.rows_failed
+
+    def _told(self, why: str) -> str:
+        left = f"; ${self.given.left:.4f} of the run's ${self.given.max_usd:g} are left" if self.given.max_usd is not None else ""
+        kept = ". What was answered is kept: run it again with a higher --max-usd" if self.journal else ""
+        return why + left + kept
+
+    def afford(self, texts: Sequence[str], reads: int, what: str) -> None:
+        """Refuse what cannot be paid, before anything is asked: each text is sent at least `reads` times.
+
+        Raises:
+            Unmeasured: That alone costs more than is left.
+        """
+        tokens = reads * sum(self.llm.count_tokens(text) for text in texts)
+        least = self.llm.dollars(Usage(prompt=tokens))
+        if self.given.left is not None and least is not None and least > self.given.left:
+            raise Unmeasured(
+                f"nothing was asked: {what} sends at least {tokens:,} tokens, ${least:.4f} with {self.llm.name}, and "
+                f"${self.given.left:.4f} are left. Give more: --max-usd"
+            )
+
+    def figures(self) -> Figures:
+        """What all runs took, and what answered."""
+        total = self.total
+        whole = not total.calls_journal  # of a trial that was resumed, nobody timed the first part
+        return {
+            "calls": total.calls_issued,
+            "attempts": total.attempts,
+            "tokens_in": total.tokens_in,
+            "tokens_cached": total.tokens_cached,
+            "tokens_out": total.tokens_out,
+            "usd": None if total.dollars is None else round(total.dollars, 6),
+            "seconds": round(self.seconds, 2) if whole else None,
+            "queries": total.round_trips,
+            "failed": self.failed,
+            "version": ", ".join(sorted(self.llm.versions)) or None,
+            "temperature": ", ".join(sorted(self.llm.temperatures)) or None,
+            "embedder": self.embedder.name,
+            "judge": ", ".join(sorted((self.judge or self.llm).versions)) or None,
+        }
+
+
+@asynccontextmanager
+async def asking(key: Mapping[str, Any], trial: int) -> AsyncIterator[Asking]:
+    """The model that the user gave, over an empty store in memory.
+
+    Raises:
+        Unmeasured: It is the simulated model, whose answers are no real one's.
+        PlanError: The model cannot be had.
+    """
+    settings = GIVEN.settings()
+    refuse_simulated(settings.model().base_url or settings.environment.get("OPENAI_BASE_URL"))
+    name = hashlib.sha256(json.dumps([key, trial], sort_keys=True).encode()).hexdigest()[:16]
+    JOURNALS.mkdir(parents=True, exist_ok=True)
+    own = Asking(
+        Noted(build_model(settings.model(), settings)), build_embedder(settings), GIVEN, JOURNALS / f"{name}.db"
+    )
+    try:
+        yield own
+    finally:
+        await own.llm.aclose()
+        await own.embedder.aclose()
+        await own.store.aclose()
+    for file in JOURNALS.glob(f"{name}.db*"):
+        file.unlink()
+
+
+def refuse_simulated(base_url: str | None) -> None:
+    """Raise Unmeasured where the endpoint is the simulated one of `benchmarks.world`."""
+    if base_url is None:
+        return
+    try:
+        with urllib.request.urlopen(base_url.rstrip("/").removesuffix("/v1") + "/counters", timeout=5) as answer:
+            simulated = "calls" in json.load(answer)
+    except (urllib.error.URLError, ValueError, OSError, TypeError):
+        return
+    if simulated:
+        raise Unmeasured(f"{base_url} is the simulated model: its answers would pass as those of a real one")
