@@ -13,15 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks.suite import Unmeasured
 from benchmarks.suite.given import GIVEN, Given
 from benchmarks.suite.made import ROOT
 from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
 from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage
+from semgraph.llm.budget import Budget
 from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.limits import Limiter
+from semgraph.llm.stack import stack
 from semgraph.llm.wrapper import Wrapper
+from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
+from semgraph.physical.context import NodeContext
+from semgraph.physical.contract import Rows
+from semgraph.physical.library import Library
 from semgraph.session import PlanLike, Session
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite import SqliteStore
@@ -85,11 +94,11 @@ class Asking:
             try:
                 result = await session.arun(plan, **options)
             except BudgetReached as error:
-                raise Stopped(self._told(str(error))) from None
+                raise Stopped(self._told(str(error), kept=bool(kept))) from None
         self.seconds += time.perf_counter() - began
         self._take(result)
         if result.stopped:
-            raise Stopped(self._told(result.stopped))
+            raise Stopped(self._told(result.stopped, kept=bool(kept)))
         return result
 
     def _take(self, result: Result) -> None:
@@ -99,10 +108,27 @@ class Asking:
         self.total.add(result.meter.replayed)
         self.failed += len(result.failed) + issued.rows_failed
 
-    def _told(self, why: str) -> str:
-        left = f"; ${self.given.left:.4f} of the run's ${self.given.max_usd:g} are left" if self.given.max_usd is not None else ""
-        kept = ". What was answered is kept: run it again with a higher --max-usd" if self.journal else ""
-        return why + left + kept
+    async def answer(self, node: Any, rows: Rows, way: str) -> pa.Table:
+        """Answer rows by one way of a semantic operator, without a plan around it. Raises Stopped at the limit."""
+        budget, metrics = Budget(max_usd=self.given.left), StepMetrics()
+        llm = stack(self.llm, Limiter(self.llm.limits.in_flight), budget=budget)
+        began = time.perf_counter()
+        try:
+            async with NodeContext(llm, self.embedder, node, metrics) as context:
+                found = await Library().get(type(node).keyword, Choice.parse(way)).answer(node, rows, context)
+        except BudgetReached as error:
+            self.given.spent += budget.spent.usd
+            raise Stopped(self._told(str(error), kept=False)) from None
+        self.given.spent += metrics.dollars or 0.0
+        self.seconds += time.perf_counter() - began
+        self.total.add(metrics)
+        self.failed += sum(error is not None for error in found["error"].to_pylist())
+        return found
+
+    def _told(self, why: str, *, kept: bool) -> str:
+        left, most = self.given.left, self.given.max_usd
+        rest = "" if left is None else f"; ${left:.4f} of the run's ${most:g} are left"
+        return f"{why}{rest}" + (". What was answered is kept: run it again with a higher --max-usd" if kept else "")
 
     def afford(self, texts: Sequence[str], reads: int, what: str) -> None:
         """Refuse what cannot be paid, before anything is asked: each text is sent at least `reads` times.

@@ -1,0 +1,128 @@
+"""A real model: one at an endpoint, or the small one that runs on this machine, for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from benchmarks.public.memories import WAYS
+from benchmarks.real.asking import Asking, Figures, asking
+from benchmarks.real.tasks import TURNS, WORLDS, answered, remembered, tasks, told
+from benchmarks.suite import Benchmark, Case, Column, Table
+from benchmarks.suite.given import GIVEN
+
+Measure = Callable[[Asking, int], Awaitable[Figures]]
+FREE = (TURNS, "6 messages of a world")
+"""What is told without --full."""
+ANSWERS = {
+    "sem_filter 12 rows": ("per_row", "packed(rows=12)"),
+    "sem_filter 100 rows": ("per_row", "packed(rows=10)", "cascade(sample=60)"),
+    "sem_map 100 rows": ("per_row", "packed(rows=10)", "reflexion"),
+    "sem_join 20 x 20": ("nested_loop", "block(left=10, right=10)", "cascade"),
+    "sem_agg 10 groups of 10": ("single", "tree(fan_in=2)", "fold"),
+    "sem_topk 5 of 50": ("pointwise", "packed(rows=10)", "listwise", "quickselect", "tournament"),
+}
+
+
+def _run(key: Mapping[str, Any], measure: Measure, trial: int) -> Figures:
+    async def run() -> Figures:
+        async with asking(key, trial) as own:
+            found = await measure(own, trial)
+            return {**found, **own.figures()}
+
+    return asyncio.run(run())
+
+
+def _case(key: Mapping[str, Any], measure: Measure, **more: Any) -> Case:
+    key = {**key, "model": GIVEN.name}
+    settings = {"provider": GIVEN.provider} if GIVEN.model is not None else {}
+    free = GIVEN.model is not None and GIVEN.spec().provider == "local"
+    trials = 1 if free else 3  # the local model answers the same question alike, and is slow
+    return Case(key, partial(_run, key, measure), settings, **{"trials": trials, "seconds": 3600, **more})
+
+
+def _telling(stream: str, way: str) -> Measure:
+    return lambda own, trial: remembered(own, told(stream, trial), WAYS[way])
+
+
+def _answering(name: str, way: str) -> Measure:
+    return lambda own, _: answered(own, tasks()[name], way)
+
+
+def cases() -> list[Case]:
+    """A few messages in three ways, and a filter in two: eight minutes of the local model on two cores. With --full more."""
+    found = [
+        _case({"messages": stream, "way": way}, _telling(stream, way), full=stream not in FREE)
+        for stream in (TURNS, *WORLDS)
+        for way in WAYS
+    ]
+    found += [
+        _case({"rows": name, "way": way}, _answering(name, way), quick="12" in name, full="12" not in name)
+        for name, ways in ANSWERS.items()
+        for way in ways
+    ]
+    return found
+
+
+_COST = (
+    Column("calls", "calls"),
+    Column("tokens_in", "tokens in"),
+    Column("tokens_cached", "of them cached"),
+    Column("tokens_out", "out"),
+    Column("usd", "$", "{:.4f}"),
+    Column("seconds", "s", "{:.1f}"),
+    Column("failed", "failed"),
+)
+_WHO = (Column("version", "answered by"), Column("temperature", "temperature"), Column("embedder", "vectors by"))
+_ONLY = (
+    "What is said holds for the model of the row. local:Qwen2.5-Coder-1.5B has 1.5 billion parameters, runs on this machine, "
+    "and makes mistakes: nothing follows from its rows for larger models, nor from its seconds for endpoints."
+)
+
+BENCHMARK = Benchmark(
+    name="real",
+    question="What do ways of asking cost with a real model, and how right are its answers?",
+    kind="real",
+    cases=cases,
+    tables=(
+        Table(
+            "What does it take to remember a few messages, and is the graph right?",
+            ("messages", "way", "model"),
+            (
+                *_COST,
+                Column("entities_f1", "entities F1", "{:.3f}"),
+                Column("facts_f1", "facts F1", "{:.3f}"),
+                Column("valid_f1", "facts at their times F1", "{:.3f}"),
+                Column("graph", "written"),
+                *_WHO,
+            ),
+            where={"messages": (TURNS, *WORLDS)},
+            note=f"The worlds are synthetic, and another one in each trial; of the three turns no truth is given. {_ONLY}",
+        ),
+        Table(
+            "Do several rows in a call cost right answers?",
+            ("rows", "way", "model"),
+            (
+                *_COST,
+                Column("precision", "P", "{:.3f}"),
+                Column("recall", "R", "{:.3f}"),
+                Column("f1", "F1", "{:.3f}"),
+                *_WHO,
+            ),
+            where={"rows": tuple(ANSWERS)},
+            note=f"The rows are synthetic sentences, as in the simulated table of operators. {_ONLY}",
+        ),
+    ),
+    loses="Several rows in a call can cost right answers, more so with a small model: compare F1 of per_row and packed.",
+    sources=(
+        "semgraph",
+        "operators",
+        "plans",
+        "benchmarks/world",
+        "benchmarks/operators/cases.py",
+        "benchmarks/public/memories.py",
+    ),
+    lacks=GIVEN.lacks_model,
+)
