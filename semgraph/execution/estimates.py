@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from semgraph.execution.observed import Seen, key_of
+from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
-from semgraph.logical.joins import Union
+from semgraph.logical.joins import Join, Union
 from semgraph.logical.node import Node, walk
-from semgraph.logical.relational import Input, Nothing
+from semgraph.logical.relational import Input, Limit, Nothing
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import SemAgg, Semantic, SemTopk
+from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
 from semgraph.physical.contract import RowEstimate
 from semgraph.physical.estimating import estimated
 from semgraph.physical.planner import PhysicalPlan
@@ -148,7 +149,7 @@ class Estimator:
             everything = node.partition == "all" and not node.where
             first = held if node.limit is None or node.partitioned else min(held, node.limit)
             return Amount(float(first), "exact" if everything else "most")
-        count = 0 if isinstance(node, Nothing) else self.inputs.get(getattr(node, "name", ""))
+        count = 0 if isinstance(node, Nothing) else self.inputs.get(node.name) if isinstance(node, Input) else None
         return Amount() if count is None else Amount(float(count), "exact")
 
     def _bound(self, node: Node) -> Amount:
@@ -157,8 +158,8 @@ class Estimator:
         if isinstance(node, Union):
             parts = [self.rows(branch) for branch in node.relations]
             return total(parts) if all(part.known for part in parts) else Amount()
-        left = self.rows(node.inputs[0])
-        if node.rows == "1:1" or not left.known:
+        left = self.rows(node.nodes if isinstance(node, Cluster) else node.inputs[0])
+        if node.rows == "1:1" or isinstance(node, Cluster) or not left.known:
             return left
         if isinstance(node, Search):
             return left.times(node.k * (max(1, len(node.by)) if node.fuse == "none" else 1)).at_most()
@@ -167,16 +168,17 @@ class Estimator:
         return self._paired(node, left)
 
     def _limited(self, node: Node, left: Amount) -> Amount:
-        most = getattr(node, "n", None) or getattr(node, "k", None)
-        groups = getattr(node, "per", ()) or node.partitioned
-        if isinstance(most, int) and not groups:
+        most = node.n if isinstance(node, Limit) else node.k if isinstance(node, SemTopk) else None
+        if isinstance(node, (Limit, SemTopk)) and most is not None and not node.per and not node.partitioned:
             return Amount(min(left.value, most), left.kind if node.relational and left.kind == "exact" else "most")
         return left.at_most()
 
     def _paired(self, node: Node, left: Amount) -> Amount:
         """Of a join: the left rows that stay, or at most all pairs."""
-        how, one = getattr(node, "how", ""), getattr(node, "keep", "") == "one"
-        right = self.rows(node.inputs[1]) if len(node.inputs) > 1 else Amount()
+        if not isinstance(node, (Join, SemJoin)):
+            return Amount()
+        how, one = node.how, isinstance(node, SemJoin) and node.keep == "one"
+        right = self.rows(node.other)
         if how == "semi" and right.known and not right.value:
             return right
         if how in {"semi", "anti"} or one:
@@ -227,10 +229,8 @@ class Estimator:
                 return Amount(0.0, "seen")
         if len(node.inputs) > 1:
             right = self.rows(node.inputs[1])
-            pairs = Amount(left.value * right.value, worse(left.kind, right.kind)) if right.known else Amount()
-            return pairs.at_most() if getattr(node, "using", ()) or getattr(node, "where", None) is not None else pairs
-        gated = getattr(node, "when", None) is not None or getattr(node, "stop", None) is not None
-        return left.at_most() if gated else left
+            left = Amount(left.value * right.value, worse(left.kind, right.kind)) if right.known else Amount()
+        return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
         """Calls by the implementation, for each time that it is run."""

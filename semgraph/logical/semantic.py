@@ -52,6 +52,11 @@ class Semantic(Node):
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
 
     @property
+    def gated(self) -> bool:
+        """Whether there may be rows, or pairs, that it is not asked about."""
+        return False
+
+    @property
     def answers(self) -> Answers:
         """What the model returns for an item, typed."""
         return self.prompt.first.returns
@@ -131,6 +136,10 @@ class SemMap(Semantic):
             raise Fault(msg, "form", hint="returns: {attributes: json}")
 
     @property
+    def gated(self) -> bool:
+        return self.when is not None or self.stop is not None
+
+    @property
     def adds(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.answers)
 
@@ -161,6 +170,10 @@ class SemFilter(Semantic):
         if self.answers:
             raise Fault("a sem_filter answers yes or no; its prompt returns nothing else", "prompt")
         return self.input.schema
+
+    @property
+    def gated(self) -> bool:
+        return self.stop is not None
 
     @property
     def adds(self) -> frozenset[str]:
@@ -209,6 +222,10 @@ class SemJoin(Semantic):
         found = merged(both, self.answer_fields())
         check_sort(self.order, found)
         return left if self.how in {"semi", "anti"} else found
+
+    @property
+    def gated(self) -> bool:
+        return bool(self.using) or self.where is not None
 
     @cached_property
     def partitioned(self) -> bool:

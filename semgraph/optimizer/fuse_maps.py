@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.node import Node, walk
@@ -20,23 +21,20 @@ def fuse_maps(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Nod
     return _side_by_side(rewrite_alone(roots, lambda node, alone: _stacked(node, alone, ways)), ways)
 
 
-def _is_map(node: Node) -> bool:
-    gated = getattr(node, "when", None) is not None or getattr(node, "stop", None) is not None
-    return node.calls_llm and node.rowwise and node.rows == "1:1" and not gated
+def _is_map(node: Node) -> TypeGuard[Semantic]:
+    return isinstance(node, Semantic) and node.rowwise and node.rows == "1:1" and not node.gated
 
 
 def _stacked(node: Node, alone: Alone, ways: Ways) -> Node:
-    if not _is_map(node) or not _is_map(node.inputs[0]) or not alone(node.inputs[0]):
+    if not _is_map(node):
         return node
-    below = node.inputs[0]
-    if node.reads & below.adds or not can_share(below, node, ways):
+    below = node.input
+    if not _is_map(below) or not alone(below) or node.reads & below.adds or not can_share(below, node, ways):
         return node
     return _fused(below, node, node.step)
 
 
-def _fused(first: Node, second: Node, step: str) -> Node:
-    assert isinstance(first, Semantic)
-    assert isinstance(second, Semantic)
+def _fused(first: Semantic, second: Semantic, step: str) -> Node:
     prompts = [first.prompt.first, second.prompt.first]
     heads = [f"For {', '.join(name for name, _ in prompt.returns)}:\n" for prompt in prompts]
     return replace(first, prompt=together(prompts, heads), step=step)
@@ -44,7 +42,7 @@ def _fused(first: Node, second: Node, step: str) -> Node:
 
 def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
     """Fuse the first two such operators over one relation; what each gave is projected from what both give."""
-    first: dict[int, Node] = {}
+    first: dict[int, Semantic] = {}
     for node in walk(*roots):
         if not _is_map(node):
             continue
@@ -54,7 +52,7 @@ def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
     return roots
 
 
-def _replaced(roots: tuple[Node, ...], one: Node, other: Node) -> tuple[Node, ...]:
+def _replaced(roots: tuple[Node, ...], one: Semantic, other: Semantic) -> tuple[Node, ...]:
     fused = _fused(one, other, one.step)
     done: dict[int, Node] = {}
     for node in walk(*roots):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
@@ -20,8 +21,8 @@ def fuse_predicates(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tup
         if not _is_filter(node) or not alone(node.inputs[0]):
             return node
         below = node.inputs[0]
-        if _is_filter(below) and getattr(below, "stop", None) is None and can_share(below, node, ways):
-            return replace(node.with_inputs(below.inputs[0]), prompt=_both(below, node))  # type: ignore[call-arg]
+        if _is_filter(below) and not below.gated and can_share(below, node, ways):
+            return replace(node.with_inputs(below.inputs[0]), prompt=_both(below, node))
         if isinstance(below, SemJoin) and ways(node) is None and _sees_the_pair(node, below):
             plain = replace(below, step=node.step)
             if can_share(plain, node, nothing_chosen):
@@ -31,21 +32,18 @@ def fuse_predicates(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tup
     return rewrite_alone(roots, change)
 
 
-def _is_filter(node: Node) -> bool:
-    return node.calls_llm and node.rowwise and node.rows == "subset" and not node.adds
+def _is_filter(node: Node) -> TypeGuard[Semantic]:
+    return isinstance(node, Semantic) and node.rowwise and node.rows == "subset" and not node.adds
 
 
-def _both(first: Node, second: Node) -> PromptSet:
-    assert isinstance(first, Semantic)
-    assert isinstance(second, Semantic)
+def _both(first: Semantic, second: Semantic) -> PromptSet:
     prompts = [first.prompt.first, second.prompt.first]
     return together(prompts, ["1. ", "2. "], _ALL)
 
 
-def _sees_the_pair(node: Node, join: SemJoin) -> bool:
+def _sees_the_pair(node: Semantic, join: SemJoin) -> bool:
     """Whether a filter reads only what is asked about in each pair of the join, and the join gives a row for each pair."""
-    assert isinstance(node, Semantic)
-    if join.how != "inner" or join.keep != "all" or getattr(node, "stop", None) is not None:
+    if join.how != "inner" or join.keep != "all" or node.gated:
         return False
     fields = node.prompt.fields
     other = {path[len(join.alias) + 1 :] for path in fields if path.startswith(f"{join.alias}.")}

@@ -11,6 +11,7 @@ import pyarrow as pa
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.total import cannot_fail
 from semgraph.logical.node import Node, scalars_of, walk
+from semgraph.logical.relational import Filter
 
 Alone = Callable[[Node], bool]
 Change = Callable[[Node, Alone], Node]
@@ -52,19 +53,18 @@ def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -
     `take` is given a conjunct and what is below the filter, and gives what is below with the conjunct in it, or None. A
     filter that looks at other rows is left whole: what its windows see are the rows before any of its conjuncts.
     """
-    where = getattr(node, "where", None)
-    if node.keyword != "filter" or where is None or where.has_window:
+    if not isinstance(node, Filter) or node.where.has_window:
         return node
-    below, rest = node.inputs[0], []
-    for part in where.conjuncts():
+    below, rest = node.input, []
+    for part in node.where.conjuncts():
         taken = take(part, below)
         if taken is None:
             rest.append(part)
         else:
             below = taken
-    if below is node.inputs[0]:
+    if below is node.input:
         return node
-    return below if not rest else replace(node.with_inputs(below), where=conjunction(rest))  # type: ignore[call-arg]
+    return below if not rest else replace(node, input=below, where=conjunction(rest))
 
 
 def may_move(scalar: Scalar, node: Node) -> bool:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
-from semgraph.logical.relational import Limit
+from semgraph.logical.relational import Filter, Limit
 from semgraph.logical.search import Search
 from semgraph.optimizer.moving import Alone, rewrite_alone
 
@@ -35,13 +35,12 @@ def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
                 else _first(node.input, node.n, lambda n: alone(n) and scans[n.fingerprint] < 2)
             )
             return node if below is None else node.with_inputs(below)
-        where = getattr(node, "where", None)
-        if node.keyword != "filter" or where is None:
+        if not isinstance(node, Filter):
             return node
-        below = node.inputs[0]
+        below = node.input
         if not isinstance(below, Search) or not alone(below) or not _prefix(below):
             return node
-        bounds = [most for part in where.conjuncts() if (most := _most(part, below.alias)) is not None]
+        bounds = [most for part in node.where.conjuncts() if (most := _most(part, below.alias)) is not None]
         k = max(1, min(bounds, default=below.k))
         return node.with_inputs(replace(below, k=k)) if k < below.k else node
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from semgraph.expr.total import cannot_fail
 from semgraph.logical.checks import Stop
 from semgraph.logical.node import Node
+from semgraph.logical.relational import Limit
+from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.optimizer.moving import Alone, rewrite_alone
 
 
@@ -19,9 +21,9 @@ def stop_early(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """
 
     def change(node: Node, alone: Alone) -> Node:
-        if node.keyword != "limit" or not node.inputs:
+        if not isinstance(node, Limit):
             return node
-        stop = Stop(node.n, node.per, node.order)  # type: ignore[attr-defined]
+        stop = Stop(node.n, node.per, node.order)
         if any(term.by.has_window or not cannot_fail(term.by, node.schema) for term in stop.order):
             return node
         below = _told(node.inputs[0], stop, node.reads, alone)
@@ -33,9 +35,8 @@ def stop_early(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 def _told(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> Node | None:
     if not alone(node) or not node.rowwise or not reads <= node.passes:
         return None
-    if node.calls_llm:
-        known = getattr(node, "stop", stop)
-        return None if known is not None else replace(node, stop=stop)  # type: ignore[call-arg]
+    if isinstance(node, (SemMap, SemFilter)):
+        return None if node.stop is not None else replace(node, stop=stop)
     if not node.relational or node.drops:
         return None
     below = _told(node.inputs[0], stop, reads, alone)

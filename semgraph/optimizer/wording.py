@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import Prompt, PromptSet, Template
+from semgraph.logical.semantic import Semantic
 
 Ways = Callable[[Node], object]
 """The way that is chosen for the step of a node; None: none is."""
@@ -27,15 +28,14 @@ def joined(*templates: Template) -> Template:
     return Template(tuple(part for template in templates for part in template.parts))
 
 
-def can_share(first: Node, second: Node, ways: Ways) -> bool:
+def can_share(first: Semantic, second: Semantic, ways: Ways) -> bool:
     """Whether two questions may be one: of one model, done in one way, with one prompt each, and failing alike."""
-    prompts = [getattr(node, "prompt", None) for node in (first, second)]
-    if not all(isinstance(found, PromptSet) and not found.by for found in prompts):
+    if first.prompt.by or second.prompt.by:
         return False
-    one, other = (found.first for found in prompts if isinstance(found, PromptSet))
-    same_errors = getattr(first, "on_error", "") == getattr(second, "on_error", "")
-    plain = not getattr(one, "reflexion", "") and not getattr(other, "reflexion", "")
-    return one.role == other.role and same_errors and plain and ways(first) == ways(second)
+    one, other = first.prompt.first, second.prompt.first
+    plain = not one.reflexion and not other.reflexion
+    alike = one.role == other.role and first.on_error == second.on_error
+    return alike and plain and ways(first) == ways(second)
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
