@@ -8,8 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
+
+from benchmarks.suite.made import ROOT
 
 _PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -28,4 +31,27 @@ def ended(process: subprocess.Popen[str]) -> None:
     """End a process and all of its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()
+    for stream in filter(None, (process.stdin, process.stdout)):
+        with contextlib.suppress(BrokenPipeError):
+            stream.close()
+
+
+def finished(module: str, *arguments: str) -> str:
+    """What a module prints last, run by this interpreter; it is ended with all that it started, however this ends.
+
+    Raises:
+        RuntimeError: It ended with an error; its last line is told.
+    """
+    with tempfile.TemporaryFile("w+") as said:
+        process = begun([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=said)
+        try:
+            out, _ = process.communicate()
+        finally:
+            ended(process)
+        said.seek(0)
+        last = (said.read().strip().splitlines() or ["no message"])[-1]
+    if process.returncode:
+        msg = f"{module} ended with {process.returncode}: {last}"
+        raise RuntimeError(msg)
+    return out.strip().splitlines()[-1]

@@ -1,0 +1,109 @@
+"""Which streams are told by which ways, and over what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from benchmarks.ingest.growing import grown, grown_by_graphiti
+from benchmarks.ingest.ours import graphiti, run
+from benchmarks.ingest.streams import MADE
+from benchmarks.suite import Case
+
+STORES = {"SQLite": "memory", "Neo4j": "neo4j-local"}
+SOON, LATENCY = 0.05, 0.2
+"""Seconds that the model takes: about a few messages, of which calls are counted; about a stream, of which time is told."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A plan with what is chosen in it."""
+
+    plan: str = "add_episode"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+SHIPPED = "as shipped"
+WAYS = {
+    SHIPPED: Way(),
+    "asking as Graphiti": Way(options={"preset": "graphiti"}),
+    "similar 0.2": Way(options={"params": {"similar": 0.2}}),
+    "dates fused": Way(options={"params": {"fuse_dates": True}}),
+    "combined": Way(options={"preset": "combined"}),
+    "combined, dates fused": Way(options={"preset": "combined", "params": {"fuse_dates": True}}),
+    "lean": Way(options={"preset": "lean"}),
+    "bulk": Way(options={"preset": "bulk"}),
+    "bulk, packed by 5": Way(options={"preset": "bulk", "use": {"graphs": "packed(rows=5)"}}),
+}
+GRAPHITI = "graphiti-core"
+PEERS: dict[str, dict[str, Any]] = {
+    GRAPHITI: {},
+    "graphiti-core, bulk": {"bulk": True},
+    "graphiti-core, bulk, 100 at once": {"bulk": True, "environment": {"SEMAPHORE_LIMIT": "100"}},
+}
+"""graphiti-core with its defaults, one episode after another as it asks for; all at once; and with a higher limit."""
+SHORT: dict[str, tuple[str, ...]] = {
+    "turns dated": (SHIPPED, "asking as Graphiti", "dates fused", "combined", "lean", "bulk"),
+    "turns undated": (SHIPPED, "asking as Graphiti", "dates fused", "bulk"),
+    "dense dated": (SHIPPED, "similar 0.2", "combined, dates fused", "lean"),
+    "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "lean"),
+}
+EMBEDDED = (SHIPPED, "combined", "lean", "bulk")
+STREAM = (SHIPPED, "similar 0.2", "combined, dates fused", "lean", "bulk")
+AT_ONCE = ("bulk", "bulk, packed by 5")
+WORLDS = ("world 0", "world 1", "world 2")
+GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
+"""How many messages of a world, and how often."""
+GROWING = (SHIPPED, "bulk")
+
+
+def stream_of(short: str) -> str:
+    """A stream's name in the tables."""
+    return MADE[short](0).name
+
+
+def _case(stream: str, name: str, store: str, latency: float, **more: Any) -> Case:
+    way = WAYS[name]
+    measure = partial(run, way.plan, stream, STORES[store], way.options, latency)
+    settings = {"plan": way.plan, "latency_s": latency, **way.options}
+    return Case({"stream": stream_of(stream), "way": name, "store": store}, measure, settings, **more)
+
+
+def _peer(stream: str, name: str, latency: float, **more: Any) -> Case:
+    measure = partial(graphiti, stream, PEERS[name], latency)
+    key = {"stream": stream_of(stream), "way": name, "store": "Neo4j"}
+    return Case(key, measure, {"latency_s": latency, **PEERS[name]}, **more)
+
+
+def cases() -> Sequence[Case]:
+    """A few messages, a stream, very many at once, ever more of them, and worlds whose truth is known."""
+    found = [_case("turns dated", way, "SQLite", SOON, quick=way in {SHIPPED, "bulk"}, seconds=120) for way in EMBEDDED]
+    for stream, ways in SHORT.items():
+        found += [_case(stream, way, "Neo4j", SOON, seconds=180) for way in ways]
+        found.append(_peer(stream, GRAPHITI, SOON, seconds=180))
+    found.append(_peer("turns dated", "graphiti-core, bulk", SOON, seconds=180))
+    found += [_case("meetings 20", way, "Neo4j", LATENCY, seconds=300) for way in STREAM]
+    found += [_peer("meetings 20", way, LATENCY, seconds=300) for way in PEERS]
+    found += [_case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in AT_ONCE]
+    found += _growing()
+    found += [_case(stream, way, "SQLite", 0, full=True, seconds=900) for stream in WORLDS for way in WAYS]
+    found += [_peer(stream, name, 0, full=True, seconds=1800) for stream in WORLDS for name in PEERS]
+    return found
+
+
+def _growing() -> Sequence[Case]:
+    """Each in a process of its own, so that its memory can be told; larger ones once, the largest only with --full."""
+    found = []
+    for count, trials in GROWN.items():
+        for way in (*GROWING, "lean"):
+            key = {"what": "growth", "episodes": count, "way": way, "store": "SQLite"}
+            full = count > 1_000 or (way == "lean" and count > 10)
+            measure = partial(grown, way, count)
+            more: dict[str, Any] = {"trials": trials, "full": full, "seconds": 60 + 2 * count}
+            found.append(Case(key, measure, {"latency_s": 0, **WAYS[way].options}, quick=count == 10, **more))
+        key = {"what": "growth", "episodes": count, "way": GRAPHITI, "store": "Neo4j"}
+        more = {"trials": 1 if count > 10 else trials, "full": count > 100, "seconds": 60 + 4 * count}
+        found.append(Case(key, partial(grown_by_graphiti, count), {"latency_s": 0}, **more))
+    return found
