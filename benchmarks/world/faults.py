@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.world.protocol import Said
 
 KINDS = (
-    "429", "500", "hang", "drop", "prose", "truncated", "refusal", "wrong_ids", "missing_ids", "double_ids",
+    "429", "500", "hang", "stall", "drop", "prose", "truncated", "refusal", "wrong_ids", "missing_ids", "double_ids",
 )  # fmt: skip
 _SHIFT = 900
 _NUMBERS = frozenset({"id", "left", "right"})
@@ -22,26 +22,31 @@ class Fault:
     """One kind of fault.
 
     Args:
-        kind: 429 (with Retry-After), 500, hang (no answer ever), drop (the connection), prose (no JSON), truncated (cut in the
-            middle), refusal, wrong_ids (numbers of records that are not there), missing_ids (a record is left out), double_ids
-            (a record twice).
+        kind: 429 (with Retry-After), 500, hang (no answer ever), stall (an answer that comes late), drop (the connection),
+            prose (no JSON), truncated (cut in the middle), refusal, wrong_ids (numbers of records that are not there),
+            missing_ids (a record is left out), double_ids (a record twice).
         rate: Share of the requests, from 0 to 1.
         on: Numbers of requests, from 1.
         retry_after: Seconds that a 429 asks to wait.
+        late: Seconds that a stalled answer waits besides.
 
-    >>> Fault.parse("429=0.1"), Fault.parse("prose@3,5")
-    (Fault(kind='429', rate=0.1, on=(), retry_after=0.05), Fault(kind='prose', rate=0.0, on=(3, 5), retry_after=0.05))
+    >>> Fault.parse("429=0.1:2"), Fault.parse("prose@3,5")
+    (Fault(kind='429', rate=0.1, on=(), retry_after=2.0, late=30.0), \
+Fault(kind='prose', rate=0.0, on=(3, 5), retry_after=0.05, late=30.0))
     """
 
     kind: str
     rate: float = 0.0
     on: tuple[int, ...] = ()
     retry_after: float = 0.05
+    late: float = 30.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             msg = f'"{self.kind}" is no fault: {", ".join(KINDS)}'
             raise ValueError(msg)
+        if not 0 <= self.rate <= 1:
+            raise ValueError(f"{self.kind} has a rate from 0 to 1, not {self.rate}")
 
     @property
     def unanswered(self) -> bool:
@@ -50,12 +55,16 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """`kind=rate` or `kind@n,m`."""
-        kind, _, rate = text.partition("=")
-        if rate:
-            return cls(kind, rate=float(rate))
-        kind, _, numbers = text.partition("@")
-        return cls(kind, on=tuple(int(n) for n in numbers.split(",") if n))
+        """`kind=rate` or `kind@n,m`; behind a colon the seconds of a 429's Retry-After or of a stall. Raises ValueError."""
+        said, _, seconds = text.partition(":")
+        times = {"429": "retry_after", "stall": "late"}
+        kind, sign, given = said.partition("=") if "=" in said else said.partition("@")
+        if seconds and kind not in times:
+            raise ValueError(f"{kind} takes no seconds: only {', '.join(times)} do")
+        more: dict[str, Any] = {times[kind]: float(seconds)} if seconds else {}
+        if sign == "=":
+            return cls(kind, rate=float(given), **more)
+        return cls(kind, on=tuple(int(n) for n in given.split(",") if n), **more)
 
 
 @dataclass
@@ -79,6 +88,8 @@ class Faults:
 def spoilt(fault: Fault, text: str) -> Said:
     """What is said in place of the answer `text`."""
     match fault.kind:
+        case "stall":
+            return Said(text)
         case "refusal":
             return Said(None, refusal="I cannot help with that.")
         case "prose":

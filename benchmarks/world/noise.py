@@ -1,6 +1,7 @@
 """What is wrong with the answers: drawn from (seed, text of the prompt), so the same question is always answered alike.
 
-A model that is asked more in one call errs more often: with b items in a call every rate p becomes p (1 + growth (b - 1)).
+A model that is asked more in one call errs more often, and so does one that is shown more: with b items in a call, in a prompt
+of t tokens, every rate p becomes p (1 + growth (b - 1)) (1 + length t / 1,000).
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ class Noise:
         verdict: A yes, a choice, a match or a score is wrong; a record of a ranking stands elsewhere.
         slip: A date is up to 60 days off.
         growth: By how much a further item in the same call makes errors more frequent: p (1 + growth (b - 1)).
+        length: By how much a thousand tokens of the prompt do: p (1 + length t / 1,000).
         seed: Of all draws.
 
     >>> Noise.parse("drop=0.1,growth=0.05")
-    Noise(drop=0.1, spurious=0.0, verdict=0.0, slip=0.0, growth=0.05, seed=1)
+    Noise(drop=0.1, spurious=0.0, verdict=0.0, slip=0.0, growth=0.05, length=0.0, seed=1)
     """
 
     drop: float = 0.0
@@ -40,12 +42,15 @@ class Noise:
     verdict: float = 0.0
     slip: float = 0.0
     growth: float = 0.0
+    length: float = 0.0
     seed: int = 1
 
     def __post_init__(self) -> None:
         for name in ("drop", "spurious", "verdict", "slip"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a rate from 0 to 1, not {getattr(self, name)}")
+        if min(self.growth, self.length) < 0:
+            raise ValueError(f"growth and length are 0 or more, not {self.growth} and {self.length}")
 
     @classmethod
     def parse(cls, text: str) -> Noise:
@@ -59,10 +64,10 @@ class Noise:
             given[name] = kinds[name](number)
         return cls(**given)
 
-    def draw(self, prompt: str, size: int) -> Draw:
-        """The draws for one prompt about `size` items."""
+    def draw(self, prompt: str, size: int, tokens: int = 0) -> Draw:
+        """The draws for one prompt of so many tokens about `size` items."""
         digest = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        return Draw(self, f"{self.seed}/{digest}", 1 + self.growth * (size - 1))
+        return Draw(self, f"{self.seed}/{digest}", (1 + self.growth * (size - 1)) * (1 + self.length * tokens / 1000))
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,10 @@ class Draw:
         if draw is None or (values is None and not all(choices.values())):
             return values
         return {name: draw.choice(values or [None]) for name, values in choices.items()} if values is None else None
+
+    def yes(self, said: bool, *key: object) -> bool:
+        """A yes or no."""
+        return said != bool(self._hit("verdict", *key))
 
     def ranking(self, numbers: list[int]) -> list[int]:
         """A ranking, with some records elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,12 @@ from aiohttp import web
 
 @dataclass(frozen=True)
 class Said:
-    """What the model said: a text, why it stopped, or a refusal in its place."""
+    """What the model said: a text, why it stopped, or a refusal in its place; `chances` are those of its first token."""
 
     text: str | None
     finish: str = "stop"
     refusal: str | None = None
+    chances: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def completion(model: str, said: Said, tokens: Tokens) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}],
+        "choices": [{"index": 0, "message": message, "logprobs": _logprobs(said), "finish_reason": said.finish}],
         "usage": {
             "prompt_tokens": tokens.prompt,
             "completion_tokens": tokens.completion,
@@ -46,6 +48,14 @@ def completion(model: str, said: Said, tokens: Tokens) -> dict[str, Any]:
             "prompt_tokens_details": {"cached_tokens": tokens.cached},
         },
     }
+
+
+def _logprobs(said: Said) -> dict[str, Any] | None:
+    told = [
+        {"token": token, "logprob": math.log(max(chance, 1e-9)), "bytes": list(token.encode())}
+        for token, chance in said.chances
+    ]
+    return {"content": [{**told[0], "top_logprobs": told}], "refusal": None} if told else None
 
 
 def embeddings(body: Mapping[str, Any], vectors: Sequence[npt.NDArray[np.float32]], tokens: int) -> dict[str, Any]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
 
 from benchmarks.world import answers
-from benchmarks.world.answers import graphiti, memory
+from benchmarks.world.answers import graphiti, lotus, memory
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.counting import Counters
 from benchmarks.world.faults import Fault, Faults, spoilt
-from benchmarks.world.noise import Noise
+from benchmarks.world.noise import Draw, Noise
 from benchmarks.world.protocol import Said, Tokens, completion, embeddings, error
 from benchmarks.world.requests import PLANS, NotUnderstood, Reader, Record
 from benchmarks.world.vectors import vector_of
@@ -111,13 +111,26 @@ class StandIn:
         await self._runner.cleanup()
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
-        """The question that a chat asks, and the answer as JSON. Raises NotUnderstood."""
+        """The question that a chat asks, and the answer, mostly as JSON. Raises NotUnderstood."""
         if form := graphiti.form_of(body):
-            return form, json.dumps(graphiti.answer(body, undated=self.undated), ensure_ascii=False)
+            return form, json.dumps(graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False)
+        if (share := graphiti.relevance(body, self._noise(body))) is not None:
+            return "relevance", str(share >= 0.5)
+        texts = [message["content"] for message in body["messages"]]
+        if lotus.asked(texts):
+            return "lotus", lotus.answer(texts, body, self._noise(body)(lotus.size(texts)))
         question = self._reader.read(body)
-        prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
-        draw = self.noise.draw(prompt, question.size)
+        draw = self._noise(body)(question.size)
         return question.skill, json.dumps(answers.document(question, self._row, draw), ensure_ascii=False)
+
+    def _noise(self, body: Mapping[str, Any]) -> Callable[[int], Draw]:
+        """The noise of a chat, given how many items it is about."""
+        prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
+        tokens = self._prompt_tokens(body) if self.noise.length else 0
+        return lambda size: self.noise.draw(prompt, size, tokens)
+
+    def _prompt_tokens(self, body: Mapping[str, Any]) -> int:
+        return sum(self._count(message["content"]) + 4 for message in body["messages"]) + 3
 
     def _row(self, skill: str, record: Record) -> dict[str, Any]:
         if skill in memory.DATED:
@@ -127,7 +140,7 @@ class StandIn:
         return memory.ROWS[skill](record)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        body = _with_plain_texts(await request.json())
         self.requests.append(body)
         self.counters.arrived()
         number = len(self.requests)
@@ -143,24 +156,31 @@ class StandIn:
 
     async def _answered(self, body: Mapping[str, Any], fault: Fault | None, request: web.Request) -> web.StreamResponse:
         texts = [message["content"] for message in body["messages"]]
-        prompt = sum(self._count(text) + 4 for text in texts) + 3
+        prompt, others = self._prompt_tokens(body), self.counters.in_flight - 1
         if wait := self.rates.wait(prompt):
             self.counters.refused += 1
             return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3))
         if fault and fault.unanswered:
-            await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0)))
+            await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0), others))
             return await _unanswered(fault, request)
         skill, text = self.answer(body)
-        said = spoilt(fault, text) if fault else Said(text)
+        late = fault.late if fault and fault.kind == "stall" else 0.0
+        said = spoilt(fault, text) if fault else Said(text, chances=self._chances(body))
         cached = min(prompt, self.cache.cached(texts, self._count))
         tokens = Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
-        seconds = self.latency.seconds("\0".join(texts), tokens)
+        seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
         if seconds:
             await asyncio.sleep(seconds)
         self.cache.remember(texts)
         self.counters.seconds += seconds
         self.counters.answered(skill, tokens)
         return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
+
+    def _chances(self, body: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+        """What the first token might have been, where that was asked for."""
+        share = graphiti.relevance(body, self._noise(body))
+        chances = {"True": share, "False": 1 - share} if share is not None else {}
+        return tuple(sorted(chances.items(), key=lambda one: one[0] != str((share or 0) >= 0.5)))
 
     async def _embeddings(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -178,6 +198,16 @@ class StandIn:
     async def _reset(self, _: web.Request) -> web.Response:
         self.reset()
         return web.json_response({})
+
+
+def _with_plain_texts(body: dict[str, Any]) -> dict[str, Any]:
+    """A chat whose messages are texts, also where they came in parts."""
+    told = [
+        message if isinstance(message["content"], str)
+        else message | {"content": "".join(part["text"] for part in message["content"] or ())}
+        for message in body["messages"]
+    ]  # fmt: skip
+    return {**body, "messages": told}
 
 
 async def _unanswered(fault: Fault, request: web.Request) -> web.StreamResponse:

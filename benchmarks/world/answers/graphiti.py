@@ -1,6 +1,7 @@
 """Answers to graphiti-core's prompts: the form of the answer says which it is, tags in the text hold what it is about.
 
-Read for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, so that both are asked of one model.
+Read for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, and errs at the same rates, so that
+both are asked of one model. Its reranker reads the probability of "True", which is the score that semgraph's prompt gets.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ from typing import Any
 
 from benchmarks.world.answers import gathering, memory, reading
 from benchmarks.world.answers.judging import same, verdict
-from benchmarks.world.answers.words import distinct
+from benchmarks.world.answers.words import distinct, strength
 from benchmarks.world.messages import names_in, names_of
+from benchmarks.world.noise import Draw
 from benchmarks.world.requests import NotUnderstood
 
 Answer = dict[str, Any]
+MakeDraw = Callable[[int], Draw]
+"""The noise of a prompt, given how many items share it."""
+_RELEVANT = re.compile(r"<PASSAGE>\s*(?P<passage>.*?)\s*</PASSAGE>\s*<QUERY>\s*(?P<query>.*?)\s*</QUERY>", re.DOTALL)
+_VERDICTS = {"verdict": {"enum": ["duplicate", "contradicts"]}}
 
 
 class Asked:
     """One request: its text, read by tags."""
 
-    def __init__(self, text: str, *, undated: bool) -> None:
-        self.text, self.undated = text, undated
+    def __init__(self, text: str, noise: MakeDraw, *, undated: bool) -> None:
+        self.text, self.noise, self.undated = text, noise, undated
 
     def part(self, *tags: str) -> str:
         """What stands between the first of these tags that is there. Raises NotUnderstood."""
@@ -61,7 +67,8 @@ class Asked:
 
 def _nodes(asked: Asked) -> Answer:
     names = names_in(asked.part("JSON")) if "<JSON>" in asked.text else names_of(asked.content, asked.history)
-    return {"extracted_entities": [{"name": n, "entity_type_id": 0, "episode_indices": [0]} for n in names]}
+    told = asked.noise(1).answer({"entities": [{"name": name} for name in names]}, {}, 1)["entities"]
+    return {"extracted_entities": [{**one, "entity_type_id": 0, "episode_indices": [0]} for one in told]}
 
 
 def _facts(asked: Asked, said_at: str, *, undated: bool) -> list[Answer]:
@@ -71,7 +78,7 @@ def _facts(asked: Asked, said_at: str, *, undated: bool) -> list[Answer]:
             "source_entity_name": fact["source"], "target_entity_name": fact["target"], "relation_type": fact["relation"],
             "fact": fact["fact"], "valid_at": fact["valid_at"], "invalid_at": fact["invalid_at"], "episode_indices": [0],
         }
-        for fact in reading.facts(record, undated=undated)["facts"]
+        for fact in asked.noise(1).answer(reading.facts(record, undated=undated), {}, 1)["facts"]
     ]  # fmt: skip
 
 
@@ -86,24 +93,33 @@ def _combined(asked: Asked) -> Answer:
     return _nodes(asked) | {"edges": timeless}
 
 
-def _dated(fact: str, said_at: str) -> Answer:
-    found = memory.dates({"fact": fact, "said_at": said_at})
+def _dated(fact: str, said_at: str, noise: Draw, number: int = 1) -> Answer:
+    found = noise.answer(memory.dates({"fact": fact, "said_at": said_at}), {}, number)
     return {"valid_at": found["since"], "invalid_at": found["until"]}
 
 
 def _timestamps(asked: Asked) -> Answer:
-    return _dated(asked.part("FACT"), asked.part("REFERENCE TIME"))
+    return _dated(asked.part("FACT"), asked.part("REFERENCE TIME"), asked.noise(1))
 
 
 def _timestamps_batch(asked: Asked) -> Answer:
-    return {"timestamps": [_dated(one["fact"], one["reference_time"]) for one in asked.parts("FACTS")]}
+    facts = asked.parts("FACTS")
+    noise = asked.noise(len(facts))
+    return {"timestamps": [_dated(one["fact"], one["reference_time"], noise, n) for n, one in enumerate(facts, 1)]}
 
 
 def _resolutions(asked: Asked) -> Answer:
     found = []
-    known = asked.parts("EXISTING ENTITIES")
-    for one in asked.parts("ENTITIES"):
-        fits = (k["candidate_id"] for k in known if same(one["name"], asked.content, k["name"], k.get("summary", "")))
+    known, mine = asked.parts("EXISTING ENTITIES"), asked.parts("ENTITIES")
+    noise = asked.noise(max(1, len(known) * len(mine)))
+    for one in mine:
+        fits = (
+            k["candidate_id"]
+            for k in known
+            if noise.yes(
+                same(one["name"], asked.content, k["name"], k.get("summary", "")), one["id"], k["candidate_id"]
+            )
+        )
         found.append({"id": one["id"], "name": one["name"], "duplicate_candidate_id": next(fits, -1)})
     return {"entity_resolutions": found}
 
@@ -111,7 +127,12 @@ def _resolutions(asked: Asked) -> Answer:
 def _verdicts(asked: Asked) -> Answer:
     new = asked.part("NEW FACT")
     pools = {"same": asked.parts("EXISTING FACTS"), "rival": asked.parts("FACT INVALIDATION CANDIDATES")}
-    told = [(pool, one["idx"], verdict(new, one["fact"])) for pool, facts in pools.items() for one in facts]
+    noise = asked.noise(max(1, sum(map(len, pools.values()))))
+    told = []
+    for pool, one in ((pool, one) for pool, facts in pools.items() for one in facts):
+        said = verdict(new, one["fact"])
+        answer = noise.verdict({"verdict": said} if said else None, _VERDICTS, 1, one["idx"])
+        told.append((pool, one["idx"], answer and answer["verdict"]))
     return {
         "duplicate_facts": [idx for pool, idx, said in told if (pool, said) == ("same", "duplicate")],
         "contradicted_facts": [idx for _, idx, said in told if said == "contradicts"],
@@ -162,7 +183,17 @@ def form_of(body: Mapping[str, Any]) -> str:
     return name if name in _FORMS else ""
 
 
-def answer(body: Mapping[str, Any], *, undated: bool) -> Answer:
+def answer(body: Mapping[str, Any], noise: MakeDraw, *, undated: bool) -> Answer:
     """The answer to one of graphiti-core's requests. Raises NotUnderstood."""
     text = "\n".join(message["content"] for message in body["messages"])
-    return _FORMS[form_of(body)](Asked(text, undated=undated))
+    return _FORMS[form_of(body)](Asked(text, noise, undated=undated))
+
+
+def relevance(body: Mapping[str, Any], noise: MakeDraw) -> float | None:
+    """The probability that a passage is relevant; None if that is not asked for."""
+    found = _RELEVANT.search(body["messages"][-1]["content"]) if body.get("logprobs") else None
+    if found is None:
+        return None
+    told = {"score": strength(f"Query: {found['query']}\nPassage: {found['passage']}")}
+    share: float = noise(1).answer(told, {}, 1)["score"] / 100
+    return share
