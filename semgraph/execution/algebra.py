@@ -31,14 +31,16 @@ def algebra(plan: LogicalPlan) -> str:
 
     Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
     """
-    last = {node.step: node for node in walk(*plan.roots) if node.step and not isinstance(node, (Sink, Input))}
+    empty = {id(root) for root in plan.roots if root.is_empty}
+    shown = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or id(n) in empty)
+    last = {node.step: node for node in shown if node.step}
     named = {id(node): step for step, node in last.items()}
 
     def name(node: Node) -> str:
         if id(node) in named:
             return named[id(node)]
         if isinstance(node, Input):
-            return node.name
+            return symbol(node, name)
         lines = _chain(node, name, named)
         return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
 
@@ -121,7 +123,7 @@ def symbol(node: Node, name: Name) -> str:
 
 @symbol.register
 def _(node: Input, name: Name) -> str:
-    return node.name
+    return "∅" if node.is_empty else node.name
 
 
 @symbol.register

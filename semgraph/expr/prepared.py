@@ -6,11 +6,13 @@ Of the milliseconds that a small statement takes, planning takes most; plans run
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
+import duckdb
 import pyarrow as pa
 
 from semgraph.expr.binder import connection, with_now
@@ -59,11 +61,20 @@ class Prepared:
             try:
                 for name, table in tables.items():
                     self._slots[name].table = table
-                found: pa.Table = self._cursor.sql(f"EXECUTE statement{given}").to_arrow_table()
+                found = _rows(self._cursor.execute(f"EXECUTE statement{given}"))
             finally:
                 for slot in self._slots.values():
                     slot.clear()
         return found
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+    """The rows of an executed statement. DuckDB warns that they are copied: it does the same for a relation of `sql`, after
+    it has bound the statement a second time, which takes longer than a small statement itself.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
+        return cast("pa.Table", cursor.to_arrow_table())
 
 
 def _literal(now: datetime | None) -> str:

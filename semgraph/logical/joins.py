@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from semgraph.errors import Fault
 from semgraph.expr.binder import expect_type
-from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import type_of_arrow
+from semgraph.expr.scalar import Scalar, parse_scalar
+from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.logical.checks import (
     Columns,
     Sort,
@@ -31,6 +31,7 @@ from semgraph.logical.checks import (
     with_own,
 )
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
+from semgraph.logical.relational import Add, Project
 
 JoinHow = Literal["inner", "left", "semi", "anti"]
 
@@ -84,6 +85,15 @@ class Join(Node):
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
+
+    def without(self, empty: Sequence[bool]) -> Node:
+        """Without another side an anti join keeps every row, and a left join adds NULL."""
+        if not empty[1] or self.how not in {"anti", "left"}:
+            return self
+        if self.how == "anti":
+            return self.input
+        null = parse_scalar(f"CAST(NULL AS {sql_type(self.schema.field(self.alias).type)})")
+        return Add(input=self.input, columns=((self.alias, null),), step=self.step, origin=self.origin)
 
     @property
     def adds(self) -> frozenset[str]:
@@ -198,3 +208,14 @@ class Union(Node):
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         return all(empty)
+
+    def without(self, empty: Sequence[bool]) -> Node:
+        """The relations that may have rows, in their order; the columns stay in that of the first."""
+        rest = tuple(node for node, none in zip(self.relations, empty, strict=True) if not none)
+        if len(rest) == len(self.relations) or not rest:
+            return self
+        found = rest[0] if len(rest) == 1 else replace(self, relations=rest)
+        if found.schema.names == self.schema.names:
+            return found
+        columns = tuple((name, parse_scalar(f'"{name}"')) for name in self.schema.names)
+        return Project(input=found, columns=columns, step=self.step, origin=self.origin)

@@ -122,9 +122,18 @@ class Node(ABC):
         """The same operator with a conjunct of a filter above it taken in, or None."""
         return None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known, whatever is given, to have no rows."""
+        return False
+
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
-        """Whether it has no rows where the inputs marked empty have none: a relational operator, where its first has none."""
-        return empty[0]
+        """Whether it has no rows where the inputs marked empty have none: for what makes rows of rows, its first."""
+        return empty[0] and (self.relational or self.by_row or self.rows in {"1:1", "subset", "expand"})
+
+    def without(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
+        """The same rows, if the inputs marked empty have none and that makes it a simpler operator; else itself."""
+        return self
 
     @property
     def is_identity(self) -> bool:

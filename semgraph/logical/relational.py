@@ -50,7 +50,11 @@ class Input(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nothing(Input):
-    """An optional input that a calling plan does not give: it has no rows."""
+    """A relation without rows: an input that is not given, and what is known to give nothing because of that."""
+
+    @property
+    def is_empty(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

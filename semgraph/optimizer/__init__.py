@@ -7,13 +7,16 @@ rule must come to rest; else the rule is at fault and named.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
+import pyarrow as pa
+
 from semgraph.errors import EngineError, PlanError, Problem
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, rewrite, walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer.ask_late import ask_late
 from semgraph.optimizer.filter_first import filter_first
@@ -21,6 +24,7 @@ from semgraph.optimizer.fuse_maps import fuse_maps
 from semgraph.optimizer.fuse_predicates import fuse_predicates
 from semgraph.optimizer.join_to_classify import join_to_classify
 from semgraph.optimizer.prune_columns import prune_columns
+from semgraph.optimizer.prune_empty import nothing, prune_empty
 from semgraph.optimizer.prune_steps import prune_steps
 from semgraph.optimizer.push_filters import push_filters
 from semgraph.optimizer.push_limits import push_limits
@@ -33,6 +37,7 @@ Rule = Callable[..., Roots]
 Observer = Callable[[str, Roots, Roots], None]
 
 EXACT: tuple[Rule, ...] = (
+    prune_empty,
     prune_steps,
     filter_first,
     ask_late,
@@ -62,6 +67,16 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
         if observe is not None and any(a is not b for a, b in zip(before, roots, strict=True)):
             observe(rule.__name__, before, roots)
     return with_roots(plan, roots)
+
+
+def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
+    """The plan where inputs without rows, other than the one that is cut into windows, are known to be empty."""
+
+    def change(node: Node) -> Node:
+        table = inputs.get(node.name) if isinstance(node, Input) and not node.windowed else None
+        return nothing(node) if table is not None and not table.num_rows else node
+
+    return with_roots(plan, rewrite(plan.roots, change))
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:

@@ -26,6 +26,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
+from semgraph.optimizer import given
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.session.inputs import example_rows
@@ -84,9 +85,10 @@ async def explained(of: Explained, resources: Resources, form: ExplainFormat) ->
     note = of.note
     if form == "algebra":
         return algebra(of.plan)
-    optimized, changes = rewrites.optimized(of.plan)
+    plan = given(of.plan, of.inputs or {})
+    optimized, changes = rewrites.optimized(plan)
     if form == "rules":
-        return rewrites.shown(of.plan, changes)
+        return rewrites.shown(plan, changes)
     async with resources.opened_store() as store:
         physical = compile_plan(optimized, store, Library(resources.settings.operators), {})
     if form == "prompts":

@@ -55,7 +55,7 @@ async def test_every_rewrite_is_shown_as_a_change_of_the_algebra(session: semgra
     assert head == "── filter_first (exact)"
     assert "-kept = σ_{id < 6} sem_filter[Is {text} nice?] notes" in lines
     assert "+kept = sem_filter[Is {text} nice?] σ_{id < 6} notes" in lines
-    assert "nothing to do for: prune_steps, ask_late" in text
+    assert "nothing to do for: prune_empty, prune_steps, ask_late" in text
     assert "approximate, not allowed by the plan: fuse_maps, join_to_classify, fuse_predicates" in text
 
 

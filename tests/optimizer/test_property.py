@@ -16,6 +16,7 @@ from semgraph.errors import DataError, PlanError
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import APPROXIMATE, optimize
+from semgraph.session import running
 from tests.optimizer.conftest import FIXTURES, Bench
 
 GROUP_STOPPED = 1  # the exit code
@@ -190,7 +191,7 @@ def keyed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def written(document: dict[str, Any], folder: Path) -> LogicalPlan:
     columns = {"id": "int64", "name": "string", "n": "int64 null", "group_id": "string"}
     inputs = {"people": {**columns, "uuid": "string null"}, "others": columns}
-    head = {"plan": "drawn", "graph": "graph.yaml", "inputs": inputs}
+    head = {"plan": "drawn", "graph": "graph.yaml", "inputs": inputs, "optional": ["others"]}
     (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "drawn.yaml").write_text(json.dumps({**head, **document}), encoding="utf-8")
     return load_plan(folder / "drawn.yaml")
@@ -219,7 +220,9 @@ def compared(bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict
 
     async def both() -> None:
         try:
-            before = await bench.run(plan, lambda p: p, inputs)
+            with pytest.MonkeyPatch.context() as patch:  # nothing is known of what is given
+                patch.setattr(running, "given", lambda p, _: p)
+                before = await bench.run(plan, lambda p: p, inputs)
         except DataError:
             return event("cannot be computed")
         except PlanError as error:

@@ -17,7 +17,7 @@ from semgraph.errors import EngineError, PlanError
 from semgraph.execution.algebra import in_full
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.plan import LogicalPlan
-from semgraph.optimizer import APPROXIMATE, EXACT, apply, optimize, with_roots
+from semgraph.optimizer import APPROXIMATE, EXACT, apply, given, optimize, with_roots
 from tests.optimizer.conftest import FIXTURES, Bench
 
 RULES = {rule.__name__: rule for rule in (*EXACT, *APPROXIMATE)}
@@ -41,7 +41,11 @@ def loaded(case: Any, folder: Path) -> LogicalPlan:
     (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     path = folder / "case.yaml"
     path.write_text(f"plan: case\ngraph: graph.yaml\n{case['plan']}", encoding="utf-8")
-    return load_plan(path)
+    plan = load_plan(path)
+    rows = case.get("rows") or {}
+    return given(
+        plan, {name: i.schema.empty_table() for name, i in plan.inputs.items() if i.optional and name not in rows}
+    )
 
 
 def after_rules(plan: LogicalPlan, case: Any) -> LogicalPlan:
