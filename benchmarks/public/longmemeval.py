@@ -50,7 +50,7 @@ def load(name: str, folder: Path | None, each: int | None = None) -> Part:
         if each is None or taken[sort] <= each:
             questions.append(question)
             messages += _sessions(entry, question.group)
-    return Part(messages, questions)
+    return Part(list(dict.fromkeys(messages)), questions)
 
 
 def _question(entry: Place) -> Question:
@@ -116,6 +116,7 @@ async def measured(asking: Asking, part: Part, way: Way) -> Figures:
             for k in (5, 10)
         },
         "unanswered": sum(answer.text is None for answer in answers.values()),
+        "judge": ", ".join(sorted((asking.judge or asking.llm).versions)),
     }
 
 

@@ -66,6 +66,8 @@ def load(folder: Path | None) -> Data:
     for row in reviews:
         if row["scoreSentiment"] not in {"POSITIVE", "NEGATIVE"}:
             raise _wrong(REVIEWS, folder, row, "scoreSentiment", "POSITIVE or NEGATIVE")
+        if row["id"] == OTHER and row["originalScore"]:
+            _number({**row, "originalScore": row["originalScore"].split("/")[0]}, "originalScore", REVIEWS, folder)
     audience: dict[str, float] = {}
     for row in _table(MOVIES, folder, ("id", "audienceScore")):
         if row["audienceScore"]:

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ class Asking:
             "version": ", ".join(sorted(self.llm.versions)) or None,
             "temperature": ", ".join(sorted(self.llm.temperatures)) or None,
             "embedder": self.embedder.name,
-            "judge": ", ".join(sorted((self.judge or self.llm).versions)) or None,
+            "prices": f"genai-prices {version('genai-prices')}" if total.dollars else None,
         }
 
 
@@ -186,7 +187,7 @@ async def asking(key: Mapping[str, Any], trial: int) -> AsyncIterator[Asking]:
         await own.llm.aclose()
         await own.embedder.aclose()
         await own.store.aclose()
-    for file in JOURNALS.glob(f"{name}.db*"):
+    for file in JOURNALS.glob(f"{name}.*"):
         file.unlink()
 
 

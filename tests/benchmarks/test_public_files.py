@@ -132,6 +132,7 @@ def test_reviews_are_checked(tmp_path: Path) -> None:
             [("a", "1", "x", "GOOD", "")],
             'Reviews.csv:2  scoreSentiment: expected POSITIVE or NEGATIVE, found "GOOD"',
         ),
+        (columns, [(movies.OTHER, "1", "x", "POSITIVE", "B+/5")], 'originalScore: expected a number, found "B+"'),
     ):
         datasets.table(tmp_path / "Reviews.csv", chosen, rows)
         with pytest.raises(Unmeasured) as told:

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks.public import locomo, longmemeval, movies, musique
+from benchmarks.public.bench import BENCHMARK
 from benchmarks.public.memories import WAYS
 from benchmarks.real.asking import Asking, Noted, Stopped
-from benchmarks.suite import Unmeasured
-from benchmarks.suite.given import Given
+from benchmarks.suite import Case, Lines, Unmeasured
+from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.pages import page
+from benchmarks.suite.running import measure, work
 from semgraph.llm.base import Reply, Request, Usage
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from tests.benchmarks import datasets
 from tests.benchmarks.reading import Reading
+from tests.served import served
 
 
 @pytest.fixture
@@ -164,3 +168,29 @@ async def test_at_the_limit_a_case_is_stopped_and_has_no_figures(tmp_path: Path,
     with pytest.raises(Stopped, match=r"it would pass max_usd 5.00 .*; \$\d\.0000 of the run's \$5 are left"):
         await locomo.measured(asking, locomo.load(tmp_path), WAYS["as shipped"])
     assert asking.given.spent > 0
+
+
+def test_a_case_leaves_a_line_of_a_real_model_and_a_row_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets.movies(tmp_path / "data")
+    monkeypatch.setattr("benchmarks.real.asking.refuse_simulated", lambda _: None)
+    monkeypatch.setattr("benchmarks.real.asking.JOURNALS", tmp_path / "journals")
+    server, lines = Reading(), Lines("public", tmp_path)
+    with served(server):
+        monkeypatch.setenv("SEMGRAPH_EMBEDDER", f"openai:stand-in@{server.base_url}?dimensions=256")
+        monkeypatch.setattr(GIVEN, "model", f"openai:gpt-4.1-mini@{server.base_url}")
+        monkeypatch.setattr(GIVEN, "data", tmp_path / "data")
+        (todo,) = (one for one in work(BENCHMARK, quick=False, full=False, trials=1) if _is(one[0], "Q3", "per_row"))
+        list(measure(BENCHMARK, [todo], lines))
+    (line,) = lines
+    assert (line.kind, line.failed, line.figures["error"], line.figures["calls"]) == ("real", "", 0.0, 4)
+    assert [one["file"] for one in line.settings["data"]] == ["Reviews.csv", "Movies.csv"]
+    (row,) = (text for text in page(BENCHMARK, [line]).splitlines() if text.startswith("| Q3 | per_row |"))
+    for part in ("relative error | — | 0.000", "gpt-4.1-mini-2025-04-14", "Reviews.csv, sha256", "(not known)"):
+        assert part in row
+    assert list((tmp_path / "journals").iterdir()) == []
+
+
+def _is(case: Case, part: str, way: str) -> bool:
+    return (case.key["part"], case.key["way"]) == (part, way)

@@ -1,0 +1,49 @@
+"""What a run is given: a benchmark that lacks something is passed over, or, asked for by name, ends the run before it begins."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from benchmarks.__main__ import _ready, app
+from benchmarks.suite import Benchmark
+from benchmarks.suite.given import GIVEN, Given
+
+
+def bench(name: str, lacks: str = "") -> Benchmark:
+    return Benchmark(name, "What is asked?", "real", list, (), lacks=lambda: lacks)
+
+
+def test_in_a_run_of_all_what_lacks_something_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    ready = _ready([bench("one"), bench("two", "a model: --model")], named=False)
+    assert [one.name for one in ready] == ["one"]
+    assert capsys.readouterr().err == "two: passed over: a model: --model\n"
+
+
+def test_what_is_asked_for_by_name_and_lacks_something_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        _ready([bench("one"), bench("two", "a model: --model")], named=True)
+    assert ended.value.exit_code == 2
+    assert capsys.readouterr().err == "two: a model: --model\n"
+
+
+@pytest.mark.parametrize("name", ["public", "real"])
+def test_no_model_is_chosen_that_was_not_named(name: str) -> None:
+    ended = CliRunner().invoke(app, ["run", name])
+    assert ended.exit_code == 2
+    assert "--model openai:gpt-4.1-mini --max-usd 1, or --model local" in ended.output
+
+
+def test_a_model_that_is_none_is_told_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for field in ("model", "max_usd", "data"):
+        monkeypatch.setattr(GIVEN, field, None)
+    ended = CliRunner().invoke(app, ["run", "real", "--model", "opnai:gpt"])
+    assert ended.exit_code == 2
+    assert '"opnai:gpt" names no model' in ended.output
+
+
+def test_what_is_left_never_falls_below_nothing() -> None:
+    assert Given().left is None
+    assert Given(max_usd=1, spent=0.25).left == 0.75
+    assert Given(max_usd=1, spent=1.1).left == 0
