@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 
 from benchmarks.operators.cases import LOTUS, WAYS
 from benchmarks.operators.measure import Figures, way_of
-from benchmarks.suite import Benchmark, Case, Chart, Column, Table, Target
-from benchmarks.suite.peers import asked
+from benchmarks.suite import Benchmark, BreakEven, Case, Chart, Column, Contest, Table, Target
+from benchmarks.suite.peers import conversed
 from benchmarks.suite.serving import serving
 
 LATENCY = 0.05
-JOINED, FILTERED = "sem_join 20 x 20", "sem_filter 100 rows"
-NOISES = {"2 %": "verdict=0.02", "2 %, growing": "verdict=0.02,growth=0.05"}
-SIZES = (1, 2, 5, 10, 20)
+JOINED, FILTERED, RANKED = "sem_join 20 x 20", "sem_filter 100 rows", "sem_topk 5 of 50"
+REFERENCES = ("per_row", "nested_loop", "single", "pointwise")
+RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
+SLOW = ('lotus(method="heap")', 'lotus(method="naive")', "LOTUS (naive)")
+"""Ways that are measured with --full only."""
 
 
-def _ours(task: str, way: str, noise: str, trial: int) -> Figures:
-    with serving(*_options(noise, trial), module="benchmarks.operators.server") as server:
+def _ours(task: str, way: str, latency: float, noise: str, trial: int) -> Figures:
+    with serving("--latency", str(latency), module="benchmarks.operators.server") as server:
+        server.reset(noise=f"{noise},seed={trial + 1}" if noise else "")
         return way_of(server, task, way)
 
 
-def _peer(task: str, way: str, trial: int) -> Figures:
-    with serving(*_options("", trial), module="benchmarks.operators.server") as server:
-        return asked("lotus", "benchmarks.operators.measure", [server.url, task, way])
-
-
-def _options(noise: str, trial: int) -> list[str]:
-    return ["--latency", str(LATENCY), *(["--noise", f"{noise},seed={trial + 1}"] if noise else [])]
+def _peer(task: str, way: str, trial: int) -> Figures:  # noqa: ARG001 - nothing is drawn
+    with serving("--latency", str(LATENCY), module="benchmarks.operators.server") as server:
+        server.reset(noise="")
+        return conversed("lotus", "benchmarks.operators.measure", {"url": server.url, "task": task, "way": way})
 
 
 def cases() -> Sequence[Case]:
@@ -39,16 +40,24 @@ def cases() -> Sequence[Case]:
         trials = 1 if "256" in task else 3
         for way in ways:
             quick = task == FILTERED and not way.startswith("cascade")
-            run = partial(_ours, task, way, "")
-            found.append(Case(_key(task, way), run, settings, quick=quick, trials=trials))
-        found += [Case(_key(task, way), partial(_peer, task, way), settings) for way in LOTUS.get(task, ())]
-    for name, noise in NOISES.items():
-        shared = settings | {"noise": noise}
-        for size in SIZES:
-            for task, way in ((FILTERED, f"packed(rows={size})"), (JOINED, f"block(left={size}, right={size})")):
-                key = _key(task, way, noise=name) | {"size": size}
-                found.append(Case(key, partial(_ours, task, way, noise), shared))
-    return found
+            run = partial(_ours, task, way, LATENCY, "")
+            found.append(Case(_key(task, way), run, settings, quick=quick, trials=trials, seconds=120))
+        found += [
+            Case(_key(task, way), partial(_peer, task, way), settings, full=way in SLOW, seconds=240)
+            for way in LOTUS.get(task, ())
+        ]
+    return [*found, *_sharing()]
+
+
+def _sharing() -> Iterator[Case]:
+    """How many share a call, times how often the model errs, times how much more it errs the more share it."""
+    for rate, growth, size in product(RATES, GROWTHS, SIZES):
+        name, noise = f"{100 * rate:g} %, growing {growth:g}", f"verdict={rate},growth={growth}"
+        for task, way in ((FILTERED, f"packed(rows={size})"), (JOINED, f"block(left={size}, right={size})")):
+            key = _key(task, way.partition("(")[0], noise=name) | {"size": size}
+            quick = task == FILTERED and rate == RATES[0] and growth == GROWTHS[-1]
+            settings = {"way": way, "latency_s": 0, "in_flight": 64, "noise": noise}
+            yield Case(key, partial(_ours, task, way, 0, noise), settings, quick=quick, seconds=120)
 
 
 def _key(task: str, way: str, noise: str = "none") -> dict[str, str | int]:
@@ -68,9 +77,37 @@ COST = (
 )
 
 
-def _target(what: str, task: str, way: str, figure: str, limit: float) -> Target:
-    return Target(what, _key(task, way), figure, limit)
+def _target(
+    what: str, task: str, way: str, figure: str, limit: float, others: str = "", headline: bool = False
+) -> Target:
+    beside = _key(task, others) if others else None
+    return Target(what, _key(task, way), figure, limit, others=beside, worth="f1", headline=headline)
 
+
+TARGETS = (
+    _target("sem_filter, 100 rows, one by one: s", FILTERED, "per_row", "seconds", 0.25, "LOTUS", headline=True),
+    _target("sem_filter, packed by 10: calls", FILTERED, "packed(rows=10)", "calls", 10, "LOTUS", headline=True),
+    _target("sem_filter, packed by 10: s", FILTERED, "packed(rows=10)", "seconds", 0.10, "LOTUS"),
+    _target("sem_filter, 10 distinct of 100: calls", f"{FILTERED}, 10 distinct", "per_row", "calls", 10, "LOTUS"),
+    _target(
+        "sem_filter, one refused of 100: paid again", f"{FILTERED}, one refused", "per_row", "paid_again", 1, "LOTUS"
+    ),
+    _target("sem_join 20 × 20, pair by pair: s", JOINED, "nested_loop", "seconds", 0.65, "LOTUS"),
+    _target("sem_join 20 × 20, blocks of 10: calls", JOINED, "block(left=10, right=10)", "calls", 4, "LOTUS", headline=True),
+    _target("sem_join 256 × 256: calls", "sem_join 256 x 256", "block(left=32, right=16)", "calls", 128),
+    _target("sem_topk 5 of 50, pointwise: calls", RANKED, "pointwise", "calls", 50, "LOTUS (quick)"),
+    _target("sem_topk 5 of 50, pointwise: rounds", RANKED, "pointwise", "rounds", 1, "LOTUS (quick)"),
+    _target("sem_topk 5 of 50, listwise: calls", RANKED, "listwise", "calls", 9, "LOTUS (quick)", headline=True),
+    _target("sem_topk 5 of 50, tournament: calls", RANKED, "tournament", "calls", 80, "LOTUS (heap)"),
+    _target("sem_topk 5 of 50, tournament: rounds", RANKED, "tournament", "rounds", 18, "LOTUS (heap)"),
+    Target("sem_filter, one refused of 100: recall of the rest", _key(f"{FILTERED}, one refused", "per_row"), "recall", 1,
+           least=True, others=_key(f"{FILTERED}, one refused", "LOTUS")),
+)  # fmt: skip
+COSTS = {
+    "calls": "calls", "rounds": "rounds", "tokens_in": "tokens in", "seconds": "s", "cpu_ms_per_call": "CPU ms a call",
+    "paid_again": "paid again",
+}  # fmt: skip
+WORTH = {"recall": "recall", "precision": "precision", "f1": "F1"}
 
 BENCHMARK = Benchmark(
     name="operators",
@@ -87,37 +124,40 @@ BENCHMARK = Benchmark(
             "its users run: its data frames, its prompts, litellm. Rounds: how often a chat came while none was under way. "
             "Paid again: calls of a second run, after the row that was refused is answered.",
         ),
+        BreakEven(
+            "How many may share a call before F1 falls by more than 0.02, with a model that errs?",
+            ("task", "noise"),
+            "size",
+            "f1",
+            "calls",
+            note="“1 %, growing 0.1”: a verdict is wrong in 1 % of cases, with b items in a call in 0.01 (1 + 0.1 (b - 1)); "
+            "for sem_join b is the number of pairs. How a real model's errors grow has to be measured.",
+        ),
         Table(
-            "What does it cost in quality to share a call, with a model that errs in 2 % of verdicts?",
+            "And at each size?",
             ("task", "noise", "size"),
             (Column("calls", "calls"), Column("tokens_in", "tokens in"), Column("f1", "F1", "{:.3f}")),
-            where={"noise": tuple(NOISES)},
-            note="Growing: with b items in a call the rate is 0.02 (1 + 0.05 (b - 1)). A real model's noise "
-            "has to be measured.",
+            where={"size": SIZES},
         ),
     ),
     charts=tuple(
-        Chart(name, title, "size", "f1", "noise", ("rows, or rows of a side, in a call", "F1"), {"task": task}, "x")
-        for name, title, task in (
-            ("packed", "Rows that share a call: quality", FILTERED),
-            ("block", "Pairs that share a call: quality", JOINED),
+        Chart(
+            name, title, "size", figure, "noise", (f"{what} in a call", label), {"task": task, "size": SIZES}, log,
+            note="Bars: lowest to highest of the trials, each with a noise of its own.",
+        )
+        for task, what, short in ((FILTERED, "rows", "packed"), (JOINED, "rows of a side", "block"))
+        for figure, label, log, name, title in (
+            ("f1", "F1", "x", short, f"{task}: quality, by how many share a call"),
+            ("calls", "calls", "xy", f"{short}-calls", f"{task}: calls, by how many share a call"),
         )
     ),
-    targets=(
-        _target("sem_filter, 100 rows, one by one: seconds", FILTERED, "per_row", "seconds", 0.25),
-        _target("sem_filter, packed by 10: calls", FILTERED, "packed(rows=10)", "calls", 10),
-        _target("sem_filter, packed by 10: seconds", FILTERED, "packed(rows=10)", "seconds", 0.10),
-        _target("sem_filter, 10 distinct of 100: calls", f"{FILTERED}, 10 distinct", "per_row", "calls", 10),
-        _target("sem_filter, one refused of 100: paid again", f"{FILTERED}, one refused", "per_row", "paid_again", 1),
-        _target("sem_join 20 × 20, pair by pair: seconds", JOINED, "nested_loop", "seconds", 0.65),
-        _target("sem_join 20 × 20, blocks of 10 × 10: calls", JOINED, "block(left=10, right=10)", "calls", 4),
-        _target("sem_join 256 × 256: calls", "sem_join 256 x 256", "block(left=32, right=16)", "calls", 128),
-        _target("sem_topk, pointwise: calls", "sem_topk 5 of 50", "pointwise", "calls", 50),
-        _target("sem_topk, pointwise: rounds", "sem_topk 5 of 50", "pointwise", "rounds", 1),
-        _target("sem_topk, listwise: calls", "sem_topk 5 of 50", "listwise", "calls", 9),
-        _target("sem_topk, tournament: calls", "sem_topk 5 of 50", "tournament", "calls", 80),
-        _target("sem_topk, tournament: rounds", "sem_topk 5 of 50", "tournament", "rounds", 18),
+    targets=TARGETS,
+    contests=(
+        Contest("way", ("LOTUS", "LOTUS (quick)", "LOTUS (heap)"), COSTS, WORTH, where={"noise": "none"}),
+        Contest("way", REFERENCES, COSTS, WORTH, where={"noise": "none"}, ours=tuple(
+            way for ways in WAYS.values() for way in ways if way not in REFERENCES)),
+        Contest("size", (1,), {}, {"f1": "F1"}, where={"size": SIZES}),
     ),
-    loses="Sharing a call is not free where a model errs more the more it is asked at once: the second table has the size at "
-    "which F1 falls.",
-)
+    loses="A way that shares calls takes fewer, longer ones. Where a model errs more the more it is asked at once, sharing "
+    "costs F1: `size` is how many share a call.",
+)  # fmt: skip

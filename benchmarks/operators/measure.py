@@ -1,4 +1,4 @@
-"""One way of one task, in this interpreter: `python -m benchmarks.operators.measure URL TASK WAY` prints a JSON line.
+"""One way of one task, in this interpreter; `python -m benchmarks.operators.measure` answers lines of JSON with lines.
 
 A way that starts with LOTUS is LOTUS by itself; every other is semgraph's.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.operators.cases import Task, tasks
-from benchmarks.suite.serving import Server, on_wire
+from benchmarks.suite.peers import answering
+from benchmarks.suite.serving import Server, on_wire, same_as_counted
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
@@ -34,7 +33,9 @@ Figures = dict[str, Any]
 _WARM: set[str] = set()
 
 
-def measured(server: Server, task: Task, run: Callable[[], Found], *, warm: bool) -> Figures:
+def measured(
+    server: Server, task: Task, run: Callable[[], Found], *, warm: bool, counted: StepMetrics | None = None
+) -> Figures:
     """One run: what it asked of the server, how long it took, how right it was.
 
     Args:
@@ -42,6 +43,7 @@ def measured(server: Server, task: Task, run: Callable[[], Found], *, warm: bool
         task: What is asked.
         run: Asks; gives what was found, or the name of the error.
         warm: Run once before, so that imports are not measured.
+        counted: What `run` counts itself, from its start; the same as the server's, or this fails.
     """
     if warm:
         run()
@@ -50,7 +52,10 @@ def measured(server: Server, task: Task, run: Callable[[], Found], *, warm: bool
     began, cpu = time.perf_counter(), time.process_time()
     found = run()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    figures: Figures = {**on_wire(server), "seconds": round(seconds, 3), "cpu_ms": round(1000 * cpu)}
+    wire = on_wire(server)
+    if counted is not None:
+        same_as_counted(counted, wire)
+    figures: Figures = {**wire, "seconds": round(seconds, 3), "cpu_ms": round(1000 * cpu)}
     figures["cpu_ms_per_call"] = round(1000 * cpu / max(1, figures["calls"]), 2)
     if isinstance(found, str):
         figures |= {"recall": 0.0, "precision": 0.0, "f1": 0.0, "error": found}
@@ -81,18 +86,19 @@ def way_of(server: Server, name: str, text: str) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         if key not in _WARM:
             _WARM.add(key)
-            asyncio.run(_run(server.url, task, text, Path(folder) / "warm.db"))
-        run = partial(_run, server.url, task, text, Path(folder) / "journal.db")
-        return measured(server, task, lambda: asyncio.run(run()), warm=False)
+            asyncio.run(_run(server.url, task, text, Path(folder) / "warm.db", StepMetrics()))
+        counted = StepMetrics()
+        run = partial(_run, server.url, task, text, Path(folder) / "journal.db", counted)
+        return measured(server, task, lambda: asyncio.run(run()), warm=False, counted=counted)
 
 
-async def _run(url: str, task: Task, text: str, file: Path) -> set[Any]:
+async def _run(url: str, task: Task, text: str, file: Path, counted: StepMetrics) -> set[Any]:
     way = Library().get(task.operator, Choice.parse(text))
     journal = Journal(file)
     llm = stack(OpenAI(MODEL, url, "none"), Limiter(in_flight=64), journal=journal)
     embedder = OpenAIEmbedder("stand-in", None, url, "none")
     try:
-        async with NodeContext(llm, embedder, task.node, StepMetrics()) as ctx:
+        async with NodeContext(llm, embedder, task.node, counted) as ctx:
             return task.found(await way.answer(task.node, task.rows, ctx))
     finally:
         await llm.aclose()
@@ -101,5 +107,4 @@ async def _run(url: str, task: Task, text: str, file: Path) -> set[Any]:
 
 
 if __name__ == "__main__":
-    url, *rest = sys.argv[1:]
-    print(json.dumps(way_of(Server(url), *rest)))
+    answering(lambda given: way_of(Server(given["url"]), given["task"], given["way"]))

@@ -1,7 +1,7 @@
 """The world's model, which refuses rows that are marked.
 
 `python -m benchmarks.operators.server --latency 0.05` prints its address. `POST /reset?forgiving=1` lets rows through that
-were refused.
+were refused; `noise=verdict=0.02,seed=1` sets what is wrong with the answers from then on.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Model(StandIn):
         return super().answer(body)
 
     async def _reset(self, request: web.Request) -> web.Response:
-        forgiving = request.query.get("forgiving") == "1"
         self.reset()
-        self.forgiving = forgiving
+        self.forgiving = request.query.get("forgiving") == "1"
+        if "noise" in request.query:
+            self.noise = Noise.parse(request.query["noise"])
         return web.json_response({})
 
 

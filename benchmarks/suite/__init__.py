@@ -6,9 +6,22 @@ and chart from those lines alone.
 """
 
 from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured
+from benchmarks.suite.breakeven import BreakEven
 from benchmarks.suite.contests import Contest
 from benchmarks.suite.lines import Line, Lines
 from benchmarks.suite.tables import Chart, Column, Table
 from benchmarks.suite.targets import Target
 
-__all__ = ["Benchmark", "Case", "Chart", "Column", "Contest", "Line", "Lines", "Table", "Target", "Unmeasured"]
+__all__ = [
+    "Benchmark",
+    "BreakEven",
+    "Case",
+    "Chart",
+    "Column",
+    "Contest",
+    "Line",
+    "Lines",
+    "Table",
+    "Target",
+    "Unmeasured",
+]

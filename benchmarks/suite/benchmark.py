@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.suite.breakeven import BreakEven
 from benchmarks.suite.contests import Contest
 from benchmarks.suite.tables import Chart, Table
 from benchmarks.suite.targets import Target
@@ -67,7 +68,7 @@ class Benchmark:
     question: str
     kind: Kind
     cases: Callable[[], Sequence[Case]]
-    tables: tuple[Table, ...]
+    tables: tuple[Table | BreakEven, ...]
     charts: tuple[Chart, ...] = ()
     targets: tuple[Target, ...] = ()
     contests: tuple[Contest, ...] = ()

@@ -29,12 +29,12 @@ class Contest:
     """
 
     name: str
-    others: tuple[str, ...]
+    others: tuple[Any, ...]
     costs: Mapping[str, str] = field(default_factory=dict)
     worth: Mapping[str, str] = field(default_factory=dict)
     where: Key = field(default_factory=dict)
     instead: Key = field(default_factory=dict)
-    ours: tuple[str, ...] = ()
+    ours: tuple[Any, ...] = ()
 
     def losses(self, lines: Sequence[Line]) -> list[Loss]:
         """Where a figure is worse beyond the 95 % interval of its multiple: a row for each figure and pair."""
@@ -44,13 +44,18 @@ class Contest:
             for figure, title in {**self.costs, **self.worth}.items():
                 times = multiple(paired(_of(lines, key), _of(lines, {**key, **self.instead, self.name: other}), figure))
                 if times is not None and (times.below if figure in self.worth else times.above):
-                    found.setdefault((who, other, title), []).append((times, f"{place}{_settings(lines, key)}"))
+                    found.setdefault((self._shown(who), self._shown(other), title), []).append(
+                        (times, f"{place}{_settings(lines, key)}")
+                    )
         return [_told(names, places) for names, places in found.items()]
 
-    def _pairs(self, lines: Sequence[Line]) -> Iterator[tuple[Key, str, str]]:
+    def _shown(self, who: Any) -> str:
+        return who if isinstance(who, str) else f"{self.name} {who}"
+
+    def _pairs(self, lines: Sequence[Line]) -> Iterator[tuple[Key, Any, Any]]:
         keys = {str(line.key): line.key for line in lines if line.is_of(self.where) and self.name in line.key}
         for key in keys.values():
-            who = str(key[self.name])
+            who = key[self.name]
             if who not in self.others and (not self.ours or who in self.ours):
                 yield from ((key, who, other) for other in self.others)
 

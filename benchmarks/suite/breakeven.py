@@ -1,0 +1,89 @@
+"""How many may share a call before the quality falls: read off the lines, for each kind of noise."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.suite.lines import Line
+from benchmarks.suite.tables import Key, of_one_kind, paired, spread, values
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The largest size whose quality is that of size 1 within a tolerance, as is that of all smaller sizes.
+
+    Args:
+        question: What it answers.
+        rows: Names of the key that tell its rows apart.
+        size: The name of the key that says how many share a call.
+        worth: The figure of quality.
+        cost: The figure that is saved.
+        tolerance: How much worse the median of the trials may be, trial by trial.
+        where: Which lines.
+        note: Below it.
+    """
+
+    question: str
+    rows: tuple[str, ...]
+    size: str
+    worth: str
+    cost: str
+    tolerance: float = 0.02
+    where: Key = field(default_factory=dict)
+    note: str = ""
+
+    def markdown(self, lines: Sequence[Line], order: Sequence[Key]) -> str:
+        """The table over these lines."""
+        own = of_one_kind([line for line in lines if line.is_of(self.where) and self.size in line.key])
+        groups = list(dict.fromkeys(tuple(key[name] for name in self.rows) for key in order if self.size in key))
+        found = {
+            group: [line for line in own if tuple(line.key[name] for name in self.rows) == group] for group in groups
+        }
+        body = [self._row(group, held) for group, held in found.items() if held]
+        if not body:
+            return f"**{self.question}**\n\nNot measured yet.\n"
+        titles = [
+            *self.rows,
+            f"{self.worth} at 1",
+            "break-even",
+            f"{self.worth} there",
+            self.cost,
+            f"next: {self.worth}",
+        ]
+        aligned = ["---"] * len(self.rows) + ["--:"] * 5
+        table = "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, aligned, *body])
+        return f"**{self.question}**\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
+
+    def _row(self, group: tuple[Any, ...], lines: Sequence[Line]) -> list[str]:
+        by_size: Mapping[int, list[Line]] = {
+            size: [line for line in lines if line.key[self.size] == size]
+            for size in sorted({line.key[self.size] for line in lines})
+        }
+        sizes, alone = list(by_size), by_size[min(by_size)]
+        far = 0
+        while far + 1 < len(sizes) and self._as_good(by_size[sizes[far + 1]], alone):
+            far += 1
+        best, after = by_size[sizes[far]], by_size[sizes[far + 1]] if far + 1 < len(sizes) else []
+        shown = f"{sizes[far]}" + ("" if after else " or more")
+        cost = f"{_of(alone, self.cost, '{:,.0f}')} → {_of(best, self.cost, '{:,.0f}')}"
+        beyond = f"{sizes[far + 1]}: {_of(after, self.worth, '{:.3f}')}" if after else "—"
+        return [
+            *map(str, group),
+            _of(alone, self.worth, "{:.3f}"),
+            shown,
+            _of(best, self.worth, "{:.3f}"),
+            cost,
+            beyond,
+        ]
+
+    def _as_good(self, lines: Sequence[Line], alone: Sequence[Line]) -> bool:
+        pairs = paired(lines, alone, self.worth)
+        return bool(pairs) and statistics.median(ours - other for ours, other in pairs) >= -self.tolerance
+
+
+def _of(lines: Sequence[Line], figure: str, form: str) -> str:
+    found = values(lines, figure)
+    return spread(found, form) if found else "—"
