@@ -110,6 +110,38 @@ def data(read: Read) -> Any:
     return json.loads(text)
 
 
+def rows_of(read: Read, caption: str) -> list[list[str]]:
+    """The cells of a table's lines, by its caption."""
+    starts = [i for i, (tag, _, texts) in enumerate(read.found) if tag == "caption" and "".join(texts) == caption]
+    rest = read.found[starts[0] :]
+    ends = next((i for i, (tag, _, _) in enumerate(rest[1:], 1) if tag in {"table", "details"}), len(rest))
+    found: list[list[str]] = []
+    for tag, _, texts in rest[:ends]:
+        if tag == "tr":
+            found.append([])
+        elif tag in {"td", "th"} and found:
+            found[-1].append("".join(texts))
+    return found
+
+
+def test_a_step_of_several_operators_has_a_line_for_each_as_in_a_terminal(tmp_path: Path) -> None:
+    """A sem_map of 3 rows in 2 calls, and a sem_filter of the 2 that it gave in 1; their sum is that of the step."""
+    recorded(tmp_path)
+    other = STEP | {"operator": "sem_filter", "how": "packed", "rows_in": 2, "rows_out": 1, "calls_issued": 1}
+    step = STEP | {"operator": "sem_map, sem_filter", "how": "per_row, packed", "rows_out": 1, "calls_issued": 3}
+    counted = {"total": step, "steps": {"told": step, "ties": {"rows_out": 1}}, "operators": {"told": [STEP, other]}}
+    (tmp_path / "7f3a" / "metrics.json").write_text(json.dumps(counted))
+    read = Read(page([Run(tmp_path / "7f3a")]))
+    lines = [row[:7] for row in rows_of(read, "Steps that may ask a model")]
+    assert lines == [
+        ["step", "operator", "way", "rows in", "rows out", "failed", "calls issued"],
+        ["told.1", "sem_map", "per_row", "3", "2", "1", "2"],
+        ["told.2", "sem_filter", "packed", "2", "1", "1", "1"],
+        ["all of these", "", "", "3", "1", "1", "3"],
+    ]
+    assert " sem_map per_row + sem_filter packed" in read.all("span", class_="how")
+
+
 def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
     read = Read(page([recorded(tmp_path)]))
     assert read.all("h1") == ["people · run 7f3a"]

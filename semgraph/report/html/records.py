@@ -62,6 +62,12 @@ class RunPage:
         return {name: metrics_of(counters) for name, counters in found.items() if name}
 
     @cached_property
+    def operators(self) -> dict[str, list[StepMetrics]]:
+        """The counters of each operator, of the steps that have several that ask a model."""
+        found = self.run.metrics.get("operators") or {}
+        return {name: [metrics_of(counters) for counters in parts] for name, parts in found.items()}
+
+    @cached_property
     def items(self) -> dict[str, list[Row]]:
         """What was asked about and answered, by step."""
         return {step: list(rows) for step, rows in read_answers(self.run.folder).items()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from semgraph.meter import StepMetrics
+from semgraph.meter import StepMetrics, split
 from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration, plural
 from semgraph.report.html.calls import Opened, listed, shown
 from semgraph.report.html.facts import facts as listed_facts
@@ -19,6 +19,7 @@ from semgraph.report.html.tree import tree
 from semgraph.report.runs import seconds, total
 
 _PICTURES, _FAILED, _TEXT, _PLAN = 5, 200, 2000, 200_000
+Operators = Mapping[str, Sequence[StepMetrics]]  # of the steps that have several
 
 
 def sections(page: RunPage, opened: Opened, anchor: str) -> Iterator[tuple[str, str, Html]]:
@@ -36,7 +37,7 @@ def sections(page: RunPage, opened: Opened, anchor: str) -> Iterator[tuple[str, 
         yield f"{anchor}-graph", "The graph", _graphs(page, anchor)
     calls = [(opened.add(call, page.lookup), measured(call, page.lookup)) for call in shown(page.calls)]
     if page.steps:
-        yield f"{anchor}-steps", "Steps", _steps(page.steps)
+        yield f"{anchor}-steps", "Steps", _steps(page.steps, page.operators)
     if page.run.facts.get("flow"):
         yield f"{anchor}-plan", "The plan", _plan(page)
     if calls:
@@ -174,29 +175,31 @@ def _graphs(page: RunPage, anchor: str) -> Html:
     return join([*drawn, *([el("p", f"… and {plural(more, 'more partition')}")] if more > 0 else [])])
 
 
-def _steps(steps: Mapping[str, StepMetrics]) -> Html:
+def _steps(steps: Mapping[str, StepMetrics], operators: Operators) -> Html:
     busy = {name: m for name, m in steps.items() if m.operator or m.rows_failed or m.calls_issued}
     idle = {name: m for name, m in steps.items() if name not in busy}
-    parts = [_step_table("Steps that may ask a model", busy, asking=True)] if busy else []
+    parts = [_step_table("Steps that may ask a model", busy, operators)] if busy else []
     if idle:
         parts.append(
             el(
                 "details",
                 el("summary", f"{plural(len(idle), 'more step')}, without a model"),
-                _step_table("Steps without a model", idle, asking=False),
+                _step_table("Steps without a model", idle),
             )
         )
     return join(parts)
 
 
-def _step_table(caption: str, steps: Mapping[str, StepMetrics], *, asking: bool) -> Html:
+def _step_table(caption: str, steps: Mapping[str, StepMetrics], operators: Operators | None = None) -> Html:
+    """A line for each step, of several operators for each of them; steps that ask no model have fewer columns."""
     whole = StepMetrics()
     for found in steps.values():
         whole.add(found)
     heads = ["step", "operator", "way", "rows in", "rows out", "failed", "calls issued", "journal", "coalesced",
              "tokens in", "cached", "tokens out", "$", "seconds", "store queries", "embedded"]  # fmt: skip
-    used = range(len(heads)) if asking else [0, 4, 13, 14, 15]
-    rows = [[name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)] for name, m in steps.items()]
+    used = [0, 4, 13, 14, 15] if operators is None else range(len(heads))
+    each = split(steps, operators or {})
+    rows = [[name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)] for name, m in each.items()]
     rows.append(["all of these", "", "", *_counters(whole)])
     return table(
         caption,
@@ -229,7 +232,7 @@ def _plan(page: RunPage) -> Html:
             said,
             el(
                 "div",
-                tree(page.run.facts["flow"], page.steps),
+                tree(page.run.facts["flow"], page.steps, page.operators),
                 cls="scroll tall",
                 role="region",
                 aria_label="The plan as a tree",

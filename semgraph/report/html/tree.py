@@ -9,12 +9,17 @@ from semgraph.report.formats import count, dollars, duration, plural
 from semgraph.report.html.markup import Html, el, join
 
 
-def tree(flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics]) -> Html:
+def tree(
+    flow: Mapping[str, Sequence[str]],
+    steps: Mapping[str, StepMetrics],
+    operators: Mapping[str, Sequence[StepMetrics]] | None = None,
+) -> Html:
     """Nested lists; a step that stands above already is only named there.
 
     Args:
         flow: For each step what it reads.
         steps: Counters.
+        operators: Those of each operator, of the steps that have several.
     """
     read = {source for sources in flow.values() for source in sources}
     tops = [step for step in flow if step not in read]
@@ -26,7 +31,7 @@ def tree(flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics]) ->
         seen.add(step)
         found = steps.get(step)
         children = [item(source) for source in flow.get(step, ())]
-        label = join([el("span", step, cls="step"), *_cost(found)])
+        label = join([el("span", step, cls="step"), *_cost(found, (operators or {}).get(step, ()))])
         return el(
             "li", label, *([el("ul", *children)] if children else []), cls="asks" if found and found.operator else None
         )
@@ -34,7 +39,7 @@ def tree(flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics]) ->
     return el("ul", *(item(step) for step in tops), cls="tree")
 
 
-def _cost(found: StepMetrics | None) -> list[Html]:
+def _cost(found: StepMetrics | None, operators: Sequence[StepMetrics]) -> list[Html]:
     if found is None:
         return []
     parts = [f"{plural(found.rows_out, 'row')}"]
@@ -46,5 +51,6 @@ def _cost(found: StepMetrics | None) -> list[Html]:
         parts.append(duration(found.seconds))
     if found.round_trips:
         parts.append(plural(found.round_trips, "store query", "store queries"))
-    how = el("span", f" {found.operator} {found.how}", cls="how") if found.operator else Html("")
+    named = " + ".join(f"{part.operator} {part.how}" for part in operators or [found])
+    how = el("span", f" {named}", cls="how") if found.operator else Html("")
     return [how, el("span", " ", " · ".join(parts), cls="cost")]
