@@ -37,7 +37,7 @@ from semgraph.stores.base import Store
 from semgraph.stores.sqlite import SqliteStore
 
 Figures = dict[str, float | int | str | None]
-JOURNALS = ROOT / ".semgraph" / "benchmarks"
+JOURNALS = ROOT / ".semgraph" / "benchmarks" / "answers"
 """Answers of trials under way: an interrupted one goes on without paying again. A trial that has ended leaves none."""
 
 

@@ -146,9 +146,11 @@ def test_reviews_are_checked(tmp_path: Path) -> None:
 def test_without_a_model_a_limit_and_data_nothing_is_measured_and_what_is_missing_is_told(
     given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert "--model" in BENCHMARK.lacks()
     given.model = "openai:gpt-4.1-mini"
+    assert BENCHMARK.lacks() == "openai:gpt-4.1-mini needs a key: export OPENAI_API_KEY=…"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     assert "costs money, so say how much it may: --max-usd" in BENCHMARK.lacks()
     given.max_usd = 1
     said = BENCHMARK.lacks()
