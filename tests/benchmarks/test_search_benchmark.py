@@ -13,7 +13,6 @@ from benchmarks.search.bench import BENCHMARK, FACTS, RECIPES
 from benchmarks.search.memory import memory_of
 from benchmarks.search.ours import Seen
 from benchmarks.search.ranking import ndcg, ranked, recall, reciprocal_rank
-from benchmarks.search.server import Model
 from semgraph.frontend.yaml import load_plan
 from semgraph.shipped import plans_folder
 
@@ -55,7 +54,7 @@ def test_times_are_told_per_search_and_scopes_that_were_not_searched_have_no_fig
     hits = {"facts": [sorted(one.gold["facts"]) for one in asked]}
     figures = Seen([0.2, 0.1, 0.3, 0.4], [0.1] * 4, 2, 0, 0.4, hits).figures(asked)
     assert figures["p50_ms"] == 250
-    assert figures["p95_ms"] == 300
+    assert figures["p95_ms"] == 400
     assert figures["each_ms"] == 100
     assert figures["facts_recall"] == figures["facts_ndcg"] == 1
     assert not any(name.startswith("entities") for name in figures)
@@ -100,34 +99,12 @@ def test_every_recipe_of_the_plan_is_measured() -> None:
     assert load_plan("search", preset=FACTS[0]).name == "search"
 
 
-async def test_graphiti_cores_reranker_gets_the_score_that_semgraph_gets() -> None:
-    import aiohttp
-
-    asked = "<PASSAGE>\n Ada Costa lives in Riga. \n</PASSAGE>\n<QUERY>\n Where does Ada Costa live?\n</QUERY>"
-    body = {"model": "m", "messages": [{"role": "user", "content": asked}], "logprobs": True, "max_tokens": 1}
-    scored = {
-        "model": "m",
-        "messages": [
-            {"role": "user", "content": "Query: Where does Ada Costa live?\nPassage: Ada Costa lives in Riga."}
-        ],
-        "response_format": {"json_schema": {"schema": {"properties": {"score": {"type": "number"}}}}},
-    }
-    async with Model() as server, aiohttp.ClientSession() as client:
-        first, second = [
-            await (await client.post(f"{server.base_url}/chat/completions", json=one)).json() for one in (body, scored)
-        ]
-    token = first["choices"][0]["logprobs"]["content"][0]["top_logprobs"][0]
-    share = math.exp(token["logprob"])
-    score = float(re.findall(r"[\d.]+", second["choices"][0]["message"]["content"])[0])
-    assert (share if token["token"] == "True" else 1 - share) == pytest.approx(score / 100)
-
-
 def test_a_search_is_measured_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "AT_ONCE", 6)
     monkeypatch.setattr(ours, "ALONE", 2)
     figures = ours.semgraph("COMBINED_HYBRID_SEARCH_RRF", "SQLite", 500, 0)
-    assert figures["statements"] == 4
-    assert figures["calls"] == 0
+    assert figures["statements"] == 5  # four scopes, and what opens the store
+    assert figures["calls"] == 0  # of the model; vectors are not counted
     assert figures["facts_questions"] == 6
     for scope in ("facts", "entities", "episodes", "communities"):
         found = figures[f"{scope}_recall"]
