@@ -68,7 +68,8 @@ class Given:
         if self.model is None:
             return "it asks a model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
         settings = self.settings()
-        if self.provider == "api.openai.com" and "OPENAI_API_KEY" not in settings.environment:
+        own_key = settings.model().option("key_env") is not None
+        if self.provider == "api.openai.com" and not own_key and "OPENAI_API_KEY" not in settings.environment:
             return f"{settings.model()} needs a key: export OPENAI_API_KEY=…"
         prices = [
             (one.name, one.dollars(Usage(1, 0, 1)))
