@@ -1,7 +1,12 @@
-"""The server as a process of its own, and what a world makes of a plan; see README.md.
+"""A model server that answers from the text of its prompts alone, with switches for everything that goes wrong.
 
-`python -m benchmarks.world --port 8088 --latency 0.2 --undated --fault 429=0.05`
-`python -m benchmarks.world score --people 8 --difficulty 0 1 2 --noise drop=0.05`
+It speaks the OpenAI protocol and reads the prompts of semgraph, graphiti-core and LOTUS; without switches it is quick and
+right. GET /counters tells what went over the wire, POST /reset sets it back. See benchmarks/world/README.md.
+
+  python -m benchmarks.world --port 8088 --latency gpt-4.1-mini --rpm 500 --fault 429=0.05:2 --fault hang@7
+  python -m benchmarks.world --noise drop=0.05,verdict=0.02,growth=0.05,length=0.1
+  python -m benchmarks.world tell --people 8 --difficulty corrected       the messages of a world, as JSON lines
+  python -m benchmarks.world score --people 8 --difficulty 0 1 negated    what add_episode makes of worlds
 """
 
 from __future__ import annotations
@@ -9,13 +14,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from benchmarks.world import Fault, Latency, Noise, Rates, StandIn, World
+from benchmarks.world import Fault, Latency, Noise, PrefixCache, Rates, StandIn, World
+from benchmarks.world.difficulty import LEVELS, Difficulty
+from benchmarks.world.faults import KINDS
+from benchmarks.world.questions import questions
 from benchmarks.world.requests import PLANS
+from benchmarks.world.waiting import PROFILES
 
 
 def server_of(arguments: argparse.Namespace) -> StandIn:
@@ -27,6 +39,7 @@ def server_of(arguments: argparse.Namespace) -> StandIn:
         rates=Rates(arguments.rpm, arguments.tpm),
         faults=tuple(arguments.fault),
         noise=arguments.noise,
+        cache=arguments.cache,
         seed=arguments.seed,
         plans=arguments.plans,
         port=arguments.port,
@@ -42,17 +55,48 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 def switches(parser: argparse.ArgumentParser) -> None:
     """What can be switched on at the server."""
-    parser.add_argument("--latency", type=Latency.parse, default=Latency(), help="seconds, or first=,spread=,each=,...")
-    parser.add_argument("--embedding-latency", type=float, default=0.0, help="seconds before vectors")
-    parser.add_argument("--rpm", type=float, help="requests a minute, beyond which 429 is answered")
-    parser.add_argument("--tpm", type=float, help="tokens of prompts a minute")
-    parser.add_argument("--undated", action="store_true", help="facts come without dates")
-    parser.add_argument("--fault", type=Fault.parse, action="append", default=[], help="kind=rate or kind@n,m")
-    parser.add_argument(
-        "--noise", type=Noise.parse, default=Noise(), help="drop=,spurious=,verdict=,slip=,growth=,seed="
+    add = parser.add_argument_group("switches of the server, each by itself; all are off unless given").add_argument
+    add("--latency", type=Latency.parse, default=Latency(), help=_LATENCY)
+    add("--embedding-latency", type=float, default=0.0, help="seconds before vectors")
+    add("--rpm", type=float, help="requests a minute, beyond which 429 with Retry-After is answered")
+    add("--tpm", type=float, help="tokens of prompts a minute, likewise")
+    add("--fault", type=Fault.parse, action="append", default=[], help=_FAULT)
+    add("--noise", type=Noise.parse, default=Noise(), help=_NOISE)
+    add(
+        "--cache",
+        type=PrefixCache.parse,
+        default=PrefixCache(),
+        help="which tokens count as cached: block=,least=, or off",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the faults that have a rate")
-    parser.add_argument("--plans", type=Path, default=PLANS, help="whose prompts are understood")
+    add("--undated", action="store_true", help="facts come without dates, which are then asked for")
+    add("--seed", type=int, default=1, help="of the faults that have a rate")
+    add("--plans", type=Path, default=PLANS, help="the folder whose prompts are understood")
+
+
+_LATENCY = (
+    "seconds before an answer; or first= (median to the first token), spread= (sigma of its lognormal tail), cached= (its "
+    "share where all is cached), prompt= (a token not cached), each= (a token of the answer), fixed=, load= (the share that "
+    f"each other chat under way adds); or one of {', '.join(PROFILES)}"
+)
+_FAULT = f"kind=rate, or kind@n,m for the n-th and m-th request; 429 and stall take seconds behind a colon. {', '.join(KINDS)}"
+_NOISE = (
+    "drop= (entries missing), spurious= (entries made up), verdict= (wrong yes, choice, match, score), slip= (dates off by up "
+    "to 60 days): rates that grow by growth= with each further item in a call and by length= with each thousand tokens; seed="
+)
+
+
+def tell(arguments: argparse.Namespace) -> None:
+    """The messages of a world as JSON lines; or its true graph, or questions with answers, as of a time."""
+    world = World.make(arguments.world, arguments.people, arguments.difficulty)
+    at = arguments.at or world.episodes[-1].at
+    rows: Sequence[Any] = [row for row, episode in zip(world.rows, world.episodes, strict=True) if episode.at <= at]
+    if arguments.what == "gold":
+        gold = world.gold(after=len(rows), at=arguments.at)
+        rows = [*map(dataclasses.asdict, gold.entities), *map(dataclasses.asdict, gold.facts)]
+    elif arguments.what == "questions":
+        rows = [dataclasses.asdict(one) for one in questions(world, at, count=arguments.count or 30)]
+    for row in rows[: arguments.count] if arguments.what == "messages" else rows:
+        print(json.dumps(row, ensure_ascii=False, default=str))
 
 
 async def score(arguments: argparse.Namespace) -> None:
@@ -73,20 +117,60 @@ async def score(arguments: argparse.Namespace) -> None:
 def main(given: Sequence[str] | None = None) -> None:
     """Read the command line."""
     words = list(sys.argv[1:] if given is None else given)
-    scoring = words[:1] == ["score"]
-    command = "python -m benchmarks.world" + " score" * scoring
-    parser = argparse.ArgumentParser(prog=command, description=score.__doc__ if scoring else __doc__)
-    parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
-    switches(parser)
-    if scoring:
-        parser.add_argument("--people", type=int, default=8)
-        parser.add_argument("--difficulty", type=int, nargs="+", choices=(0, 1, 2), default=[0, 1, 2])
+    named = words[0] if words[:1] in (["score"], ["tell"]) else ""
+    described = {"score": score.__doc__, "tell": tell.__doc__}.get(named, __doc__)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.world {named}".strip(),
+        description=described,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if named != "tell":
+        parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
+        switches(parser)
+    if named:
+        _worlds(parser, named)
+    arguments = parser.parse_args(words[bool(named) :])
+    if named == "tell":
+        tell(arguments)
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run((score if named else serve)(arguments))
+
+
+def _worlds(parser: argparse.ArgumentParser, named: str) -> None:
+    """Which worlds, and what is made of them."""
+    parser.add_argument("--people", type=int, default=8, help="about nine messages for each")
+    if named == "score":
+        levels = [LEVELS["0"], LEVELS["1"], LEVELS["2"]]
+        parser.add_argument("--difficulty", type=_difficulty, nargs="+", default=levels, help=_DIFFICULTY)
         parser.add_argument("--worlds", type=int, nargs="+", default=[1], help="their seeds")
         parser.add_argument("--preset", help="of add_episode")
         parser.add_argument("--param", type=_param, action="append", default=[], help="name=value, of add_episode")
         parser.add_argument("--show", action="store_true", help="the differences, with names")
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run((score if scoring else serve)(parser.parse_args(words[scoring:])))
+        return
+    parser.add_argument("--difficulty", type=_difficulty, default=LEVELS["1"], help=_DIFFICULTY)
+    parser.add_argument("--world", type=int, default=1, help="its seed")
+    parser.add_argument("what", nargs="?", choices=("messages", "gold", "questions"), default="messages")
+    parser.add_argument("--count", type=int, help="of messages or questions; default: all messages, 30 questions")
+    parser.add_argument("--at", type=_time, help="as of when: 2024-06-01")
+
+
+_DIFFICULTY = (
+    f"one of {', '.join(LEVELS)}; or with changes: 1,corrections=0.2,homonyms=1. All that can be changed: "
+    f"{', '.join(f.name for f in dataclasses.fields(Difficulty) if f.name not in {'name', 'base'})}"
+)
+
+
+def _difficulty(text: str) -> Difficulty:
+    try:
+        return Difficulty.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _param(text: str) -> tuple[str, object]:

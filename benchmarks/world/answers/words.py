@@ -33,13 +33,14 @@ _KINDS = (
     (re.compile(r"\b(?:moved?|relocated?|settled)\b"), "home", True),
     (re.compile(r"\b(?:liv(?:es?|ing)|home|resid\w+)\b"), "home", False),
     (re.compile(r"\b(?:new job|changed jobs?|joined|hired|taken a job)\b"), "job", True),
-    (re.compile(r"\b(?:no longer works|left|quit|resigned)\b"), "left", False),
-    (re.compile(r"\b(?:no longer leads|handed over|stepped down)\b"), "handed", False),
+    (re.compile(r"\b(?:no longer works|left|leave|quit|resigned)\b"), "left", False),
+    (re.compile(r"\b(?:no longer leads|handed over|hand over|stepped down)\b"), "handed", False),
     (re.compile(r"\b(?:works?|job|employ\w+|employer)\b"), "job", False),
     (re.compile(r"\b(?:taken over)\b"), "lead", True),
     (re.compile(r"\b(?:leads?|leader|heads?|leadership)\b"), "lead", False),
     (re.compile(r"\b(?:knows?|friends?|acquainted)\b"), "knows", False),
 )
+_QUERY = re.compile(r"^Query: (?P<word>Where|Who|Whom|When|Since when) (?P<what>.+\?)$")
 _SAME = re.compile(
     r"\b(?:the same (?:person|people|place|organisation|company|project|thing|entity|one)|one and the same)\b"
 )
@@ -79,6 +80,19 @@ def wanted(what: str) -> Wanted | None:
             names = names_in(what)
             return Wanted(kind, event, names[0] if names else None, names[1] if len(names) > 1 else None)
     return None
+
+
+def sought(query: str) -> Wanted | None:
+    """What a question of a search asks for: "Where does Ada Costa work?"; None if it is none that is understood."""
+    match = _QUERY.match(query)
+    kind = next((kind for pattern, kind, _ in _KINDS if match and pattern.search(match["what"])), None)
+    if match is None or kind is None or re.search(r"\bthe one\b| where ", match["what"]):
+        return None  # of two facts that answer together, neither says what is asked
+    names = names_in(match["what"].split(" before ")[0])
+    ends = [name for name in names if kind in {"lead", "handed"} or not name.startswith("Project ")]
+    if match["word"] in {"Who", "Whom"} and kind != "knows":
+        return Wanted(kind, target=ends[0] if ends else None)
+    return Wanted(kind, False, ends[0] if ends else None, ends[1] if len(ends) > 1 else None)
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,10 @@ def strength(question: str, rules: str = "") -> float:
         near = float(vector_of(asked.what) @ vector_of(asked.text))
         return round(90 * most + 10 * max(0.0, min(1.0, near)), 3)
     lines = question.strip().splitlines()
+    if len(lines) > 1 and (need := sought(lines[0])):
+        said = [claim for line in lines[1:] for claim in claims_in(bare(line))]
+        near = float(vector_of(lines[0]) @ vector_of("\n".join(lines[1:])))
+        return round(90 * max((need.met_by(claim) for claim in said), default=0.0) + 10 * max(0.0, min(1.0, near)), 3)
     query, text = (lines[0], "\n".join(lines[1:])) if len(lines) > 1 else (rules, question)
     if not query.strip():
         raise NotUnderstood(f"nothing says what the text is to fit: {question[:200]}")
