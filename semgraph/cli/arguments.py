@@ -13,7 +13,10 @@ Plan = Annotated[str, typer.Argument(metavar="PLAN", help="A file, or a name: se
 Inputs = Annotated[
     list[str] | None,
     typer.Option(
-        "-i", "--input", metavar="NAME=FILE|-|TEXT", help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames."
+        "-i",
+        "--input",
+        metavar="NAME=FILE|-|TEXT|[]",
+        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; [] is none.",
     ),
 ]
 Params = Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="A parameter of the plan.")]

@@ -20,6 +20,7 @@ from semgraph.logical.plan import InputSpec, LogicalPlan
 _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
 _OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
 STDIN = "-"
+_NO_ROWS = "[]"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Given:
 
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
-    """Every `NAME=FILE`, `NAME=-` or `NAME=text`, by input.
+    """Every `NAME=FILE`, `NAME=-`, `NAME=[]` or `NAME=text`, by input.
 
     Raises:
         PlanError: An option names no input of the plan, or none at all, or one twice.
@@ -62,7 +63,9 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
 def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
     cut = plan.order if plan.order and plan.order.input == spec.name else None
     path, renames = _file(spec, value)
-    if path is not None:
+    if value == _NO_ROWS:
+        rows, source = [], "no rows"
+    elif path is not None:
         rows, source = _renamed(rows_of(path), renames, spec, value), str(path)
     else:
         text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")

@@ -189,9 +189,8 @@ class Session(Compares, Reports):
         resources = self._resources.under(before.settings(self.settings))
         if not given and logical.inputs:
             resources = resources.sharing()
-            await run_before(
-                RunRequest(logical, {}, write=write, progress=progress, runs=self.runs), self.prepare, resources
-            )
+            first = RunRequest(logical, {}, until, write=write, progress=progress, runs=self.runs)
+            await run_before(first, self.prepare, resources)
         tables = typed_inputs(logical, given, rows)
         request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
         return await run_plan(before.request(request), resources)

@@ -172,11 +172,16 @@ class Resources:
         finally:
             journal.close()
 
+    @property
+    def may_hold_rows(self) -> bool:
+        """Whether there is a store yet: a file that nobody has made holds none."""
+        scheme, _, path = self.settings.store.partition(":")
+        return self.given.store is not None or scheme != "sqlite" or (self.settings.cwd / path).exists()
+
     def need_graph(self) -> None:
         """Refuse a store that is not there: one that is only read need not be made. Raises StoreUnavailable."""
-        scheme, _, path = self.settings.store.partition(":")
-        file = self.settings.cwd / path
-        if self.given.store is None and scheme == "sqlite" and not file.exists():
+        if not self.may_hold_rows:
+            file = self.settings.cwd / self.settings.store.removeprefix("sqlite:")
             shown = file.relative_to(self.settings.cwd) if file.is_relative_to(self.settings.cwd) else file
             origin = self.settings["store"].origin
             raise StoreUnavailable(

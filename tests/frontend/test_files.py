@@ -164,6 +164,12 @@ def test_a_text_is_one_row(plan: LogicalPlan) -> None:
     assert rows(plan, "asked=is 1:a=b true?")[0]["query"] == "is 1:a=b true?"
 
 
+def test_two_brackets_are_no_rows(plan: LogicalPlan) -> None:
+    (given,) = read_inputs(["notes=[]"], plan).values()
+    assert (given.rows.num_rows, given.source) == (0, "no rows")
+    assert given.rows.schema == plan.inputs["notes"].schema
+
+
 def test_standard_input_is_one_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("Wer führt?\nUnd wann?\n".encode())))
     assert rows(plan, "asked=-")[0]["query"] == "Wer führt?\nUnd wann?"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from semgraph.errors import PlanError
 from semgraph.stores.neo4j import Neo4jStore
 from tests.plans.conftest import Memory
 
@@ -36,6 +37,27 @@ async def test_clear_data_of_a_group_leaves_the_others(memory: Memory) -> None:
 async def test_clear_data_of_all_leaves_nothing(memory: Memory) -> None:
     await told(memory)
     await memory.run("clear_data", groups=[])
+    assert await counts(memory) == (0, 0, 0, 0)
+
+
+async def test_without_rows_a_plan_that_deletes_spares_what_a_store_holds(memory: Memory) -> None:
+    await told(memory)
+    before = await counts(memory)
+    with pytest.raises(PlanError) as caught:
+        await memory.run("clear_data")
+    (problem,) = caught.value.problems
+    assert problem.what.startswith("no input is given, and the example of clear_data would delete Episodic, Entity")
+    assert "4 Episodic, 6 Entity" in str(problem.there)
+    assert problem.hint == (
+        "say what is meant: -i groups=FILE; all that it takes without rows: -i groups=[]; the example alone: --store memory"
+    )
+    assert await counts(memory) == before
+    assert (await memory.run("clear_data", write=False)).tables["episodes"].num_rows == 0  # of the example's group
+
+
+async def test_in_a_store_that_holds_nothing_the_example_runs(memory: Memory) -> None:
+    result = await memory.run("clear_data")
+    assert result.tables["episodes"].num_rows == 3
     assert await counts(memory) == (0, 0, 0, 0)
 
 
