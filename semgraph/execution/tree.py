@@ -74,7 +74,7 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
 def _head(plan: PhysicalPlan, width: int) -> list[str]:
     logical = plan.logical
     rounds = len({id(group[0].node) for group in plan.trips.values()})
-    parts = [logical.name, f"{len(plan.named())} steps", f"{len(plan.ways)} semantic", f"{rounds} searches"]
+    parts = [logical.name, _steps(plan), f"{len(plan.ways)} semantic", f"{rounds} searches"]
     order = logical.order
     if order is not None:
         parts.append(f"windows of {order.window or 'all'} by {order.partition}, up to {order.ahead} ahead")
@@ -85,6 +85,13 @@ def _head(plan: PhysicalPlan, width: int) -> list[str]:
         else:
             lines.append(f"  {part}")
     return lines
+
+
+def _steps(plan: PhysicalPlan) -> str:
+    """How many steps the plan has, as it is written, and how many of them are left to compute: without inputs and writes."""
+    written = len(plan.logical.steps)
+    left = sum(name in plan.logical.steps for name in plan.named())
+    return f"{left} of " * (left != written) + f"{written} step{'s' * (written != 1)}"
 
 
 def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
