@@ -83,6 +83,11 @@ class Asking:
     total: StepMetrics = field(default_factory=StepMetrics)
     failed: int = 0
     seconds: float = 0.0
+    resumed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Whether a trial goes on that was interrupted: its journal is there."""
+        self.resumed = self.journal is not None and self.journal.exists()
 
     async def run(self, plan: PlanLike, model: LLM | None = None, **options: Any) -> Result:
         """Run a plan, with this model or another; what it took is added to the figures. Raises Stopped at the limit."""
@@ -106,7 +111,8 @@ class Asking:
         issued = result.meter.total()
         self.given.spent += issued.dollars or 0.0
         self.total.add(issued)
-        self.total.add(result.meter.replayed)
+        if self.resumed:
+            self.total.add(result.meter.replayed)
         self.failed += len(result.failed) + issued.rows_failed
 
     async def answer(self, node: Any, rows: Rows, way: str) -> pa.Table:
@@ -148,7 +154,6 @@ class Asking:
     def figures(self) -> Figures:
         """What all runs took, and what answered."""
         total = self.total
-        whole = not total.calls_journal  # of a trial that was resumed, nobody timed the first part
         return {
             "calls": total.calls_issued,
             "attempts": total.attempts,
@@ -156,7 +161,7 @@ class Asking:
             "tokens_cached": total.tokens_cached,
             "tokens_out": total.tokens_out,
             "usd": None if total.dollars is None else round(total.dollars, 6),
-            "seconds": round(self.seconds, 2) if whole else None,
+            "seconds": None if self.resumed else round(self.seconds, 2),  # nobody timed the first part
             "queries": total.round_trips,
             "failed": self.failed,
             "version": ", ".join(sorted(self.llm.versions)) or None,

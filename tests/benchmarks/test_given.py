@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -41,6 +43,13 @@ def test_a_model_that_is_none_is_told_before_anything_is_asked(monkeypatch: pyte
     ended = CliRunner().invoke(app, ["run", "real", "--model", "opnai:gpt"])
     assert ended.exit_code == 2
     assert '"opnai:gpt" names no model' in ended.output
+
+
+def test_a_judge_is_the_one_that_the_settings_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Given(model="local").judge() is None
+    (tmp_path / "semgraph.toml").write_text('[models]\njudge = "openai:gpt-4o-2024-08-06"\n')
+    assert str(Given(model="local").judge()) == "openai:gpt-4o-2024-08-06"
 
 
 def test_what_is_left_never_falls_below_nothing() -> None:

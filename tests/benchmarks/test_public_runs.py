@@ -79,6 +79,17 @@ async def test_longmemeval_is_judged_by_type_and_evidence_is_found_by_session(tm
     assert {name: figures[name] for name in wanted} == wanted
 
 
+async def test_another_model_may_judge(tmp_path: Path, asking: Asking) -> None:
+    datasets.written(tmp_path / "longmemeval_oracle.json", datasets.longmemeval()[:1])
+    assert isinstance(asking.llm.inner, OpenAI)
+    url = str(asking.llm.inner.name).partition("@")[2]
+    asking.judge = Noted(OpenAI("gpt-4o", url, "none"))
+    figures = await longmemeval.measured(asking, longmemeval.load("oracle", tmp_path), WAYS["lean"])
+    await asking.judge.aclose()
+    assert (figures["accuracy"], figures["judge"]) == (1.0, "gpt-4o-2025-04-14")
+    assert asking.figures()["version"] == "gpt-4.1-mini-2025-04-14"
+
+
 def test_longmemeval_takes_the_first_of_each_type(tmp_path: Path) -> None:
     datasets.written(tmp_path / "longmemeval_oracle.json", datasets.longmemeval())
     part = longmemeval.load("oracle", tmp_path, each=1)
