@@ -21,7 +21,7 @@ from semgraph.logical.semantic import OnError
 from semgraph.session.comparing.methods import Compares, Ways
 from semgraph.session.example import run_before
 from semgraph.session.explaining import Explained, ExplainFormat, explained
-from semgraph.session.inputs import typed_inputs
+from semgraph.session.inputs import refuse_taken, typed_inputs
 from semgraph.session.reports import Reports
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed, same_plan
@@ -184,6 +184,9 @@ class Session(Compares, Reports):
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
         given |= {name: value for name, value in {**(inputs or {}), **more}.items() if value is not None}
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
+        refuse_taken(
+            logical, given, {"rows": rows, "until": until, "again": again, "fresh": fresh, "record_to": record_to}
+        )
         before = self.going_on(resume)
         given = given or dict(before.inputs)
         resources = self._resources.under(before.settings(self.settings))

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.frontend.rows import check_rows
+from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.relational import Input
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,19 @@ def example_rows(plan: LogicalPlan) -> Example:
         names = ", ".join(plan.inputs)
         raise PlanError(Problem(f"plan {plan.name} has no example: give its inputs ({names})", hint="-i NAME=FILE"))
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
+
+
+def refuse_taken(plan: LogicalPlan, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Refuse rows that were meant for an input, and were taken for the option of a call that has its name. Raises PlanError."""
+    for name, value in options.items():
+        if name in plan.inputs and name not in given and value is not None and value is not False:
+            line = next((node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None)
+            what = f'input "{name}": {name}= is an option of this call, so its rows were not taken'
+            raise PlanError(Problem(what, position=line, hint=f'give them so: inputs={{"{name}": rows}}'))
+
+
+def _is_input(node: Node, name: str) -> bool:
+    return isinstance(node, Input) and node.name == name
 
 
 def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) -> dict[str, pa.Table]:

@@ -330,7 +330,12 @@ async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     async with semgraph.Session(llm=Oracle(Mind()), store="memory", folder=tmp_path, journal=False, runs="") as session:
         result = await session.arun(path, inputs={"rows": [{"id": "a"}], "use": [{"id": "b"}]})
-    assert result.tables["both"].column("id").to_pylist() == ["a", "b"]
+        assert result.tables["both"].column("id").to_pylist() == ["a", "b"]
+        with pytest.raises(
+            PlanError, match=r'named\.yaml:2:\d+  input "rows": rows= is an option of this call'
+        ) as caught:
+            await session.arun(path, rows=[{"id": "a"}])
+    assert caught.value.problems[0].hint == 'give them so: inputs={"rows": rows}'
 
 
 # -- what the journal and the budget are for ----------------------------------------------------------------------------
