@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.engine import own
 from benchmarks.engine.calls import WAYS, cpu_of
-from benchmarks.suite import Benchmark, Case, Column, Table, Target
+from benchmarks.engine.planning import planned
+from benchmarks.suite import Benchmark, Case, Chart, Column, Contest, Table, Target
 
 SDK, WHOLE = "openai: chat.completions.create", "semgraph: sem_filter, all included"
 STARTS = {"import semgraph": ("-c", "import semgraph"), "semgraph --help": ("-m", "semgraph", "--help")}
+IMPORTS = {"import lotus": ("lotus", "lotus"), "import graphiti_core": ("graphiti-core", "graphiti_core")}
+STEPS = (0, 10, 30, 100, 300)
+"""Of plans; 0: the shipped add_episode."""
+EPISODES = {100: 10, 1_000: 100, 10_000: 100}
+"""How many, of how many groups."""
+CALL, EPISODE, START, PLAN, MANY = "CPU of a call", "CPU of an episode", "start", "plan", "many episodes"
 
 
 def cases() -> Sequence[Case]:
     """CPU a call and a window, starting, planning, many episodes."""
-    found = [Case({"what": "CPU of a call", "way": way}, lambda _, way=way: cpu_of(way)) for way in WAYS]
+    found = [Case({"what": CALL, "way": way}, lambda _, way=way: cpu_of(way), seconds=120) for way in WAYS]
+    found += [Case({"what": EPISODE, "way": _groups(n)}, partial(own.window, n), quick=n == 1) for n in (1, 10, 100)]
     found += [
-        Case({"what": "CPU of an episode", "way": _groups(n)}, partial(own.window, n), quick=n == 1) for n in (1, 100)
+        Case({"what": START, "way": name}, partial(own.started, words), quick=True) for name, words in STARTS.items()
     ]
-    found += [
-        Case({"what": "start", "way": name}, partial(own.started, words), quick=True) for name, words in STARTS.items()
-    ]
-    found.append(Case({"what": "plan", "way": "add_episode"}, own.planned, quick=True))
-    for episodes, full in ((1_000, False), (10_000, True)):
-        key = {"what": "many episodes", "way": f"{episodes:,} of 100 groups"}
-        found.append(Case(key, partial(own.many, episodes, 100), full=full, trials=1, seconds=3600))
-    return found
+    found += [Case({"what": START, "way": name}, partial(own.imported, *of), trials=1) for name, of in IMPORTS.items()]
+    return [*found, *_growing()]
+
+
+def _growing() -> Iterator[Case]:
+    for steps in STEPS:
+        key = {
+            "what": PLAN,
+            "way": f"{steps} steps" if steps else "add_episode",
+            "kind": "a chain of steps",
+            "steps": steps,
+        }
+        yield Case(key, partial(planned, steps), quick=steps <= 10, full=steps > 100)
+    for episodes, number in EPISODES.items():
+        key = {"what": MANY, "way": f"{episodes:,} of {number} groups", "kind": "as shipped", "episodes": episodes}
+        full = episodes > 1_000
+        yield Case(
+            key, partial(own.many, episodes, number), full=full, trials=3 if episodes < 1_000 else 1, seconds=3600
+        )
 
 
 def _groups(number: int) -> str:
     return "one group" if number == 1 else f"{number} groups in a wave"
+
+
+def _chart(name: str, title: str, what: str, x: str, figure: str, axis: str) -> Chart:
+    note = "Both axes are logarithmic; x^e is fitted to all trials, with the 95 % interval of e. Bars: all trials."
+    where = {"what": what, x: tuple(STEPS[1:]) if x == "steps" else tuple(EPISODES)}
+    return Chart(name, title, x, figure, "kind", (axis, title), where, "xy", grows=True, note=note)
 
 
 BENCHMARK = Benchmark(
@@ -43,9 +68,9 @@ BENCHMARK = Benchmark(
             "How much CPU does a model call take?",
             ("way",),
             (Column("cpu_ms_per_call", "ms a call", "{:.3f}", ratio=True), Column("seconds", "s", "{:.2f}")),
-            where={"what": "CPU of a call"},
+            where={"what": CALL},
             baseline={"way": SDK},
-            note="1,500 calls of 50 ms, 64 in flight, the server in another process. × is the multiple of the SDK's own way.",
+            note="1,000 calls of 50 ms, 64 in flight, the server in another process. × is the multiple of the SDK's own way.",
         ),
         Table(
             "How much CPU does an episode more take?",
@@ -55,41 +80,59 @@ BENCHMARK = Benchmark(
                 Column("model_ms", "model layer ms", "{:.1f}"),
                 Column("store_ms", "store ms", "{:.1f}"),
             ),
-            where={"what": "CPU of an episode"},
+            where={"what": EPISODE},
             note="add_episode as shipped, a store in memory; what a run takes once is not in it.",
         ),
         Table(
             "How long does it take to start, beyond Python's own start?",
             ("way",),
             (Column("seconds", "s", "{:.3f}"), Column("python_s", "Python alone s", "{:.3f}")),
-            where={"what": "start"},
+            where={"what": START},
+            note="The imports of other engines are measured once, after one that warms the disk's cache.",
         ),
         Table(
             "How long does it take to plan?",
             ("way",),
             (Column("load_ms", "read and bind ms", "{:.0f}"), Column("optimize_ms", "optimize ms", "{:.0f}")),
-            where={"what": "plan"},
+            where={"what": PLAN},
+            note="Plans of so many steps are chains: a filter and an expression in each, a question in every tenth.",
         ),
         Table(
             "What do many episodes take, and the same again?",
             ("way",),
             (
-                Column("seconds", "s", "{:.0f}"),
-                Column("peak_gib", "peak GiB", "{:.2f}"),
+                Column("seconds", "s", "{:.1f}"),
+                Column("ms_each", "ms an episode", "{:.1f}"),
+                Column("cpu_ms_each", "CPU ms an episode", "{:.1f}"),
+                Column("peak_mib", "peak MiB"),
                 Column("calls", "calls"),
                 Column("again_s", "again: s", "{:.1f}"),
                 Column("again_calls", "calls"),
             ),
-            where={"what": "many episodes"},
+            where={"what": MANY},
+            note="An SQLite file, a model that answers at once; from 1,000 on measured once.",
         ),
+    ),
+    charts=(
+        _chart("planning", "ms to plan", PLAN, "steps", "total_ms", "steps of the plan"),
+        _chart("cpu", "CPU ms an episode", MANY, "episodes", "cpu_ms_each", "episodes"),
+        _chart("memory", "peak memory, MiB", MANY, "episodes", "peak_mib", "episodes"),
     ),
     targets=(
         Target(
-            "CPU of a call, all included, against the SDK's", {"way": WHOLE}, "cpu_ms_per_call", 0.75, of={"way": SDK}
+            "CPU of a call, all included, against the SDK's", {"way": WHOLE}, "cpu_ms_per_call", 0.75, of={"way": SDK},
+            headline=True,
         ),
         Target("own CPU of an episode, one group: ms", {"way": _groups(1)}, "own_ms", 60),
         Target("own CPU of an episode, 100 groups: ms", {"way": _groups(100)}, "own_ms", 2),
-        Target("import semgraph: s", {"way": "import semgraph"}, "seconds", 0.3),
-        Target("semgraph --help: s", {"way": "semgraph --help"}, "seconds", 0.5),
+        Target("import semgraph: s", {"way": "import semgraph"}, "seconds", 0.3, others={"way": "import lotus"},
+               headline=True),
+        Target("semgraph --help: s", {"way": "semgraph --help"}, "seconds", 0.5, others={"way": "import lotus"}),
     ),
-)
+    contests=(
+        Contest("way", (SDK, "bare aiohttp and json"), {"cpu_ms_per_call": "CPU ms a call", "seconds": "s"},
+                where={"what": CALL}, ours=tuple(way for way in WAYS if way.startswith("semgraph"))),
+        Contest("way", tuple(IMPORTS), {"seconds": "s"}, where={"what": START}),
+    ),
+    sources=("semgraph", "operators", "plans", "benchmarks/world", "benchmarks/ingest/messages.py"),
+)  # fmt: skip

@@ -1,8 +1,9 @@
-"""What a run takes of its own: CPU besides model and store, memory, time to start, time to plan."""
+"""What a run takes of its own: CPU besides model and store, memory, time to start."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from typing import Any
 
 from benchmarks.engine.clock import Clock, Timed
 from benchmarks.ingest.messages import groups, stream
+from benchmarks.suite.children import finished
 from benchmarks.suite.made import ROOT
-from benchmarks.suite.serving import serving
+from benchmarks.suite.peers import interpreter
+from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.session import Session
@@ -22,6 +25,8 @@ from semgraph.stores.sqlite import SqliteStore
 
 PLAN = ROOT / "plans" / "add_episode.yaml"
 Figures = dict[str, float | int]
+DIMENSIONS = 256
+"""Of vectors; told, since a request that asks for them would be one more."""
 
 
 def window(number: int, _: int) -> Figures:
@@ -40,13 +45,16 @@ def window(number: int, _: int) -> Figures:
 async def _run(url: str, rows: list[dict[str, Any]]) -> tuple[Clock, float]:
     """One run over a store in memory: CPU of model layer and store, and of the process."""
     clock = Clock()
-    llm, embedder = OpenAI("stand-in", url, "none"), OpenAIEmbedder("stand-in", None, url, "none")
+    llm, embedder = OpenAI("stand-in", url, "none"), OpenAIEmbedder("stand-in", DIMENSIONS, url, "none")
     store = SqliteStore(":memory:")
     given: Any = {"llm": llm, "embedder": embedder, "store": store}
     timed = {name: Timed(thing, "store" if name == "store" else "model", clock) for name, thing in given.items()}
-    started = time.process_time()
-    await Session(**timed, journal=False, runs="").arun(PLAN, episodes=rows)
-    spent = time.process_time() - started
+    server = Server(url)
+    server.reset()
+    began = time.process_time()
+    result = await Session(**timed, journal=False, runs="").arun(PLAN, episodes=rows)
+    spent = time.process_time() - began
+    same_as_counted(result.meter.total(), on_wire(server))
     for thing in given.values():
         await thing.aclose()
     return clock, spent
@@ -54,55 +62,58 @@ async def _run(url: str, rows: list[dict[str, Any]]) -> tuple[Clock, float]:
 
 def started(command: tuple[str, ...], _: int) -> Figures:
     """Wall seconds of a command beyond those of an interpreter that does nothing; medians of five."""
-    times = [sorted(_wall(words) for _ in range(5))[2] for words in (("-c", "pass"), command)]
+    times = [sorted(_wall(sys.executable, words) for _ in range(5))[2] for words in (("-c", "pass"), command)]
     return {"seconds": round(times[1] - times[0], 4), "python_s": round(times[0], 4)}
 
 
-def _wall(words: tuple[str, ...]) -> float:
+def imported(peer: str, module: str, _: int) -> Figures:
+    """The same for another engine's import, in its own environment; each once, after one that warms the disk's cache.
+
+    Raises:
+        Unmeasured: It is not installed.
+    """
+    python = interpreter(peer)
+    times = [_wall(str(python), ("-c", words)) for words in (f"import {module}", "pass", f"import {module}")]
+    return {"seconds": round(times[2] - times[1], 4), "python_s": round(times[1], 4)}
+
+
+def _wall(python: str, words: tuple[str, ...]) -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([python, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - began
 
 
-def planned(_: int) -> Figures:
-    """Seconds from the file to the plan that is run: read, bound, optimized; the second time in a process."""
-    from semgraph.frontend.yaml import load_plan
-    from semgraph.optimizer import optimize
-
-    times: list[float] = []
-    for _turn in range(2):
-        began = time.perf_counter()
-        plan = load_plan(PLAN)
-        read = time.perf_counter()
-        optimize(plan)
-        times = [read - began, time.perf_counter() - read]
-    return {"load_ms": round(1000 * times[0], 1), "optimize_ms": round(1000 * times[1], 1)}
-
-
 def many(episodes: int, number: int, _: int) -> Figures:
-    """Many episodes of many groups in a process of its own: seconds, peak memory; then the same again."""
-    words = [sys.executable, "-m", "benchmarks.engine.own", str(episodes), str(number)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    names = ("seconds", "peak_gib", "calls", "again_s", "again_calls")
-    return dict(zip(names, map(float, done.stdout.split()), strict=True))
+    """Many episodes of many groups in a process of its own: seconds, CPU, peak memory; then the same again."""
+    found: Figures = json.loads(finished("benchmarks.engine.own", str(episodes), str(number)))
+    return found
 
 
-def _many(episodes: int, number: int) -> list[float]:
-    rows, found = groups(episodes, number), list[float]()
+def _many(episodes: int, number: int) -> Figures:
+    rows, found = groups(episodes, number), list[Figures]()
     with tempfile.TemporaryDirectory() as folder, serving() as server:
         given: Any = {"journal": False, "runs": "", "store": f"sqlite:{Path(folder) / 'graph.db'}"}
-        llm, embedder = f"openai:stand-in@{server.url}", f"openai:stand-in@{server.url}"
+        llm = OpenAI("stand-in", server.url, "none")
+        embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
         with Session(llm=llm, embedder=embedder, **given) as session:
             for _turn in range(2):
-                began = time.perf_counter()
-                calls = session.run(PLAN, episodes=rows).meter.total().calls_issued
-                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-                found += [round(time.perf_counter() - began, 1), round(peak, 3), calls]
-    return [*found[:3], found[3], found[5]]
+                server.reset()
+                began, cpu = time.perf_counter(), time.process_time()
+                total = session.run(PLAN, episodes=rows).meter.total()
+                seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+                same_as_counted(total, on_wire(server))
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+                found.append({"s": seconds, "cpu": cpu, "peak": peak, "calls": total.calls_issued})
+    first, again = found
+    return {
+        "seconds": round(first["s"], 2), "ms_each": round(1000 * first["s"] / episodes, 2),
+        "cpu_ms_each": round(1000 * first["cpu"] / episodes, 2), "peak_mib": round(first["peak"]), "calls": first["calls"],
+        "again_s": round(again["s"], 2), "again_calls": again["calls"],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
     import os
 
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    print(*_many(*map(int, sys.argv[1:])))
+    print(json.dumps(_many(*map(int, sys.argv[1:]))))

@@ -62,6 +62,7 @@ class Benchmark:
         loses: What stands below that: which settings cause it. No figures.
         sources: Folders and files beside its own that its figures depend on, from the project's root.
         lacks: What the user has to give before it can be measured; "" if nothing. A run of all passes it over then.
+        options: With which he gives it, as the pages name them.
     """
 
     name: str
@@ -75,6 +76,12 @@ class Benchmark:
     loses: str = ""
     sources: tuple[str, ...] = ("semgraph", "operators", "plans", "benchmarks/world")
     lacks: Callable[[], str] = str
+    options: str = ""
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        return f"python -m benchmarks run {self.name} {self.options}".rstrip()
 
 
 def names() -> list[str]:

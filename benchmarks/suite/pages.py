@@ -77,7 +77,7 @@ def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
 
 
 def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
-    again = f"`python -m benchmarks run {benchmark.name}`"
+    again = f"`{benchmark.command}`"
     if not lines:
         return f"Nothing was measured yet: {again}.\n"
     machines = {
@@ -152,7 +152,7 @@ def _pages(measured: Measured, to: str) -> str:
     for one, lines in measured:
         name = f"[{one.name}]({to}/{one.name}.md)" if lines else one.name
         took = f"{minutes(lines):.0f} min" if lines else "not measured yet"
-        rows.append([name, one.question, one.kind, f"`python -m benchmarks run {one.name}`", str(len(lines)), took])
+        rows.append([name, one.question, one.kind, f"`{one.command}`", str(len(lines)), took])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
 
 

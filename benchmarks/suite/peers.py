@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.suite.benchmark import Unmeasured
@@ -104,16 +105,21 @@ def _dropped(key: tuple[Any, ...]) -> None:
     said.close()
 
 
-def _begun(
-    peer: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None, said: IO[str]
-) -> subprocess.Popen[str]:
+def interpreter(peer: str) -> Path:
+    """The Python of a peer's environment. Raises Unmeasured with the command that makes it."""
     folder, command = PEERS[peer]
     python = ROOT / folder / "bin" / "python"
     if not python.exists():
         msg = f"{peer} is not installed in {folder}. Run: {command}"
         raise Unmeasured(msg)
+    return python
+
+
+def _begun(
+    peer: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None, said: IO[str]
+) -> subprocess.Popen[str]:
     environment = os.environ | _QUIET | dict(environment or {})
-    words = [str(python), "-m", module, *arguments]
+    words = [str(interpreter(peer)), "-m", module, *arguments]
     return begun(words, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
 
 
