@@ -33,7 +33,7 @@ def example_rows(plan: LogicalPlan) -> Example:
 
 
 def refuse_taken(plan: LogicalPlan, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse rows that were meant for an input, and were taken for the option of a call that has its name. Raises PlanError."""
+    """Refuse rows that were meant for an input, and were taken for an option of the call. Raises PlanError."""
     for name, value in options.items():
         if name in plan.inputs and name not in given and value is not None and value is not False:
             line = next((node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None)
