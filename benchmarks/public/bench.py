@@ -145,4 +145,5 @@ BENCHMARK = Benchmark(
     "tokens. Passages are ranked without a walk over the graph.",
     sources=("semgraph", "operators", "plans", "benchmarks/real/asking.py"),
     lacks=lacks,
+    options="--model MODEL --max-usd N --data FOLDER",
 )

@@ -125,4 +125,5 @@ BENCHMARK = Benchmark(
         "benchmarks/public/memories.py",
     ),
     lacks=GIVEN.lacks_model,
+    options="--model local",
 )
