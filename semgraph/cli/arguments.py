@@ -16,7 +16,7 @@ Inputs = Annotated[
         "-i",
         "--input",
         metavar="NAME=FILE|-|TEXT|[]",
-        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; [] is none.",
+        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; - is a text, -.jsonl rows; [] is none.",
     ),
 ]
 Params = Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="A parameter of the plan.")]

@@ -19,7 +19,7 @@ from semgraph.logical.plan import InputSpec, LogicalPlan
 
 _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
 _OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
-STDIN = "-"
+STDIN, STDIN_ROWS = "-", "-.jsonl"
 _NO_ROWS = "[]"
 
 
@@ -33,7 +33,7 @@ class Given:
 
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
-    """Every `NAME=FILE`, `NAME=-`, `NAME=[]` or `NAME=text`, by input.
+    """Every `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]` or `NAME=text`, by input.
 
     Raises:
         PlanError: An option names no input of the plan, or none at all, or one twice.
@@ -66,11 +66,17 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
     if value == _NO_ROWS:
         rows, source = [], "no rows"
     elif path is not None:
-        rows, source = _renamed(rows_of(path), renames, spec, value), str(path)
+        source = "standard input" if str(path) == STDIN_ROWS else str(path)
+        rows = _renamed(rows_of(path), renames, spec, value)
     else:
+        column, now = (
+            _text_column(spec, (cut.key, cut.partition) if cut else ()),
+            _times_of_reading(spec, cut.by if cut else ()),
+        )
         text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
-        now = _times_of_reading(spec, cut.by if cut else ())
-        rows = [{_text_column(spec, (cut.key, cut.partition) if cut else ()): text, **now}]
+        if value == STDIN:
+            _refuse_rows(text, spec, column)
+        rows = [{column: text, **now}]
         source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
     partition, key = (cut.partition, cut.key) if cut else ("", "")
     return Given(spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source)
@@ -97,7 +103,7 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
 
 def _is_file(path: Path) -> bool:
     try:
-        return path.is_file()
+        return str(path) == STDIN_ROWS or path.is_file()
     except (OSError, ValueError):  # longer than a name can be, or with a NUL: a text
         return False
 
@@ -134,8 +140,23 @@ def _stdin() -> str:
     return text.rstrip("\n")
 
 
+def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
+    """Refuse rows that would be taken for one text: a JSON object on each of several lines, or one that names its column."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    try:
+        rows = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        return
+    if all(isinstance(row, dict) for row in rows) and (len(rows) > 1 or column in rows[0]):
+        what = "standard input holds JSON objects, one a line, which would be read as one text"
+        there = f"the text of {spec.name} is its column {column}"
+        raise InputError(Problem(what, there=there, hint=f"as rows: -i {spec.name}={STDIN_ROWS}"))
+
+
 def rows_of(path: Path) -> Any:
-    """The rows of a file, untyped: text where the format knows no types."""
+    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard input, an object a line."""
+    if str(path) == STDIN_ROWS:
+        return list(_objects("standard input", iter(_stdin().split("\n"))))
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         there = "endings: " + ", ".join(_READERS)
@@ -154,7 +175,7 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
         return list(_objects(path, lines))
 
 
-def _objects(path: Path, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -175,6 +175,43 @@ def test_standard_input_is_one_text(plan: LogicalPlan, monkeypatch: pytest.Monke
     assert rows(plan, "asked=-")[0]["query"] == "Wer führt?\nUnd wann?"
 
 
+def piped(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_json_lines_on_standard_input_are_rows_if_they_are_called_so(
+    plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*ROWS, {**ROWS[0], "content": "a\u2028b"}])
+    piped(monkeypatch, lines)
+    (given,) = read_inputs(["notes=-.jsonl"], plan).values()
+    assert given.rows.column("content").to_pylist() == ["Ann moved to Rome.", "Rain, again.", "a\u2028b"]
+    assert given.source == "standard input"
+    piped(monkeypatch, '{"said": "Rain."}\n')
+    assert rows(plan, "asked=-.jsonl:query=said") == [{"id": None, "query": "Rain."}]
+    piped(monkeypatch, '{"query": "Rain."}\nand more\n')
+    assert "standard input:2: this line is no JSON" in problem(plan, "asked=-.jsonl")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"query": "Who leads?"}\n', '{"said": "Who leads?"}\n{"said": "Since when?"}\n'],
+    ids=["its column", "lines"],
+)
+def test_json_lines_are_not_taken_for_a_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    piped(monkeypatch, text)
+    assert problem(plan, "asked=-") == (
+        "standard input holds JSON objects, one a line, which would be read as one text. "
+        "The text of asked is its column query. As rows: -i asked=-.jsonl"
+    )
+
+
+@pytest.mark.parametrize("text", ['{"from": "Ann", "to": "Bob"}', "[1, 2]", '{"a": 1}\nand more', "12"])
+def test_a_text_that_is_json_is_a_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    piped(monkeypatch, text)
+    assert rows(plan, "asked=-")[0]["query"] == text
+
+
 def test_nothing_on_standard_input_is_an_error(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
     assert "there is no text" in problem(plan, "asked=-")
