@@ -108,6 +108,8 @@ def run(
         console.print("Interrupted. What was measured is kept; the same command goes on with the rest.")
         raise typer.Exit(130) from None
     _write(folder)
+    if GIVEN.left is not None:
+        console.print(f"${GIVEN.spent:.4f} were spent, ${GIVEN.left:.4f} of ${GIVEN.max_usd:g} are left.")
     if missing:
         console.print(f"{missing} trials were not begun within {budget:g} min: the same command goes on with them.")
     if broken or missing:
