@@ -210,10 +210,9 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
     if result.failed:
         yield from _failures(result, plan, anew or typed)
     if result.stopped:
-        done = f"{count(result.committed + result.skipped)} of {count(result.members)}" if result.members else ""
         yield f"run {result.run} stopped: {result.stopped}"
-        if done:
-            yield f"  {done} {plan.order.input if plan.order else 'rows'} are written and complete"
+        if result.members:
+            yield f"  {_safe(result.committed + result.skipped, result.members, plan, result.record)}"
         yield f"Go on: semgraph run {typed} --resume {result.run}"
 
 
@@ -230,9 +229,18 @@ def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
     members = run.facts.get("members") or {}
     if members.get("given"):
         done = members.get("committed", 0) + members.get("skipped", 0)
-        what = plan.order.input if plan.order else "rows"
-        yield f"run {run.name}: {count(done)} of {count(members['given'])} {what} are written and complete"
+        yield f"run {run.name}: {_safe(done, members['given'], plan, run.folder)}"
     yield f"Go on: semgraph run {typed} --resume {run.name}"
+
+
+def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
+    """How many rows are written: of those in memory nothing is left for a run that goes on."""
+    said = f"{count(done)} of {count(given)} {plan.order.input if plan.order else 'rows'}"
+    facts = Run(record).facts if record is not None else {}
+    if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
+        return f"{said} are written and complete"
+    again = "; what was answered is in the journal" if facts.get("journal") else ""
+    return f"{said} were written to memory, which is gone: all begins anew{again}"
 
 
 def failures(result: Result) -> int:

@@ -46,6 +46,21 @@ def test_a_resumed_run_has_the_models_and_the_store_of_the_first_and_says_so(
     assert project("run", "people", "--llm", model, "--store", "sqlite:other.db").out.startswith("3 of 3 notes")
 
 
+def test_what_a_run_in_memory_wrote_is_not_called_safe(project: Project) -> None:
+    """All three are told again; what the first run was answered costs nothing."""
+    ended = project("run", "people", "--max-calls", "1", "--store", "memory")
+    assert ended.code == 4, ended.err
+    lines = ended.err.splitlines()
+    (said,) = [line for line in lines if "of 3 notes" in line]
+    assert said.endswith(
+        "of 3 notes were written to memory, which is gone: all begins anew; what was answered is in the journal"
+    )
+    again = project("run", "people", "--resume", lines[-1].split("--resume ")[1].split()[0])
+    assert again.code == 0, again.err
+    assert "3 Note" in again.out
+    assert "2 calls (+1 from the journal)" in again.out
+
+
 def test_what_is_given_anew_stands(project: Project) -> None:
     name = stopped(project, "--store", "sqlite:other.db")
     ended = project("run", "people", "--resume", name, "--store", "sqlite:third.db")
