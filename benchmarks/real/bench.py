@@ -9,13 +9,16 @@ from typing import Any
 
 from benchmarks.public.memories import WAYS
 from benchmarks.real.asking import Asking, Figures, asking
-from benchmarks.real.tasks import TURNS, WORLDS, answered, remembered, tasks, told
+from benchmarks.real.tasks import ASKED, TURNS, WORLDS, answered, questioned, remembered, tasks, told
 from benchmarks.suite import Benchmark, Case, Column, Table
 from benchmarks.suite.given import GIVEN
+from benchmarks.world.questions import KINDS
 
 Measure = Callable[[Asking, int], Awaitable[Figures]]
 FREE = (TURNS, "6 messages of a world")
 """What is told without --full."""
+WHOLE = tuple(stream for stream, (_, _, count) in WORLDS.items() if count is None)
+"""Worlds that are told to their end, and asked about then."""
 ANSWERS = {
     "sem_filter 12 rows": ("per_row", "packed(rows=12)"),
     "sem_filter 100 rows": ("per_row", "packed(rows=10)", "cascade(sample=60)"),
@@ -47,6 +50,15 @@ def _telling(stream: str, way: str) -> Measure:
     return lambda own, trial: remembered(own, told(stream, trial), WAYS[way])
 
 
+def _questioning(stream: str, way: str) -> Measure:
+    async def measure(own: Asking, trial: int) -> Figures:
+        world = told(stream, trial).world
+        assert world is not None
+        return await questioned(own, world, WAYS[way])
+
+    return measure
+
+
 def _answering(name: str, way: str) -> Measure:
     return lambda own, _: answered(own, tasks()[name], way)
 
@@ -56,6 +68,11 @@ def cases() -> list[Case]:
     found = [
         _case({"messages": stream, "way": way}, _telling(stream, way), full=stream not in FREE)
         for stream in (TURNS, *WORLDS)
+        for way in WAYS
+    ]
+    found += [
+        _case({"questions": stream, "way": way}, _questioning(stream, way), full=True)
+        for stream in WHOLE
         for way in WAYS
     ]
     found += [
@@ -100,6 +117,23 @@ BENCHMARK = Benchmark(
             ),
             where={"messages": (TURNS, *WORLDS)},
             note=f"The worlds are synthetic, and another one in each trial; of the three turns no truth is given. {_ONLY}",
+        ),
+        Table(
+            "Does the memory answer questions about the world?",
+            ("questions", "way", "model"),
+            (
+                *_COST,
+                Column("messages told", "messages"),
+                Column("asked", "questions"),
+                Column("f1", "F1, answerable", "{:.3f}"),
+                *(Column(f"f1 {kind}", kind, "{:.3f}") for kind in KINDS if kind != "unanswerable"),
+                Column("declined", "unanswerable: declined", "{:.3f}"),
+                Column("recall@10", "evidence @10", "{:.3f}"),
+                *_WHO,
+            ),
+            where={"questions": WHOLE},
+            note=f"{ASKED} questions to each world after its last message, by benchmarks/public/plans/ask_memory.yaml: 20 facts "
+            f"and 10 messages are shown. Synthetic: the public sets stand beside, `run public`. {_ONLY}",
         ),
         Table(
             "Do several rows in a call cost right answers?",

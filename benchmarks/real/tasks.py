@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from benchmarks.operators.cases import Task
 from benchmarks.operators.cases import tasks as simulated
-from benchmarks.public.memories import Way
+from benchmarks.public.memories import Message, Part, Question, Way, ask, mean, remember
+from benchmarks.public.scores import best_f1, locomo, recall_at
 from benchmarks.real.asking import Asking, Figures
 from benchmarks.world import World
+from benchmarks.world.questions import KINDS, questions
 from benchmarks.world.scoring import as_graph, held
 from semgraph.scoring import score_graph
 
@@ -23,6 +26,8 @@ _START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 WORLDS = {"6 messages of a world": (2, 0, 6), **{f"world of 6 people, difficulty {d}": (6, d, None) for d in range(3)}}
 """People, difficulty, and how many of the messages; each trial is another world."""
 TURNS = "three turns"
+ASKED = 24
+"""Questions to a world."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,44 @@ async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
         "facts_f1": _rounded(score.edges.f1),
         "valid_f1": _rounded(score.validity.f1) if score.validity else None,
     }
+
+
+async def questioned(asking: Asking, world: World, way: Way, count: int = ASKED) -> Figures:
+    """F1 of answers from what is remembered of a world, by kind of question, and how much of the evidence was found."""
+    at, gold = world.episodes[-1].at, {fact.key: fact.episodes for fact in world.gold().facts}
+    messages = [Message(world.group, e.uuid, e.content, e.at) for e in world.episodes]
+    found = [
+        Question(
+            str(i), world.group, q.text, q.answer, q.kind, frozenset(e for key in q.edges for e in gold.get(key, ())), at
+        )
+        for i, q in enumerate(questions(world, at, count=count))
+    ]  # fmt: skip
+    part = Part(messages, found)
+    await remember(asking, part, way)
+    answers = await ask(asking, part)
+    scores: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for question in found:
+        scores[question.kind].append(answer_score(answers[question.id].text or "", question.truth))
+    answerable = [one for kind, own in scores.items() if kind != "unanswerable" for one in own]
+    seen = [recall_at(10, answers[q.id].by_facts, q.evidence) for q in found if q.evidence]
+    return {
+        "messages told": len(messages),
+        "asked": len(found),
+        "f1": mean(answerable),
+        **{f"f1 {kind}": mean(own) for kind, own in scores.items() if kind != "unanswerable"},
+        "declined": mean(scores["unanswerable"]),
+        "recall@10": mean(seen),
+    }
+
+
+def answer_score(answer: str, truth: str) -> float:
+    """F1 of words with a name, the mean over several names, or with a day in any form; whether it is declined, of no truth."""
+    if not truth:
+        return locomo(answer, "", 5)
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", truth):
+        day = date.fromisoformat(truth)
+        return best_f1(answer, (truth, f"{day.day} {day:%B %Y}"))
+    return locomo(answer, truth, 1)
 
 
 def tasks() -> dict[str, Task]:
