@@ -88,15 +88,13 @@ class Faults:
 def spoilt(fault: Fault, text: str) -> Said:
     """What is said in place of the answer `text`."""
     match fault.kind:
-        case "stall":
-            return Said(text)
         case "refusal":
             return Said(None, refusal="I cannot help with that.")
         case "prose":
             return Said("Of course! Here is what I found. " + text[:40])
         case "truncated":
             return Said(text[: len(text) // 2], finish="length")
-    return Said(_miscounted(fault.kind, json.loads(text)))
+    return Said(_miscounted(fault.kind, json.loads(text)) if text.startswith("{") else "?")
 
 
 def _miscounted(kind: str, value: dict[str, Any]) -> str:

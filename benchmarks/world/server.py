@@ -74,6 +74,7 @@ class StandIn:
         self.counters = Counters()
         self.faults.hit.clear()
         self.cache.forget()
+        self.rates.forget()
 
     @property
     def base_url(self) -> str:
@@ -142,38 +143,39 @@ class StandIn:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = _with_plain_texts(await request.json())
         self.requests.append(body)
-        self.counters.arrived()
-        number = len(self.requests)
+        counters, number = self.counters, len(self.requests)  # its own, also where `reset` comes while it is under way
+        counters.arrived()
         try:
             return await self._answered(body, self.faults.of(number), request)
         except NotUnderstood as reason:
             return error(400, f"the stand-in does not understand: {reason}")
         except asyncio.CancelledError:
-            self.counters.abandoned += 1
+            counters.abandoned += 1
             raise
         finally:
-            self.counters.in_flight -= 1
+            counters.in_flight -= 1
 
     async def _answered(self, body: Mapping[str, Any], fault: Fault | None, request: web.Request) -> web.StreamResponse:
+        counters = self.counters
         texts = [message["content"] for message in body["messages"]]
-        prompt, others = self._prompt_tokens(body), self.counters.in_flight - 1
+        prompt, others = self._prompt_tokens(body), counters.in_flight - 1
         if wait := self.rates.wait(prompt):
-            self.counters.refused += 1
+            counters.refused += 1
             return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3))
         if fault and fault.unanswered:
             await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0), others))
             return await _unanswered(fault, request)
         skill, text = self.answer(body)
         late = fault.late if fault and fault.kind == "stall" else 0.0
-        said = spoilt(fault, text) if fault else Said(text, chances=self._chances(body))
+        said = spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
         cached = min(prompt, self.cache.cached(texts, self._count))
         tokens = Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
         seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
         if seconds:
             await asyncio.sleep(seconds)
         self.cache.remember(texts)
-        self.counters.seconds += seconds
-        self.counters.answered(skill, tokens)
+        counters.seconds += seconds
+        counters.answered(skill, tokens)
         return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
 
     def _chances(self, body: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:

@@ -89,6 +89,11 @@ class Rates:
     refused: int = 0
     _levels: dict[str, tuple[float, float]] = field(default_factory=dict)
 
+    def forget(self) -> None:
+        """Fill the buckets."""
+        self._levels.clear()
+        self.refused = 0
+
     def wait(self, tokens: int) -> float:
         """Take a request with so many tokens: 0, or, if it is refused, the seconds after which there is room."""
         now = self.clock()
