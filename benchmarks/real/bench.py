@@ -132,8 +132,8 @@ BENCHMARK = Benchmark(
                 *_WHO,
             ),
             where={"questions": WHOLE},
-            note=f"{ASKED} questions to each world after its last message, by benchmarks/public/plans/ask_memory.yaml: 20 facts "
-            f"and 10 messages are shown. Synthetic: the public sets stand beside, `run public`. {_ONLY}",
+            note=f"{ASKED} questions to each world after its last message, by benchmarks/public/plans/ask_memory.yaml: "
+            f"20 facts and 10 messages are shown. Synthetic: the public sets stand beside, `run public`. {_ONLY}",
         ),
         Table(
             "Do several rows in a call cost right answers?",
