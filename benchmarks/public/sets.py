@@ -65,7 +65,8 @@ TABLES = (
         "counts, of preferences the use of what is known. LongMemEval judges with gpt-4o-2024-08-06 and prompts of "
         "its own; a share that another model judged is not comparable with published ones, and how far this judge "
         "agrees with people was not measured. Name it in semgraph.toml: [models] judge = …. A session is an episode, "
-        "each question has a memory of its own. Unanswerable questions count within their type too, and are left out "
+        "each question has a memory of its own; of a session found by words the first 2,000 characters are shown. "
+        "Unanswerable questions count within their type too, and are left out "
         "of the evidence.",
     ),
     Table(

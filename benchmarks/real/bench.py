@@ -156,7 +156,7 @@ BENCHMARK = Benchmark(
         "plans",
         "benchmarks/world",
         "benchmarks/operators/cases.py",
-        "benchmarks/public/memories.py",
+        "benchmarks/public",
     ),
     lacks=GIVEN.lacks_model,
     options="--model local",
