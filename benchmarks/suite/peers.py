@@ -55,6 +55,7 @@ def conversed(peer: str, module: str, given: Any, environment: Mapping[str, str]
     """
     key = (peer, module, *sorted((environment or {}).items()))
     if key not in _KEPT or _KEPT[key][0].poll() is not None:
+        interpreter(peer)
         said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by _dropped
         _KEPT[key] = _begun(peer, module, (), environment, said), said
     process, said = _KEPT[key]

@@ -76,7 +76,7 @@ def _started(key: tuple[str, ...]) -> tuple[subprocess.Popen[str], Server]:
         assert process.stdout is not None
         if url := process.stdout.readline().strip():
             return process, Server(url)
-        process.wait()
+        ended(process)
         said.seek(0)
         last = (said.read().strip().splitlines() or ["it said nothing"])[-1]
     busy = " Another program uses that port: end it, or choose another." if "address already in use" in last else ""

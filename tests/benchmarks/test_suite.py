@@ -9,25 +9,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.suite import Benchmark, Case, Chart, Column, Line, Lines, Table, Target, Unmeasured
+from benchmarks.suite import Chart, Column, Lines, Table, Target, Unmeasured
 from benchmarks.suite.charts import draw
 from benchmarks.suite.pages import page
 from benchmarks.suite.running import measure, outstanding, work
-
-MACHINE = {"cores": 2, "processor": "one", "memory_gib": 8.0}
-MADE = {"machine": MACHINE, "commit": "abc", "changed": False, "at": "2026-01-02T03:04:05+00:00", "hash": "h"}
-
-
-def bench(*cases: Case, tables: tuple[Table, ...] = (), targets: tuple[Target, ...] = ()) -> Benchmark:
-    return Benchmark("ingest", "What is asked?", "simulated", lambda: cases, tables, targets=targets, sources=())
-
-
-def case(way: str, run: Callable[[int], Mapping[str, Any]], **more: Any) -> Case:
-    return Case({"way": way}, run, **more)
-
-
-def line(way: str, trial: int, failed: str = "", **figures: Any) -> Line:
-    return Line("ingest", {"way": way}, trial, figures, {}, MADE, failed)
+from tests.benchmarks.made import bench, case, line
 
 
 def test_trials_are_run_in_turns_so_that_what_else_the_machine_does_falls_on_all() -> None:

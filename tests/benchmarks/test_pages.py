@@ -1,0 +1,143 @@
+"""Pages are what the lines say, the committed ones too; a figure that was typed or is old fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benchmarks.suite import Column, Contest, Line, Lines, Table, Target
+from benchmarks.suite.benchmark import load, names
+from benchmarks.suite.documents import filled
+from benchmarks.suite.made import ROOT
+from benchmarks.suite.pages import DOCUMENTS, files, page, parts, wrong
+from tests.benchmarks.made import MADE, bench, line
+
+
+def test_what_is_committed_is_what_the_lines_say() -> None:
+    assert wrong() == [], "run: python -m benchmarks table"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The pages and results of a checkout of its own, with one measured trial more."""
+    for name in (*DOCUMENTS, "benchmarks/results"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name)
+        elif (ROOT / name).exists():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / name)
+    case = load("ingest").cases()[0]
+    figures = {"calls": 8, "seconds": 1.5}
+    Lines("ingest", tmp_path / "benchmarks/results").append(Line("ingest", case.key, 0, figures, case.settings, MADE))
+    return tmp_path
+
+
+def _written(root: Path) -> None:
+    for path, text in files(root / "benchmarks/results", root).items():
+        path.write_text(text, encoding="utf-8")
+
+
+def test_each_of_them_is_found_out_when_it_is_not(copy: Path) -> None:
+    results = copy / "benchmarks/results"
+    _written(copy)
+    assert wrong(results, copy) == []
+    for name in ("docs/benchmarks.md", "benchmarks/results/ingest.md", "benchmarks/results/ingest-worth-dark.svg"):
+        path = copy / name
+        made = path.read_text(encoding="utf-8")
+        path.write_text(made.replace("8", "7"), encoding="utf-8")
+        assert path in wrong(results, copy), name
+        path.write_text(made, encoding="utf-8")
+    (results / "ingest.jsonl").write_text((results / "ingest.jsonl").read_text().replace('"calls": 8', '"calls": 7'))
+    assert results / "ingest.md" in wrong(results, copy)
+
+
+def test_a_page_that_no_line_stands_behind_is_found_out(copy: Path) -> None:
+    _written(copy)
+    left = copy / "benchmarks/results/gone.md"
+    left.write_text("# gone\n")
+    assert wrong(copy / "benchmarks/results", copy) == [left]
+
+
+def test_before_anything_is_measured_the_pages_say_so(tmp_path: Path) -> None:
+    measured = [(load(name), list(Lines(name, tmp_path))) for name in names()]
+    made = parts(measured, "results")
+    assert made["headlines"] == "Not measured yet: `make bench`.\n"
+    rows = [row for row in made["targets"].splitlines()[2:] if row]
+    assert rows
+    assert all("not measured" in row for row in rows)
+
+
+def test_every_number_to_reach_is_in_one_table_with_its_command() -> None:
+    made = parts([(load(name), []) for name in names()], "results")["targets"]
+    wanted = [target.what for name in names() for target in load(name).targets]
+    assert len(wanted) == len(set(wanted))
+    assert all(f"| {what} |" in made for what in wanted)
+    assert all("`run " in row for row in made.splitlines()[2:])
+
+
+def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
+    table = Table("Q?", ("way",), (Column("calls", "calls"),))
+    with pytest.raises(ValueError, match=r"real and simulated figures in one table"):
+        table.markdown([line("a", 0, calls=1), line("b", 0, kind="real", calls=2)], [{"way": "a"}, {"way": "b"}])
+    with pytest.raises(ValueError, match=r"is real, the benchmark simulated"):
+        page(bench(tables=(table,)), [line("a", 0, kind="real", calls=1)])
+    real = bench(kind="real", targets=(Target("other", {"way": "a"}, "calls", 3),))
+    both = [(bench(targets=(Target("one", {"way": "a"}, "calls", 3),)), [line("a", 0, calls=1)])]
+    both.append((real, [line("a", 0, kind="real", calls=2)]))
+    head, _, simulated, of_real = parts(both, "r")["targets"].splitlines()
+    assert "| measured, simulated model | measured, real model |" in head
+    assert "| ≤ 3 | 1 |  | — | met |" in simulated
+    assert "| ≤ 3 |  | 2 | — | met |" in of_real
+
+
+def test_worth_and_the_other_engine_stand_beside_a_target() -> None:
+    target = Target("calls", {"way": "a"}, "calls", 3, others={"way": "b"}, worth="f1", headline=True)
+    made = parts([(bench(targets=(target,)), [line("a", 0, calls=4, f1=0.8), line("b", 0, calls=9, f1=1.0)])], "r")
+    assert "| calls | 9 | ≤ 3 | 4 | 0.800 | **not met** |" in made["headlines"]
+
+
+def test_where_it_loses_has_what_is_not_met_and_what_is_worse() -> None:
+    losing = bench(
+        targets=(Target("calls of a", {"way": "a"}, "calls", 3),),
+        contests=(Contest("way", ("b",), {"calls": "calls"}),),
+    )
+    made = parts([(losing, [line("a", 0, calls=4), line("b", 0, calls=2)])], "r")["loses"]
+    assert "- not met: calls of a: 4, to reach ≤ 3" in made
+    assert "| a | b | calls | 2.00× |" in made
+
+
+def test_charts_are_shown_by_the_readers_theme() -> None:
+    text = "".join(page(load(name), []) for name in names())
+    assert '<source media="(prefers-color-scheme: dark)" srcset="ingest-worth-dark.svg">' in text
+    assert 'src="ingest-worth-light.svg"' in text
+
+
+def test_marks_that_are_not_closed_or_name_nothing_are_told() -> None:
+    assert filled("a\n<!-- made: x -->\nold\n<!-- /made -->\nb", {"x": "new\n"}, "p") == (
+        "a\n<!-- made: x -->\nnew\n<!-- /made -->\nb"
+    )
+    with pytest.raises(ValueError, match=r'p: nothing makes the part "y"; there are x'):
+        filled("<!-- made: y -->\n<!-- /made -->", {"x": ""}, "p")
+    with pytest.raises(ValueError, match=r"p: 1 marks"):
+        filled("<!-- made: x -->\n", {"x": ""}, "p")
+
+
+def test_a_line_has_all_that_is_needed_to_measure_it_again(tmp_path: Path) -> None:
+    from benchmarks.suite.running import measure
+    from tests.benchmarks.made import case
+
+    one = bench(case("a", lambda _: {"calls": 1}, trials=1, settings={"latency_s": 0.2}))
+    (made,) = measure(one, [(one.cases()[0], 0)], Lines("ingest", tmp_path))
+    held = json.loads((tmp_path / "ingest.jsonl").read_text())
+    assert held | {"made": 0} == asdict(made) | {"made": 0}
+    assert held["kind"] == "simulated"
+    assert held["settings"] == {"latency_s": 0.2}
+    assert {"at", "commit", "changed", "hash", "command", "python", "versions", "machine", "load", "seconds"} <= set(
+        held["made"]
+    )
+    assert {"semgraph", "duckdb", "openai", "sqlite"} <= set(held["made"]["versions"])
+    assert {"processor", "cores", "memory_gib"} <= set(held["made"]["machine"])
