@@ -36,6 +36,7 @@ from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.resume import keep_inputs
+from semgraph.stores.abilities import Attaches
 from semgraph.stores.settles import Settles
 
 
@@ -67,7 +68,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
         library = Library(resources.settings.operators)
         limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
         physical = compile_plan(optimize(given(logical, request.inputs)), opened.store, library, limits)
-        await _ensure(physical, opened)
+        await _ensure(physical, opened, write=request.write)
         notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
         return await _Run(request, physical, opened, resources, notes).run()
 
@@ -102,11 +103,16 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
     return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
-async def _ensure(physical: PhysicalPlan, opened: Opened) -> None:
-    """Create what the store lacks; refuse an embedder whose vectors are of another length than the stored ones."""
-    plan = physical.logical
-    if plan.schema is not None or any(node.calls_store for node in walk(*plan.roots)):
-        await opened.store.ensure(plan.graph, await vector_length(plan, opened.embedder))
+async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
+    """Create what the store lacks, if anything is to be written; refuse an embedder with vectors of another length."""
+    plan, store = physical.logical, opened.store
+    if plan.schema is None and not any(node.calls_store for node in walk(*plan.roots)):
+        return
+    length = await vector_length(plan, opened.embedder)
+    if (write and (plan.writes or plan.schema)) or not isinstance(store, Attaches):
+        await store.ensure(plan.graph, length)
+    else:
+        await store.attach(plan.graph, length)
 
 
 async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:

@@ -21,6 +21,9 @@ class Listened(Protocol):
 class Attaches(Protocol):
     """A store that can be opened without creating anything in it."""
 
-    async def attach(self, graph: Graph) -> object:
-        """Open the store for a graph, to read only. Raises as `Store.ensure`."""
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
+        """Open the store for a graph, to read only; `dimensions` is the length of the vectors that are looked for.
+
+        Raises as `Store.ensure`.
+        """
         ...

@@ -38,10 +38,10 @@ from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_commit import commit
 from semgraph.stores.neo4j_search import Searches
-from semgraph.stores.neo4j_setup import Setup
+from semgraph.stores.neo4j_setup import Setup, refuse_other_length
 from semgraph.stores.neo4j_underived import Underived, compared, compared_in_match
 from semgraph.stores.neo4j_values import column_of, fields, partition_field, time_of
-from semgraph.stores.rows import column, match_schema, other_length, partitions_of, path_order, scan_schema, steps_of
+from semgraph.stores.rows import column, match_schema, partitions_of, path_order, scan_schema, steps_of
 
 
 def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
@@ -105,13 +105,15 @@ class Neo4jStore:
         """Call `heard` with the text of each statement from now on."""
         self._bolt.heard = heard
 
-    async def attach(self, graph: Graph) -> list[schema.Wanted]:
-        """Open the store for a graph without changing anything; gives what the database lacks, vector indexes apart.
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
+        """Open the store without changing anything, as a user that only reads can; gives what it lacks but vector indexes.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, or is too old.
+            StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors of another length.
         """
-        there, _ = await self._open(graph)
+        there, counts = await self._open(graph)
+        refuse_other_length(self.name, self._dimensions, dimensions)
+        self._undone = Setup(self._bolt, graph).undone(dimensions, there, counts)
         return schema.missing(graph, None, there)
 
     async def _open(self, graph: Graph) -> tuple[list[schema.Index], Mapping[str, int]]:
@@ -139,9 +141,7 @@ class Neo4jStore:
                 length. Nothing was changed.
         """
         there, counts = await self._open(graph)
-        for (of, name), stored in self._dimensions.items():
-            if dimensions not in (None, stored):
-                raise other_length(self.name, of, name, stored, dimensions or 0)
+        refuse_other_length(self.name, self._dimensions, dimensions)
         setup = Setup(self._bolt, graph)
         self._undone = await setup.begin(dimensions, there, counts)
         names = ((label.name, name) for label in graph.labels.values() for name in label.vectors.values())

@@ -15,6 +15,7 @@ from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.cypher import schema
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_underived import derive
+from semgraph.stores.rows import other_length
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -43,10 +44,7 @@ class Setup:
     ) -> list[str]:
         """Make what is missing, unless another program made the database; what was left undone, in words."""
         wanted = schema.missing(self.graph, dimensions, there)
-        left: list[schema.Wanted] = []
-        if schema.is_anothers(self.graph, there, counts):
-            settled = {n for n, label in self.graph.labels.items() if schema.is_settled(self.graph, label, there)}
-            left = [one for one in wanted if one.label not in settled]
+        left = self._left(wanted, there, counts)
         done = [one for one in wanted if one not in left]
         try:
             await self._make([*schema.own(there), *_statements(done)])
@@ -56,6 +54,20 @@ class Setup:
                 raise
             return await self.begin(dimensions, again, counts)  # another program made indexes meanwhile
         return [_undone(left)] if left else []
+
+    def undone(self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]) -> list[str]:
+        """What `begin` would leave undone, in words."""
+        left = self._left(schema.missing(self.graph, dimensions, there), there, counts)
+        return [_undone(left)] if left else []
+
+    def _left(
+        self, wanted: Sequence[schema.Wanted], there: Sequence[schema.Index], counts: Mapping[str, int]
+    ) -> list[schema.Wanted]:
+        """What is missing and stays so, as another program made the database."""
+        if not schema.is_anothers(self.graph, there, counts):
+            return []
+        settled = {n for n, label in self.graph.labels.items() if schema.is_settled(self.graph, label, there)}
+        return [one for one in wanted if one.label not in settled]
 
     async def make(self, dimensions: int | None, *, drop: bool) -> list[str]:
         """Make all that is missing and can be made; what was done, and what could not be, in words.
@@ -81,7 +93,9 @@ class Setup:
         said += [f"made: {one.what} of {one.label}" for one in done]
         for label in self.graph.labels.values():
             for derived in label.derived.values():
-                if derived.by != "embed" and (number := await self._fill(label, derived)):
+                if derived.by == "embed":
+                    said += await self._unembedded(label, derived)
+                elif number := await self._fill(label, derived):
                     said.append(f"filled: {derived.name} of {number:,} {label.name}")
         return said
 
@@ -112,6 +126,13 @@ class Setup:
     async def _run(self, statements: Sequence[str], tx: AsyncManagedTransaction) -> None:
         for statement in statements:
             await self.bolt.run(tx, statement)
+
+    async def _unembedded(self, label: Label, derived: Derived) -> list[str]:
+        """How many rows have a text and no vector of it, in words: nobody is asked for vectors here."""
+        [[*_, number]] = await self.bolt.read(schema.lacking(self.graph, [(label.name, derived.name)]))
+        lost = "nothing finds them by what is near in meaning"
+        said = f"{number:,} {label.name} have no {derived.name}: {lost}. A plan that merges their {derived.of} again makes it"
+        return [said] if number else []
 
     async def _fill(self, label: Label, derived: Derived) -> int:
         """Store a derived text property of all rows that lack it; of how many."""
@@ -151,3 +172,10 @@ def _undone(wanted: Sequence[schema.Wanted]) -> str:
         f"another program made this database, and nothing of it was changed. It lacks {listed}. All works without, more "
         "slowly; a plan that writes `schema`, such as build_indices_and_constraints, makes them"
     )
+
+
+def refuse_other_length(store: str, held: Mapping[tuple[str, str], int], given: int | None) -> None:
+    """Refuse vectors of another length than the stored ones, which are by label and index. Raises StoreUnavailable."""
+    for (label, index), stored in held.items():
+        if given not in (None, stored):
+            raise other_length(store, label, index, stored, given or 0)

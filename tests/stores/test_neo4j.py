@@ -16,9 +16,11 @@ import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
+from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
+from semgraph.session import Session
 from semgraph.stores import neo4j_bolt
 from semgraph.stores.base import Batch, Method, NodeWrite
 from semgraph.stores.cypher import hits, search
@@ -327,6 +329,49 @@ async def test_when_asked_all_is_made_that_can_be(written: Run, store: Neo4jStor
     written("DROP INDEX entity_uuid")
     again = await store.settle(MEMORY, 4, drop=False)
     assert [line for line in again if "not made" not in line] == ["made: unique uuid of Entity"]
+
+
+async def test_rows_without_a_vector_are_counted_when_all_is_made(written: Run, store: Neo4jStore) -> None:
+    written("MATCH (n:Entity {uuid: 'corp'}) REMOVE n.name_embedding")
+    said = await store.settle(MEMORY, 4, drop=False)
+    [line] = [line for line in said if "name_embedding: " in line]
+    assert line == (
+        "1 Entity have no name_embedding: nothing finds them by what is near in meaning. "
+        "A plan that merges their name again makes it"
+    )
+
+
+READS = """
+plan: looks
+graph: graph.yaml
+inputs: {asked: {text: string, group_id: string}}
+steps:
+  found: [{from: asked}, {search: {over: Entity, alias: e, k: 3, by: [{equal: name_key, to: key(text)}, {fulltext: name, to: text}]}}]
+  tied: [{from: found}, {match: {pattern: "(:Entity {uuid: e.uuid})-[f:RELATES_TO]->(:Entity)"}}, {project: {fact: f.uuid}}]
+returns: [tied]
+"""
+
+
+async def test_a_plan_that_reads_sends_nothing_that_writes_to_another_programs_database(
+    written: Run, store: Neo4jStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is sent in transactions of access mode READ, in which a server refuses what writes."""
+    before = written(SHOW_ALL)
+
+    async def writes(*_: Any) -> None:
+        raise AssertionError("something is written")
+
+    monkeypatch.setattr(neo4j_bolt.Bolt, "write", writes)
+    monkeypatch.setattr(neo4j_bolt.Bolt, "in_batches", writes)
+    (tmp_path / "graph.yaml").write_text((Path(__file__).parents[2] / "plans" / "graph.yaml").read_text())
+    (tmp_path / "looks.yaml").write_text(READS)
+    async with Session(llm=Oracle(Mind()), store=store, journal=False, runs="", folder=tmp_path) as session:
+        found = await session.arun("looks.yaml", asked=[{"text": "Alice Chen", "group_id": "g"}])
+    assert found.tables["tied"].to_pylist() == [{"fact": "f1"}]
+    assert found.notes[0].startswith(
+        "another program made this database, and nothing of it was changed. It lacks unique uuid"
+    )
+    assert written(SHOW_ALL) == before
 
 
 async def test_only_what_bears_a_name_of_the_graph_is_dropped(written: Run, store: Neo4jStore) -> None:
