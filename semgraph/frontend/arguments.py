@@ -179,16 +179,16 @@ def read_relations(value: Any, scope: Scope, options: Options) -> tuple[Node, ..
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
     found: list[Node] = []
-    pruned: Pruned | None = None
+    pruned: list[tuple[str, str]] = []
     for i, item in enumerate(value):
         try:
             found.append(read_relation(item, scope, options))
         except Fault as fault:
             raise fault.under(i) from None
         except Pruned as error:
-            pruned = error
-    if pruned is not None and not found:
-        raise pruned
+            pruned += error.steps
+    if pruned and not found:
+        raise Pruned(*pruned)
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from semgraph.errors import Fault
 from semgraph.frontend.faults import unknown
 from semgraph.logical.node import Node
 
@@ -14,7 +15,22 @@ class Poisoned(Exception):
 
 
 class Pruned(Exception):
-    """What is read was pruned by its `when`."""
+    """What is read was pruned by its `when`: steps, each with what its parameters were."""
+
+    def __init__(self, *steps: tuple[str, str]) -> None:
+        super().__init__(", ".join(name for name, _ in steps))
+        self.steps = steps
+
+    @property
+    def fault(self) -> Fault:
+        """What to say of a step that reads them, and nothing else."""
+        names, whys = (
+            " and ".join(dict.fromkeys(part)) for part in zip(*((f'"{n}"', w) for n, w in self.steps), strict=True)
+        )
+        what = f'reads {names}, which {"its" if len(self.steps) == 1 else "their"} "when" has pruned'
+        return Fault(
+            what, there=f"parameters: {whys}", hint="set these, or give this step the same when, or use switch"
+        )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from semgraph.errors import Fault
+from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import NOW
 from semgraph.frontend.faults import KeyFault, unknown
 from semgraph.frontend.scope import kind_of, wrong
@@ -62,6 +63,12 @@ def whole_parameter(value: object) -> str:
     """The name of the parameter that a text is as a whole, or ""."""
     found = _WHOLE.match(value) if isinstance(value, str) else None
     return "" if found is None or found[1] == NOW else found[1]
+
+
+def told(condition: Any, params: Mapping[str, Any]) -> str:
+    """What the parameters of a `when` are: `way is short and flag is false`."""
+    names = [whole_parameter(key) for key in (condition if isinstance(condition, Mapping) else [condition])]
+    return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names if name) or "none"
 
 
 def holds(condition: Any, params: Mapping[str, Any]) -> bool:

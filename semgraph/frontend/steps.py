@@ -15,7 +15,7 @@ from semgraph.frontend.faults import Faults, KeyFault, each, unknown
 from semgraph.frontend.found import Poisoned, Pruned, Results
 from semgraph.frontend.prompts import Prompts
 from semgraph.frontend.scope import kind_of, wrong
-from semgraph.frontend.settings import holds, known_keys
+from semgraph.frontend.settings import holds, known_keys, told
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
@@ -157,7 +157,7 @@ class Steps:
             if "do" not in value:
                 raise Fault('a step with when needs "do"', hint="write {when: $flag, do: [...]}")
             if "when" in value and not self.holds(value["when"]):
-                return Pruned(path[-1])
+                return Pruned((str(path[-1]), told(value["when"], self.params)))
             value, path = value["do"], (*path, "do")
         if not isinstance(value, list):
             hint = f"write [{{from: {value}}}]" if isinstance(value, str) else "a dash and an operator on each line"
@@ -191,9 +191,7 @@ class Steps:
         except Poisoned:
             pass
         except Pruned as pruned:
-            what = f'reads "{pruned}", which its "when" has pruned'
-            hint = "give this one the same when, or use switch"
-            self.problems.append(self.document.problem(Fault(what, hint=hint), *path, step=step))
+            self.problems.append(self.document.problem(pruned.fault, *path, step=step))
         else:
             return True
         return False

@@ -173,6 +173,14 @@ FILTERS = {
 }
 
 
+def test_no_way_to_search_is_refused_with_the_parameters_that_are_missing() -> None:
+    with pytest.raises(PlanError) as caught:
+        load_plan(PLANS / "search_edges.yaml", params={"by": "none"})
+    (problem,) = caught.value.problems
+    assert problem.what == 'reads "found" and "walked", which their "when" has pruned'
+    assert problem.there == 'parameters: by is "none" and breadth_first is false'
+
+
 async def test_facts_are_filtered_before_they_are_counted(graph: Memory) -> None:
     values = ["OWNS", "x' OR 'x' = 'x"]
     walk = {"by": "none", "breadth_first": True, "origins": ["ann", "bob"]}
