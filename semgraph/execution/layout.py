@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 GAP = 2
 WIDEST = 60
@@ -49,3 +50,22 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     if length > width:
         return set_cell_size(text, width - 1) + "…"
     return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line as lines of at most `width` places, cut at ` · `, else between words; what follows the first is indented.
+
+    >>> folded("3 trials of each · paid now 8 calls · nothing written", 36)
+    ['3 trials of each · paid now 8 calls', '  nothing written']
+    """
+    from rich.cells import cell_len
+
+    found: list[str] = []
+    for part in line.split(" · "):
+        if found and cell_len(f"{found[-1]} · {part}") <= width:
+            found[-1] += f" · {part}"
+        else:
+            first = "  " if found else ""
+            found += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
+                          break_on_hyphens=False)  # fmt: skip
+    return found

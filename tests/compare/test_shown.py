@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from rich.cells import cell_len
 from rich.text import Text
 
 from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
@@ -50,6 +51,21 @@ def test_the_table() -> None:
     assert "97.6 %" in rows[1]
     assert "4.7 s [4.6 s–4.8 s]" in rows[1]
     assert "1 M / 30 k" in rows[0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_said_less(width: int) -> None:
+    """What stands below the table goes on in an indented line, cut between what is said or, at the worst, between words."""
+    found = made(
+        model="openai:stand-in@http://127.0.0.1:43651/v1", store="sqlite:/home/ann/work/.semgraph/graph.db", truth=False,
+        notes=("3 of 3 rows are in the graph already: they are read anew in the copy, which knows what they say",),
+    )  # fmt: skip
+    narrow = [line.plain for line in shown(found, width)]
+    assert max(map(cell_len, narrow)) <= width
+    wide = " ".join(line.plain for line in shown(found, 400)[4:])
+    words = " ".join(narrow[narrow.index(next(line for line in narrow if line.startswith("step "))) :]).split()
+    assert [word for word in words if word.isalnum()][:30] == [word for word in wide.split() if word.isalnum()][:30]
+    assert any(line.startswith("  ") and "kept as" not in line for line in narrow)
 
 
 def test_printed_in_a_script_it_is_the_table_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from semgraph.execution.comparison import Comparison
 from semgraph.execution.comparison.cells import columns, footer
 from semgraph.execution.comparison.chart import text
-from semgraph.execution.layout import GAP, Column, fit, fitting
+from semgraph.execution.layout import GAP, Column, fit, fitting, folded
 
 
 class Part(NamedTuple):
@@ -22,7 +22,7 @@ def lines(comparison: Comparison, width: int) -> Iterator[list[Part]]:
     """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
     yield from _table(comparison, width)
     for line in footer(comparison):
-        yield [Part(line)]
+        yield from ([Part(part)] for part in folded(line, width))
     drawn = text(comparison, width)
     if drawn:
         yield []
@@ -47,4 +47,5 @@ def _table(comparison: Comparison, width: int) -> Iterator[list[Part]]:
     for i in range(len(comparison)):
         yield [Part(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
     if gone := cells[len(kept) :]:
-        yield [Part(f"… {len(gone)} more column{'s' * (len(gone) > 1)}: {', '.join(c.title for c in gone)}")]
+        more = f"… {len(gone)} more column{'s' * (len(gone) > 1)}: {', '.join(c.title for c in gone)}"
+        yield from ([Part(part)] for part in folded(more, width))
