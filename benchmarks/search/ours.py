@@ -68,9 +68,14 @@ class Seen:
 
 def semgraph(recipe: str, kind: str, facts: int, trial: int) -> Figures:
     """Search a store of a kind by a recipe, with questions that differ from trial to trial."""
-    opened, asked = store_of(kind, facts), memory_of(facts).asked(AT_ONCE, trial + 1)
+    opened, asked = store_of(kind, facts), _asked(facts, trial)
     with serving() as server:
         return asyncio.run(_semgraph(recipe, opened(), asked, server)).figures(asked)
+
+
+def _asked(facts: int, trial: int) -> list[Asked]:
+    """The questions of a trial; the world that they are about is whole in a memory of 1,000 facts already."""
+    return memory_of(min(facts, 1_000)).asked(AT_ONCE, trial + 1)
 
 
 async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Server) -> Seen:
@@ -114,7 +119,7 @@ def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
 
 def graphiti(recipe: str, facts: int, trial: int) -> Figures:
     """The same of graphiti-core, over the same rows of the same Neo4j, with the same server."""
-    asked = memory_of(facts).asked(AT_ONCE, trial + 1)
+    asked = _asked(facts, trial)
     with serving() as server:
         told = Told(
             url=server.url, bolt=bolt(facts), dimensions=DIMENSIONS, recipe=recipe, group=GROUP, alone=ALONE,

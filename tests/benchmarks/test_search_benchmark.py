@@ -13,6 +13,7 @@ from benchmarks.search.bench import BENCHMARK, FACTS, RECIPES
 from benchmarks.search.memory import memory_of
 from benchmarks.search.ours import Seen
 from benchmarks.search.ranking import ndcg, ranked, recall, reciprocal_rank
+from benchmarks.suite import Line
 from semgraph.frontend.yaml import load_plan
 from semgraph.shipped import plans_folder
 
@@ -97,6 +98,14 @@ def test_every_recipe_of_the_plan_is_measured() -> None:
     measured = {case.key["recipe"] for case in BENCHMARK.cases() if "recipe" in case.key}
     assert set(RECIPES) <= measured
     assert load_plan("search", preset=FACTS[0]).name == "search"
+
+
+def test_every_case_is_of_one_row_and_stands_in_a_table() -> None:
+    keys = [case.key for case in BENCHMARK.cases()]
+    assert len({str(key) for key in keys}) == len(keys)
+    for key in keys:
+        line = Line("search", key, 0, {})
+        assert any(line.is_of(table.where) and set(table.rows) <= set(key) for table in BENCHMARK.tables), key
 
 
 def test_a_search_is_measured_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
