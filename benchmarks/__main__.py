@@ -17,7 +17,7 @@ from benchmarks.suite.given import GIVEN
 from benchmarks.suite.lines import RESULTS, Line, Lines
 from benchmarks.suite.made import ROOT
 from benchmarks.suite.pages import files, minutes, page, wrong
-from benchmarks.suite.running import Work, measure, outstanding, work
+from benchmarks.suite.running import UNMEASURED, Work, measure, outstanding, work
 from semgraph.errors import PlanError
 
 QUICK = ROOT / ".semgraph" / "benchmarks"
@@ -102,7 +102,7 @@ def run(
             held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
             console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")
             done = _measured(benchmark, left, lines, until, console)
-            broken += sum(bool(line.failed) for line in done)
+            broken += sum(bool(line.failed) and not line.failed.startswith(UNMEASURED) for line in done)
             missing += len(left) - len(done)
     except KeyboardInterrupt:
         console.print("Interrupted. What was measured is kept; the same command goes on with the rest.")

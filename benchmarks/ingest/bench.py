@@ -149,7 +149,7 @@ BENCHMARK = Benchmark(
             )
         ),
         Chart("worth", "Worth and cost, worlds of six people", "calls", "facts_f1", "way", ("calls", "facts F1"),
-              where={"stream": OTHERS}),
+              where={"stream": OTHERS}, joined=False, note="Each point is the median of the trials with so many calls."),
     ),
     targets=TARGETS,
     contests=(

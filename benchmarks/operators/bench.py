@@ -140,16 +140,18 @@ BENCHMARK = Benchmark(
             where={"size": SIZES},
         ),
     ),
-    charts=tuple(
+    charts=(
+        *(
+            Chart(
+                name, f"{task}: quality, by how many share a call", "size", "f1", "noise", (f"{what} in a call", "F1"),
+                {"task": task, "size": SIZES}, "x", note="Bars: all trials, each with a noise of its own.",
+            )
+            for task, what, name in ((FILTERED, "rows", "packed"), (JOINED, "rows of a side", "block"))
+        ),
         Chart(
-            name, title, "size", figure, "noise", (f"{what} in a call", label), {"task": task, "size": SIZES}, log,
-            note="Bars: lowest to highest of the trials, each with a noise of its own.",
-        )
-        for task, what, short in ((FILTERED, "rows", "packed"), (JOINED, "rows of a side", "block"))
-        for figure, label, log, name, title in (
-            ("f1", "F1", "x", short, f"{task}: quality, by how many share a call"),
-            ("calls", "calls", "xy", f"{short}-calls", f"{task}: calls, by how many share a call"),
-        )
+            "calls", "Calls, by how many share a call", "size", "calls", "task",
+            ("rows, or rows of a side, in a call", "calls"), {"size": SIZES}, "xy", note="They are the same whatever the noise.",
+        ),
     ),
     targets=TARGETS,
     contests=(

@@ -15,7 +15,9 @@ _COLOURS = {
     "dark": ("#56B4E9", "#FF8C42", "#2CCB9B", "#E59AC4", "#F0C541", "#8FC1FF", "#B5B5B5"),
 }
 """After Okabe and Ito, darker on white and lighter on black so that each stands out of its ground."""
-_MARKERS = "osD^vPX"
+_MARKERS = "osD^vPX*<>h"
+_MANY = 300
+"""From which span on only powers of ten are written at an axis."""
 _STYLES = ("-", "--", "-.", ":")
 _INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
@@ -36,6 +38,9 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> 
         _plot(axes, chart, lines, theme)
         for axis in chart.log:
             getattr(axes, f"set_{axis}scale")("log")
+            low, high = getattr(axes, f"get_{axis}lim")()
+            between = _round_number if high < _MANY * low else _nothing
+            getattr(axes, f"{axis}axis").set(major_formatter=_round_number, minor_formatter=between)
         axes.set(xlabel=chart.labels[0], ylabel=chart.labels[1], title=chart.title)
         axes.grid(visible=True, alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
@@ -46,6 +51,15 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> 
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
+def _round_number(value: float, _: int) -> str:
+    """What stands at a logarithmic axis: 1, 2, 5 and their multiples of ten, written out."""
+    return f"{value:,.12g}" if f"{value:e}"[:3] in {"1.0", "2.0", "5.0"} else ""
+
+
+def _nothing(_value: float, _: int) -> str:
+    return ""
+
+
 def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
     """A line for each series, with the range of its trials, and how it grows where that is asked for."""
     ranges, exponents = chart.ranges(lines), chart.exponents(lines)
@@ -53,8 +67,9 @@ def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
         xs, ys = zip(*points, strict=True)
         down = [y - low for y, (low, _) in zip(ys, ranges[series], strict=True)]
         up = [high - y for y, (_, high) in zip(ys, ranges[series], strict=True)]
+        style = _STYLES[i % 4] if chart.joined else ""
         label = f"{series}: {exponents[series]}" if series in exponents else series
         axes.errorbar(
-            xs, ys, yerr=(down, up), label=label, color=_COLOURS[theme][i % 7], marker=_MARKERS[i % 7],
-            linestyle=_STYLES[i % 4], linewidth=1.5, markersize=5, capsize=2, elinewidth=1,
+            xs, ys, yerr=(down, up), label=label, color=_COLOURS[theme][i % 7], marker=_MARKERS[i % 11],
+            linestyle=style, linewidth=1.5, markersize=5, capsize=2, elinewidth=1,
         )  # fmt: skip

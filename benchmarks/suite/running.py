@@ -14,6 +14,8 @@ from benchmarks.suite.lines import Line, Lines
 from benchmarks.suite.made import made_by
 
 Work = tuple[Case, int]
+UNMEASURED = "not measured: "
+"""How the reason begins for which a case was passed over; that is no failure."""
 
 
 _AGAIN = 10.0
@@ -53,7 +55,7 @@ def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: flo
             with _limited(case.seconds):
                 line = _line(benchmark, case, trial, dict(case.run(trial)), made)
         except Unmeasured as reason:
-            yield _line(benchmark, case, trial, {}, made, failed=f"not measured: {reason}")
+            yield _line(benchmark, case, trial, {}, made, failed=f"{UNMEASURED}{reason}")
             continue
         except Overdue:
             serving.close()  # what was asked last may be under way there still

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-LEVEL = 0.95
+_ONCE = 0.05
+"""How far a single trial has to be off to count."""
 
 
 class Multiple(NamedTuple):
@@ -32,13 +33,13 @@ class Multiple(NamedTuple):
 
     @property
     def above(self) -> bool:
-        """Whether it is more than 1 beyond what chance explains."""
-        return (self.value if self.low is None else self.low) > 1
+        """Whether it is more than 1 beyond what chance explains; of a single trial, by more than 5 %."""
+        return self.value > 1 + _ONCE if self.low is None else self.low > 1
 
     @property
     def below(self) -> bool:
-        """Whether it is less than 1 beyond what chance explains."""
-        return (self.value if self.high is None else self.high) < 1
+        """Whether it is less than 1 beyond what chance explains; of a single trial, by more than 5 %."""
+        return self.value < 1 - _ONCE if self.high is None else self.high < 1
 
 
 def multiple(pairs: Sequence[tuple[float, float]]) -> Multiple | None:

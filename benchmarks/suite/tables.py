@@ -133,6 +133,7 @@ class Chart:
         labels: What stands at the axes.
         where: Which lines.
         log: Which axes are logarithmic: "", "x", "y", "xy".
+        joined: Whether points of a series are joined by a line.
         grows: Whether the exponent of growth is fitted to each series and told.
         note: Below it.
     """
@@ -145,6 +146,7 @@ class Chart:
     labels: tuple[str, str]
     where: Key = field(default_factory=dict)
     log: str = ""
+    joined: bool = True
     grows: bool = False
     note: str = ""
 
