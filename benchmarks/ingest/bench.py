@@ -60,7 +60,7 @@ def _key(stream: str, way: str) -> Mapping[str, Any]:
 
 
 def _target(stream: str, way: str, figure: str, most: float, *, headline: bool = False) -> Target:
-    what = f"{stream_of(stream)}, {way}: {'s' if figure == 'seconds' else figure}"
+    what = f"{stream_of(stream)}, {way}: {TITLES.get(figure, figure)}"
     others = _key(stream, "graphiti-core, bulk" if way.startswith("bulk") else GRAPHITI)
     return Target(what, _key(stream, way), figure, most, others=others, headline=headline)
 
@@ -69,6 +69,7 @@ def _calls(stream: str, ways: Mapping[str, int], headline: str = "") -> tuple[Ta
     return tuple(_target(stream, way, "calls", most, headline=way == headline) for way, most in ways.items())
 
 
+TITLES = {"seconds": "s", "queries": "store round trips", "queries_each": "store round trips an episode"}
 TARGETS = (
     *_calls(
         "turns dated",
@@ -82,6 +83,8 @@ TARGETS = (
     *_calls("dense undated", {SHIPPED: 5, "combined, dates fused": 2, "lean": 2}, headline=SHIPPED),
     _target("dense undated", SHIPPED, "rounds", 3),
     _target("dense undated", SHIPPED, "queries", 5, headline=True),
+    *_calls("meetings 20", {SHIPPED: 80}, headline=SHIPPED),
+    _target("meetings 20", SHIPPED, "queries_each", 5),
     _target("meetings 20", SHIPPED, "seconds", 9, headline=True),
     *_calls("meetings 20", {"combined, dates fused": 42, "lean": 26}, headline="lean"),
     _target("meetings 20", "combined, dates fused", "seconds", 6),

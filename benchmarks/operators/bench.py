@@ -150,7 +150,7 @@ BENCHMARK = Benchmark(
         ),
         Chart(
             "calls", "Calls, by how many share a call", "size", "calls", "task",
-            ("rows, or rows of a side, in a call", "calls"), {"size": SIZES}, "xy", note="They are the same whatever the noise.",
+            ("rows, or rows of a side, in a call", "calls"), {"size": SIZES}, "xy", note="The same whatever the noise.",
         ),
     ),
     targets=TARGETS,

@@ -49,7 +49,7 @@ def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: flo
     for case, trial in todo:
         if until is not None and time.monotonic() >= until:
             return
-        made = made_by(benchmark.name, benchmark.sources)
+        made = made_by(benchmark.name, benchmark.sources) | {"seed": trial}
         began = time.perf_counter()
         try:
             with _limited(case.seconds):
