@@ -230,9 +230,9 @@ def _(node: Match, name: Name) -> str:
     return f"⋈ {node.pattern}{where}"
 
 
-def _stop(stop: Stop | None) -> str:
+def _stop(stop: Stop | None, *, fed: bool) -> str:
     if stop is None:
-        return ""
+        return "; as far as it is needed above" if fed else ""
     per = f" per {', '.join(stop.per)}" if stop.per else ""
     order = f" by {_sort(stop.order)}" if stop.order else ""
     return f"; until there are {stop.n}{per}{order}"
@@ -246,12 +246,12 @@ def _(node: Embed, name: Name) -> str:
 @symbol.register
 def _(node: SemMap, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
-    return f"sem_map[{node.prompt.first.name}{when}{_stop(node.stop)}]"
+    return f"sem_map[{node.prompt.first.name}{when}{_stop(node.stop, fed=node.fed)}]"
 
 
 @symbol.register
 def _(node: SemFilter, name: Name) -> str:
-    return f"sem_filter[{node.prompt.first.name}{_stop(node.stop)}]"
+    return f"sem_filter[{node.prompt.first.name}{_stop(node.stop, fed=node.fed)}]"
 
 
 @symbol.register

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeGuard, TypeVar
 
 import pyarrow as pa
 
@@ -17,13 +17,14 @@ from semgraph.execution.runtime import Runtime
 from semgraph.execution.settling import Asked, Members, Rows
 from semgraph.execution.windows import Window
 from semgraph.llm.base import Vectors
+from semgraph.logical.checks import Stop
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.embed import Embed
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node
 from semgraph.logical.require import Require
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import Semantic, SemFilter, SemMap
 from semgraph.meter import Part
 from semgraph.physical.cluster import clusters
 from semgraph.physical.context import NodeContext
@@ -35,7 +36,8 @@ from semgraph.physical.require import required
 from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
 from semgraph.physical.search_vectors import Embed as Embedding
-from semgraph.physical.semantic import Asking, Failure, answer
+from semgraph.physical.semantic import Answered, Asking, Failure, answer
+from semgraph.physical.semantic.early import in_chunks, rows_a_call
 
 T = TypeVar("T")
 
@@ -124,6 +126,8 @@ class Evaluation:
         """A node's first input, which is known when it is computed."""
         segment = self.runtime.plan.segments.get(id(node))
         inputs = node.inputs if segment is None else [source for _, source in segment.inputs]
+        if inputs and self._is_fed(inputs[0]):
+            return None
         return await self.table(inputs[0]) if inputs else None
 
     def _way(self, node: Node) -> Coroutine[Any, Any, pa.Table]:
@@ -150,7 +154,9 @@ class Evaluation:
         if empty and gives_nothing(segment, empty):
             return runtime_schema(segment.root).empty_table()
         started = time.perf_counter()
-        found = await run_segment(segment, tables, self.now)
+        small = self.runtime.plan.smaller.of(segment, empty)
+        named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
+        found = await run_segment(small, [named[name] for name, _ in small.inputs], self.now)
         self.runtime.meter.step(segment.root.step).seconds += time.perf_counter() - started
         return found
 
@@ -229,7 +235,45 @@ class Evaluation:
         return embed
 
     async def _semantic(self, node: Semantic) -> pa.Table:
-        tables = await self.tables(node.inputs)
+        if isinstance(node, (SemMap, SemFilter)) and node.stop is not None and self._is_fed(node.input):
+            return await self._in_chunks(node, node.stop)
+        return (await self._ask(node, await self.tables(node.inputs))).table
+
+    def _is_fed(self, node: Node) -> TypeGuard[SemMap | SemFilter]:
+        """Whether the operator above asks for its rows, which are not there yet."""
+        return isinstance(node, (SemMap, SemFilter)) and node.fed and id(node) not in self._given
+
+    async def _in_chunks(self, node: SemMap | SemFilter, stop: Stop) -> pa.Table:
+        """Rows of an operator that stops early, and of those below it that it asks for rows."""
+        chain = [node]
+        while self._is_fed(below := chain[0].input):
+            chain.insert(0, below)
+        ways = [self.runtime.plan.ways[id(each)][0] for each in chain]
+        base = await self.table(chain[0].input)
+        at_once = max(rows_a_call(each, base.num_rows, way) for each, way in zip(chain, ways, strict=True))
+        known: list[dict[object, pa.Table]] = [{} for _ in chain]
+        gave = [0] * len(chain)
+
+        async def through(table: pa.Table) -> tuple[pa.Table, Sequence[int]]:
+            stays: Sequence[int] = range(table.num_rows)
+            for i, each in enumerate(chain):
+                found = await self._ask(each, [table], known[i])
+                table, stays = found.table, [stays[row] for row in found.stays]
+                gave[i] += table.num_rows
+                if each is not node:
+                    step = self.runtime.meter.step(each.step)
+                    self._note(Rows(table, None, partial(self.runtime.observe, each), step))
+            return table, stays
+
+        result = await in_chunks(chain[0], stop, base, at_once, self.now, through)
+        for each, rows_in, rows_out in zip(chain[:-1], [base.num_rows, *gave], gave, strict=False):
+            if self.runtime.observations is not None:
+                self.runtime.observations.rows(each, rows_in, rows_out)
+        return result
+
+    async def _ask(
+        self, node: Semantic, tables: Sequence[pa.Table], known: dict[object, pa.Table] | None = None
+    ) -> Answered:
         way, choice = self.runtime.plan.ways[id(node)]
         metrics = self.runtime.meter.part(node.step, id(node), node.keyword, str(choice))
         graph = getattr(self.runtime.plan.logical, "graph", None)
@@ -242,7 +286,7 @@ class Evaluation:
         )
         async with asking as ctx:
             found = await answer(
-                node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer)
+                node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer, known)
             )
         own.seconds += time.perf_counter() - started
         own.rows_failed += len(found.failures)
@@ -253,4 +297,4 @@ class Evaluation:
         self.runtime.asking(node, -tables[0].num_rows)
         if self.runtime.observations is not None:
             self.runtime.observations.asked(node, found.rows_in, own, asking.replayed)
-        return found.table
+        return found

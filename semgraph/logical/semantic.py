@@ -53,6 +53,7 @@ class SemMap(Semantic):
     otherwise: Columns = argument("columns", default=())
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
+    fed: bool = False  # its rows are asked for by the operator above it, as far as that needs them
     numbers_of: tuple[str, str] | None = None  # an answer, and the column with the records whose `number` it must be
 
     def infer(self) -> pa.Schema:
@@ -82,7 +83,7 @@ class SemMap(Semantic):
 
     @property
     def gated(self) -> bool:
-        return self.when is not None or self.stop is not None
+        return self.when is not None or self.stop is not None or self.fed
 
     @property
     def adds(self) -> frozenset[str]:
@@ -108,6 +109,7 @@ class SemFilter(Semantic):
     carries: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
     stop: Stop | None = None
+    fed: bool = False
     late: tuple[str, ...] = ()
 
     def infer(self) -> pa.Schema:
@@ -118,7 +120,7 @@ class SemFilter(Semantic):
 
     @property
     def gated(self) -> bool:
-        return self.stop is not None
+        return self.stop is not None or self.fed
 
     @property
     def adds(self) -> frozenset[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import semgraph
@@ -66,6 +69,62 @@ async def test_a_limit_per_group_asks_in_each_group(bench: Bench, tmp_path: Path
     assert [len(rows), before, after] == [4, 40, 4]
 
 
+STACKED = """
+plan: asking
+inputs: {people: {id: int64, city: string, name: string}}
+steps:
+  coded:
+    - from: people
+    - sem_map: {prompt: "Code: {name}", add: {code: string}}
+  kept:
+    - from: coded
+    - sem_filter: {prompt: "Loud: {name}"}
+    - limit: {n: 3}
+returns: [kept]
+"""
+CODED = '    - sem_map: {prompt: "Code: {name}", add: {code: string}}\n'
+
+
+@pytest.mark.parametrize(
+    "stacked",
+    [
+        pytest.param(CODED + LOUD, id="a map below a filter"),
+        pytest.param(LOUD + CODED, id="a filter below a map"),
+        pytest.param(LOUD + '    - sem_filter: {prompt: "Near: {city} {name}"}\n', id="two filters"),
+        pytest.param(
+            CODED + '    - sem_filter: {prompt: "Loud: {code}"}\n' + LOUD, id="three, one of them of an answer"
+        ),
+    ],
+)
+@pytest.mark.parametrize("rest", ["", ", order: id desc", ", order: [city, name]", ", per: city"])
+async def test_a_limit_ends_the_asking_of_all_that_stand_on_each_other(
+    bench: Bench, tmp_path: Path, stacked: str, rest: str
+) -> None:
+    """Each is asked about the rows that the one above it needs, and not about all forty."""
+    rows, before, after = await both(bench, plan(tmp_path, f"{stacked}    - limit: {{n: 2{rest}}}"))
+    assert before >= 41
+    assert rows
+    assert after < before / 2
+
+
+async def test_what_stands_below_packs_full_calls_too(bench: Bench, tmp_path: Path) -> None:
+    """Ten rows share a call that codes them, so ten are asked for at once."""
+    path = tmp_path / "asking.yaml"
+    path.write_text(f"{STACKED}use: {{coded: packed(rows=10)}}", encoding="utf-8")
+    _, before, after = await both(bench, load_plan(path))
+    assert before == 4 + 40
+    assert after <= 1 + 10
+
+
+async def test_equal_rows_that_come_later_are_no_second_question_below_either(bench: Bench, tmp_path: Path) -> None:
+    steps = '    - sem_map: {prompt: "Code: {city}", add: {code: string}}\n    - sem_filter: {prompt: "Loud: {name}"}\n'
+    rows, _, after = await both(bench, plan(tmp_path, f"{steps}    - limit: {{n: 3, per: city}}"))
+    names = {question for question in map(str, bench.oracle.requests) if "Code" in question}
+    assert len(names) == 2, "Rome and Oslo"
+    assert len(rows) <= 6
+    assert after < 2 + 40
+
+
 @pytest.fixture
 def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a plan with a model that has no answer for some names."""
@@ -100,6 +159,34 @@ async def test_a_row_without_an_answer_makes_room_for_the_next_only_if_it_is_lef
     assert found == plain
     assert [row["id"] for row in found] == ids
     assert asked < 10
+
+
+async def test_what_was_asked_for_rows_from_above_is_counted_recorded_and_expected_as_such(tmp_path: Path) -> None:
+    """Of six rows two have no code, and one of the others is not loud: the seventh and all behind it are not asked about."""
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        if request.messages[-1].content in {"Code: name 0", "Code: name 2"}:
+            raise RowError("refused", "no")
+        return reply
+
+    def says(text: str) -> dict[str, str]:
+        return {"code": "c"} if "Code" in text else {"answer": "no" if text.endswith("name 3") else "yes"}
+
+    oracle = Oracle(Mind(answer=says))
+    path = tmp_path / "asking.yaml"
+    path.write_text(STACKED, encoding="utf-8")
+    async with semgraph.Session(llm=Faulty(oracle, spoil), store="memory", folder=tmp_path) as session:
+        found = await session.arun(load_plan(path), people=PEOPLE)
+        told = session.explain(load_plan(path), people=PEOPLE)
+    assert [row["id"] for row in found.tables["kept"].to_pylist()] == [1, 4, 5]
+    coded, kept = found.meter.steps["coded"], found.meter.steps["kept"]
+    assert (coded.rows_in, coded.rows_out, coded.rows_failed) == (6, 4, 2)
+    assert (kept.rows_in, kept.rows_out) == (4, 3)
+    assert [failure.row["id"] for failure in found.failed] == [0, 2]
+    recorded = pa.concat_tables(pq.read_table(part) for part in (found.record / "steps" / "coded").glob("*.parquet"))
+    assert sorted(recorded.column("id").to_pylist()) == [1, 3, 4, 5]
+    (line,) = [line for line in told.splitlines() if "coded" in line]
+    assert re.search("≈ 4 +≈ 4 ", line), "rows that it gives, and calls that are paid, as they were"
 
 
 JOINED = """

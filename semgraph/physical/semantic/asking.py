@@ -49,6 +49,7 @@ class Answered:
         evidence: What was asked and answered, an item a row: `_m`, `left` and `right` (JSON of what the prompt read), the
             answers, `error`, `calls`.
         rows_in: How many rows (for sem_join: pairs) were asked about.
+        stays: The rows of the input that the result has, for operators that give each row at most once.
     """
 
     table: pa.Table
@@ -56,6 +57,7 @@ class Answered:
     kept: bool = False
     evidence: pa.Table | None = None
     rows_in: int = 0
+    stays: Sequence[int] = ()
 
     @property
     def unusable(self) -> list[str]:
@@ -70,7 +72,10 @@ class Answered:
 
 @dataclass(frozen=True)
 class Asking:
-    """What an operator needs to be answered: the way, what it may touch, the partition values by `_p`, and `$now`."""
+    """What an operator needs to be answered: the way, what it may touch, the partition values by `_p`, and `$now`.
+
+    `known` has the answers to earlier parts of the same relation, and takes those to this one; None: it is whole.
+    """
 
     way: Implementation[Any]
     ctx: Context
@@ -78,6 +83,7 @@ class Asking:
     partition_column: str
     now: datetime | None
     check: Any = field(repr=False)  # framing.check_answer
+    known: dict[object, pa.Table] | None = None
 
 
 async def answer(node: Semantic, inputs: Sequence[pa.Table], asking: Asking) -> Answered:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +18,14 @@ from semgraph.expr.names import ROWS
 from semgraph.logical.checks import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.physical.columns import dense, values
-from semgraph.physical.contract import RowEstimate, answer_schema
+from semgraph.physical.contract import Implementation, RowEstimate, answer_schema
 from semgraph.physical.estimating import estimated
 from semgraph.physical.relational import execute
 from semgraph.physical.semantic.asking import Asking, ask, told_apart
 from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
 
 Flags = npt.NDArray[np.bool_]
+Through = Callable[[pa.Table], Awaitable[tuple[pa.Table, Sequence[int]]]]
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,16 @@ async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, ask
     """Ask about the wanted rows of a relation; of those that `node.stop` needs no more, about none."""
     if node.stop is None:
         index = [int(i) for i in np.flatnonzero(wanted)]
-        return Told(index, await _distinct(node, table, index, asking), np.ones(table.num_rows, bool))
-    queues = await _queues(node, node.stop, table, asking)
-    at_once = _rows_a_call(node, table.num_rows, asking)
+        if asking.known is None:
+            answers_of = await _distinct(node, table, index, asking)
+        else:
+            answers_of = _together(node, await _unless_known(node, table, index, asking, asking.known))
+        return Told(index, answers_of, np.ones(table.num_rows, bool))
+    queues = await _queues(node, node.stop, table, asking.now)
+    at_once = rows_a_call(node, table.num_rows, asking.way)
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
-    known: dict[object, pa.Table] = {}
+    known = {} if asking.known is None else asking.known
     while chunk := [row for queue in queues for row in queue.take(at_once, node.stop.n)]:
         reached[chunk] = True
         index = sorted(row for row in chunk if wanted[row])
@@ -59,8 +66,39 @@ async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, ask
         for queue in queues:
             queue.settle({row: stays.get(row, True) for row in queue.taken})
     asked = sorted(answers)
-    everything = pa.concat_tables([answers[row] for row in asked]) if asked else answer_schema(node).empty_table()
-    return Told(asked, everything, reached)
+    return Told(asked, _together(node, [answers[row] for row in asked]), reached)
+
+
+def _together(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
+
+
+async def in_chunks(
+    node: SemMap | SemFilter, stop: Stop, table: pa.Table, at_once: int, now: datetime | None, through: Through
+) -> pa.Table:
+    """Give the rows of a relation to stacked operators, of which `node` is the lowest, until enough come through.
+
+    Args:
+        node: Whose input they are.
+        stop: When it is enough.
+        table: The relation.
+        at_once: How many rows fill a call.
+        now: `$now`.
+        through: Gives what the uppermost operator makes of some of the rows, and which of these are in it.
+
+    Returns:
+        What came through, in the order of the relation.
+    """
+    queues = await _queues(node, stop, table, now)
+    pieces, places = [(await through(table.slice(0, 0)))[0]], list[int]()
+    while chunk := sorted(row for queue in queues for row in queue.take(at_once, stop.n)):
+        found, stays = await through(table.take(pa.array(chunk, pa.int64())))
+        kept = {chunk[i] for i in stays}
+        pieces.append(found)
+        places += sorted(kept)
+        for queue in queues:
+            queue.settle({row: row in kept for row in queue.taken})
+    return pa.concat_tables(pieces).take(pa.array(np.argsort(places), pa.int64()))
 
 
 def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
@@ -130,18 +168,18 @@ class _Queue:
         self.taken = []
 
 
-async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, asking: Asking) -> list[_Queue]:
+async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: datetime | None) -> list[_Queue]:
     keys = [quote(name) for name in stop.per] + ([PARTITION] if PARTITION in hidden(node.input) else [])
     group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     sql = f"SELECT {ORDINAL} AS o, {group} AS g FROM {ROWS} ORDER BY g, {order_sql(stop.order, node.input, ORDINAL)}"
-    found = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), asking.now)
+    found = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), now)
     queues: dict[int, _Queue] = {}
     for row, place in zip(values(found.column("o")), values(found.column("g")), strict=True):
         queues.setdefault(place, _Queue([])).rows.append(row)
     return list(queues.values())
 
 
-def _rows_a_call(node: SemMap | SemFilter, rows: int, asking: Asking) -> int:
+def rows_a_call(node: SemMap | SemFilter, rows: int, way: Implementation[Any]) -> int:
     """How many rows share a call, as the implementation estimates: chunks of full calls cost no call more."""
-    cost = estimated(asking.way, node, RowEstimate(rows, 0, rows, 0), None)
+    cost = estimated(way, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1

@@ -60,6 +60,7 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
         kept,
         evidence(node, table, told.asked, answers, ()),
         len(index),
+        np.flatnonzero(stays).tolist(),
     )
 
 
@@ -78,6 +79,7 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answ
         kept,
         evidence(node, table, told.asked, told.answers, ()),
         len(told.asked),
+        np.flatnonzero(keep).tolist(),
     )
 
 
