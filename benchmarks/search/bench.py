@@ -197,7 +197,7 @@ BENCHMARK = Benchmark(
         ),
     ),
     loses="A search is a plan: `search` by name is read, checked and optimised for each request, whatever the number of "
-    "queries in it; that is most of what one query takes among 1,000 facts. Each run opens its store first: three of the "
-    "statements to Neo4j. Facts whose cosine is not above 0.6 are not near (`similar`); graphiti-core's 0.6 on Neo4j is a "
+    "queries in it; that is most of what one query takes in a small graph. Each run opens its store first, which takes round "
+    "trips of its own. Facts whose cosine is not above 0.6 are not near (`similar`); graphiti-core's 0.6 on Neo4j is a "
     "cosine of 0.2, which lets more candidates in.",
 )  # fmt: skip

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import random
 import re
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ SCOPES = ("facts", "entities", "episodes", "communities")
 _ASKED, _FURTHER = 48, 24
 """People of the world that is asked about, and of each of the others."""
 _MADE = datetime(2025, 3, 1, tzinfo=UTC)
+_NAMESPACE = uuid.UUID("0b1f3c1c-5f4e-5c59-9f0e-3f1d8a6f6b52")
 _NODES = ("Episodic", "Entity", "Community")
 Row = dict[str, Any]
 
@@ -58,10 +61,12 @@ class Memory:
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def batches(self, size: int = 10_000) -> Iterator[Batch]:
-        """What is to be written, nodes before edges."""
+        """What is to be written, nodes before edges; in the order of uuids, so that hits that tie come in no order that
+        tells anything, whether a store goes by keys or by what was written first.
+        """
         for label in sorted(self.rows, key=lambda name: name not in _NODES):
             kind = NodeWrite if label in _NODES else EdgeWrite
-            rows = self.rows[label]
+            rows = sorted(self.rows[label], key=itemgetter("uuid"))
             for start in range(0, len(rows), size):
                 yield Batch((_write(kind, label, rows[start : start + size]),))
 
@@ -115,28 +120,28 @@ class _Telling:
         facts = self._gold.facts[: most - len(self._rows["RELATES_TO"])]
         stated: dict[str, list[str]] = defaultdict(list)
         for fact in facts:
-            for uuid in fact.episodes:
-                stated[uuid].append(_uuid(self._number, fact.key))
+            for told in fact.episodes:
+                stated[told].append(_uuid(self._number, fact.key))
         for entity in self._gold.entities:
             self._entity(entity.key, entity.episodes)
         for episode in self._world.episodes:
             text = self._renamed(episode.content)
-            told = {"source": "message", "source_description": "", "valid_at": episode.at}
-            self._add("Episodic", episode.uuid, name=f"message {episode.number}", content=text, **told)
+            more = {"source": "message", "source_description": "", "valid_at": episode.at}
+            self._add("Episodic", episode.uuid, name=f"message {episode.number}", content=text, **more)
             self._rows["Episodic"][-1]["entity_edges"] = stated[episode.uuid]
         for fact in facts:
             self._fact(fact)
         self._communities(facts)
 
-    def _add(self, label: str, uuid: str, **row: Any) -> None:
-        self._rows[label].append({"uuid": uuid, "group_id": GROUP, "created_at": _MADE, **row})
+    def _add(self, label: str, own: str, **row: Any) -> None:
+        self._rows[label].append({"uuid": own, "group_id": GROUP, "created_at": _MADE, **row})
 
     def _entity(self, own: str, episodes: tuple[str, ...]) -> None:
-        name, uuid = self._name(own), _uuid(self._number, own)
+        name, entity = self._name(own), _uuid(self._number, own)
         vector = vector_of(name, DIMENSIONS)
-        self._add("Entity", uuid, name=name, summary="", name_key=key(name), name_embedding=vector)
+        self._add("Entity", entity, name=name, summary="", name_key=key(name), name_embedding=vector)
         for episode in episodes:
-            self._add("MENTIONS", f"{uuid} {episode}", source=episode, target=uuid)
+            self._add("MENTIONS", _uuid(self._number, f"{own} {episode}"), source=episode, target=entity)
 
     def _fact(self, fact: Fact) -> None:
         said = self._first[fact.key]
@@ -155,12 +160,14 @@ class _Telling:
             if fact.relation == "WORKS_AT":
                 staff[fact.target][fact.source] = None
         for firm, members in staff.items():
-            uuid = _uuid(self._number, f"{firm} staff")
+            community = _uuid(self._number, f"{firm} staff")
             name = f"{', '.join(map(self._name, members))} at {self._name(firm)}"
-            self._add("Community", uuid, name=name, summary="", name_embedding=vector_of(name, DIMENSIONS))
+            self._add("Community", community, name=name, summary="", name_embedding=vector_of(name, DIMENSIONS))
             for one in (*members, firm):
-                target = _uuid(self._number, one)
-                self._add("HAS_MEMBER", f"{uuid} {target}", source=uuid, target=target)
+                self._add(
+                    "HAS_MEMBER", _uuid(self._number, f"{firm} {one}"),
+                    source=community, target=_uuid(self._number, one),
+                )  # fmt: skip
 
     def _name(self, own: str) -> str:
         return self._things[own].name + self._ending
@@ -170,7 +177,7 @@ class _Telling:
 
 
 def _uuid(number: int, own: str) -> str:
-    return f"{number}-{own}".replace(" ", "-")
+    return str(uuid.uuid5(_NAMESPACE, f"{number} {own}"))
 
 
 def _syllables(number: int) -> str:
