@@ -31,7 +31,7 @@ DIMENSIONS = 256
 
 def window(number: int, _: int) -> Figures:
     """CPU of a window more: two runs of different length, so that what a run takes once is not in it."""
-    lengths = (10, 40) if number == 1 else (number, 4 * number)
+    lengths = (10, 40) if number == 1 else (number, 3 * number)
     with serving() as server:
         rows = [list(stream(n, "one")) if number == 1 else groups(n, number) for n in lengths]
         asyncio.run(_run(server.url, rows[0]))

@@ -51,12 +51,13 @@ SHORT: dict[str, tuple[str, ...]] = {
     "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "lean"),
 }
 EMBEDDED = (SHIPPED, "combined", "lean", "bulk")
-STREAM = (SHIPPED, "similar 0.2", "combined, dates fused", "lean", "bulk")
+STREAM = (SHIPPED, "combined, dates fused", "lean", "bulk")
 AT_ONCE = ("bulk", "bulk, packed by 5")
 WORLDS = ("world 0", "world 1", "world 2")
 GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
 """How many messages of a world, and how often."""
-GROWING = (SHIPPED, "bulk")
+GROWING = {SHIPPED: 100, "bulk": 1_000, "lean": 10}
+"""How many of them by default; more with --full."""
 
 
 def stream_of(short: str) -> str:
@@ -97,13 +98,12 @@ def _growing() -> Sequence[Case]:
     """Each in a process of its own, so that its memory can be told; larger ones once, the largest only with --full."""
     found = []
     for count, trials in GROWN.items():
-        for way in (*GROWING, "lean"):
+        for way, most in GROWING.items():
             key = {"what": "growth", "episodes": count, "way": way, "store": "SQLite"}
-            full = count > 1_000 or (way == "lean" and count > 10)
             measure = partial(grown, way, count)
-            more: dict[str, Any] = {"trials": trials, "full": full, "seconds": 60 + 2 * count}
+            more: dict[str, Any] = {"trials": trials, "full": count > most, "seconds": 60 + 2 * count}
             found.append(Case(key, measure, {"latency_s": 0, **WAYS[way].options}, quick=count == 10, **more))
         key = {"what": "growth", "episodes": count, "way": GRAPHITI, "store": "Neo4j"}
-        more = {"trials": 1 if count > 10 else trials, "full": count > 100, "seconds": 60 + 4 * count}
+        more = {"trials": 1 if count > 10 else trials, "full": count > 10, "seconds": 60 + 4 * count}
         found.append(Case(key, partial(grown_by_graphiti, count), {"latency_s": 0}, **more))
     return found

@@ -16,8 +16,8 @@ LATENCY = 0.05
 JOINED, FILTERED, RANKED = "sem_join 20 x 20", "sem_filter 100 rows", "sem_topk 5 of 50"
 REFERENCES = ("per_row", "nested_loop", "single", "pointwise")
 RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
-SLOW = ('lotus(method="heap")', 'lotus(method="naive")', "LOTUS (naive)")
-"""Ways that are measured with --full only."""
+SLOW = ('lotus(method="heap")', 'lotus(method="naive")', 'lotus(method="quick-sem")', "LOTUS (naive)")
+"""Ways that are measured with --full only, as is `lotus` on variants of a task."""
 
 
 def _ours(task: str, way: str, latency: float, noise: str, trial: int) -> Figures:
@@ -43,10 +43,14 @@ def cases() -> Sequence[Case]:
             run = partial(_ours, task, way, LATENCY, "")
             found.append(Case(_key(task, way), run, settings, quick=quick, trials=trials, seconds=120))
         found += [
-            Case(_key(task, way), partial(_peer, task, way), settings, full=way in SLOW, seconds=240)
+            Case(_key(task, way), partial(_peer, task, way), settings, full=_slow(task, way), seconds=240)
             for way in LOTUS.get(task, ())
         ]
     return [*found, *_sharing()]
+
+
+def _slow(task: str, way: str) -> bool:
+    return way in SLOW or (way == "lotus" and "," in task)
 
 
 def _sharing() -> Iterator[Case]:
