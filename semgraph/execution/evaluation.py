@@ -154,9 +154,7 @@ class Evaluation:
         if empty and gives_nothing(segment, empty):
             return runtime_schema(segment.root).empty_table()
         started = time.perf_counter()
-        small = self.runtime.plan.smaller.of(segment, empty)
-        named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
-        found = await run_segment(small, [named[name] for name, _ in small.inputs], self.now)
+        found = await run_segment(segment, tables, self.now)
         self.runtime.meter.step(segment.root.step).seconds += time.perf_counter() - started
         return found
 
