@@ -18,10 +18,11 @@ from benchmarks.search.memory import DIMENSIONS, GROUP, SCOPES, Asked, memory_of
 from benchmarks.search.ranking import ranked
 from benchmarks.search.stored import bolt, graph, store_of
 from benchmarks.suite.peers import conversed
-from benchmarks.suite.serving import Server, serving
+from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from semgraph.execution.result import Result
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
+from semgraph.meter import StepMetrics
 from semgraph.session import Session
 
 AT_ONCE, ALONE = 100, 20
@@ -101,6 +102,10 @@ async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Ser
             alone = [await search(rows[n : n + 1]) for n in range(ALONE)]
             trips, calls = (store.round_trips - before) / ALONE, server.counted()["calls"] / ALONE
             result, all_at_once, _ = await search(rows)
+            total = StepMetrics()
+            for one in (*(done for done, _, _ in alone), result):
+                total.add(one.meter.total())
+            same_as_counted(total, on_wire(server))
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
     return Seen([w for _, w, _ in alone], [c for _, _, c in alone], trips, calls, all_at_once, _hits(result, len(rows)))
