@@ -50,7 +50,7 @@ def _default(recipe: str, way: str, facts: int) -> bool:
         return (recipe, way, facts) == (FACTS[-1], SQLITE, SMALL)
     if facts == SMALL:
         return way == SQLITE or recipe in MAIN
-    return facts == MIDDLE and recipe in {FACTS[0], COMBINED[0]}
+    return facts == MIDDLE and (recipe == FACTS[0] or (recipe, way) == (COMBINED[0], SQLITE))
 
 
 def _searches(facts: int, recipes: Sequence[str]) -> list[Case]:
