@@ -254,17 +254,15 @@ def _node_text(value: object) -> str | None:
 def walk(*roots: Node) -> Iterator[Node]:
     """Every node below the roots once, inputs before the nodes that read them."""
     seen: set[int] = set()
-
-    def visit(node: Node) -> Iterator[Node]:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        for child in node.inputs:
-            yield from visit(child)
-        yield node
-
-    for root in roots:
-        yield from visit(root)
+    waiting: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while waiting:
+        node, ready = waiting.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            waiting.append((node, True))
+            waiting += [(child, False) for child in reversed(node.inputs)]
 
 
 def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
