@@ -52,8 +52,9 @@ SHORT: dict[str, tuple[str, ...]] = {
 }
 EMBEDDED = (SHIPPED, "combined", "lean", "bulk")
 STREAM = (SHIPPED, "combined, dates fused", "lean", "bulk")
+SMALL = (SHIPPED, "combined, dates fused", "lean", "bulk", "bulk, packed by 5")
 AT_ONCE = ("bulk", "bulk, packed by 5")
-WORLDS = ("world 0", "world 1", "world 2")
+WORLDS = ("small world", "world 0", "world 1", "world 2")
 GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
 """How many messages of a world, and how often."""
 GROWING = {SHIPPED: 100, "bulk": 1_000, "lean": 10}
@@ -89,8 +90,10 @@ def cases() -> Sequence[Case]:
     found += [_peer("meetings 20", way, LATENCY, seconds=300) for way in PEERS]
     found += [_case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in AT_ONCE]
     found += _growing()
-    found += [_case(stream, way, "SQLite", 0, full=True, seconds=900) for stream in WORLDS for way in WAYS]
-    found += [_peer(stream, name, 0, full=True, seconds=1800) for stream in WORLDS for name in PEERS]
+    found += [_case("small world", way, "SQLite", 0, seconds=300) for way in SMALL]
+    found.append(_peer("small world", GRAPHITI, 0, seconds=300))
+    found += [_case(stream, way, "SQLite", 0, full=True, seconds=900) for stream in WORLDS[1:] for way in WAYS]
+    found += [_peer(stream, name, 0, full=True, seconds=1800) for stream in WORLDS[1:] for name in PEERS]
     return found
 
 

@@ -96,6 +96,7 @@ MADE: dict[str, Callable[[int], Stream]] = {
     "dense undated": lambda _: dense(undated=True),
     "meetings 20": lambda _: meetings(20),
     "meetings 1000": lambda _: meetings(1000),
+    "small world": lambda trial: told(trial + 1, 3, 1),
     "world 0": lambda trial: told(trial + 1, 6, 0),
     "world 1": lambda trial: told(trial + 1, 6, 1),
     "world 2": lambda trial: told(trial + 1, 6, 2),

@@ -47,6 +47,7 @@ class Target:
         of: The case whose multiple is meant; None: the figure itself.
         others: The case of another engine, whose figure stands beside, by its name in the key.
         worth: The figure of quality that stands beside: a saving is nothing without it.
+        worth_where: The case that has it, where that is another one: the same way over data whose truth is known.
         headline: Whether it is one of the few that the README shows.
     """
 
@@ -59,6 +60,7 @@ class Target:
     of: Mapping[str, Any] | None = None
     others: Mapping[str, Any] | None = None
     worth: str = ""
+    worth_where: Mapping[str, Any] | None = None
     headline: bool = False
 
     def measured(self, lines: Sequence[Line]) -> float | None:
@@ -83,7 +85,8 @@ class Target:
         others = self._figure(lines, self.others)
         if met is None:
             return Row(self.what, others, wanted, "—", "—", NOT_MEASURED)
-        worth = values([line for line in lines if line.is_of(self.where)], self.worth) if self.worth else []
+        known = self.worth_where or self.where
+        worth = values([line for line in lines if line.is_of(known)], self.worth) if self.worth else []
         quality = spread(worth, "{:.3f}") if worth else "—"
         return Row(self.what, others, wanted, self._shown(lines), quality, "met" if met else "**not met**")
 
