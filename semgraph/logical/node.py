@@ -41,7 +41,8 @@ class Node(ABC):
 
     Class attributes are traits. `carries`: a column of the result that it does not add is that of its first input. `sole`
     names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
-    `by_row`: what becomes of a row of the first input depends on that row and the other inputs alone.
+    `by_row`: what becomes of a row of the first input depends on that row and the other inputs alone. `is_empty`: it is known,
+    whatever is given, to have no rows.
     """
 
     keyword: ClassVar[str] = ""
@@ -52,6 +53,7 @@ class Node(ABC):
     rows: ClassVar[RowsTrait] = "any"
     carries: ClassVar[bool] = False
     by_row: ClassVar[bool] = False
+    is_empty: ClassVar[bool] = False
 
     step: str = ""
     origin: Position | None = None
@@ -121,11 +123,6 @@ class Node(ABC):
     def take_filter(self, where: Scalar) -> Node | None:  # noqa: ARG002
         """The same operator with a conjunct of a filter above it taken in, or None."""
         return None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it is known, whatever is given, to have no rows."""
-        return False
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         """Whether it has no rows where the inputs marked empty have none: for what makes rows of rows, its first."""

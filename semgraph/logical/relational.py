@@ -52,9 +52,7 @@ class Input(Node):
 class Nothing(Input):
     """A relation without rows: an input that is not given, and what is known to give nothing because of that."""
 
-    @property
-    def is_empty(self) -> bool:
-        return True
+    is_empty: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -257,12 +255,10 @@ class Aggregate(Node):
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
-        """An aggregate over everything has a row where there is none."""
-        return empty[0] and (bool(self.by) or self.partitioned)
+        return empty[0] and (bool(self.by) or self.partitioned)  # one over everything has a row where there is none
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        own = needed | (self.having.fields if self.having else frozenset())
-        return replace(self, add=kept(self.add, own))
+        return replace(self, add=kept(self.add, needed | (self.having.fields if self.having else frozenset())))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -184,9 +184,7 @@ class Session(Compares, Reports):
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
         given |= {name: value for name, value in {**(inputs or {}), **more}.items() if value is not None}
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
-        refuse_taken(
-            logical, given, {"rows": rows, "until": until, "again": again, "fresh": fresh, "record_to": record_to}
-        )
+        refuse_taken(logical, given, {"rows": rows, "until": until, "again": again, "fresh": fresh})
         before = self.going_on(resume)
         given = given or dict(before.inputs)
         resources = self._resources.under(before.settings(self.settings))
