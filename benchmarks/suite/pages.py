@@ -27,6 +27,7 @@ Measured = Sequence[tuple[Benchmark, Sequence[Line]]]
 
 def page(benchmark: Benchmark, lines: list[Line]) -> str:
     """One benchmark's page. Raises ValueError where lines are of another kind than the benchmark is said to be."""
+    lines = current(benchmark, lines)
     order = [case.key for case in benchmark.cases()]
     if benchmark.kind == "real":  # which models there are rows of, only the lines know
         for line in lines:
@@ -39,6 +40,12 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
     if benchmark.contests:
         parts.append(f"**Where semgraph loses**\n\n{_lost(benchmark, lines)}")
     return "\n".join([*parts, _made(benchmark, lines)])
+
+
+def current(benchmark: Benchmark, lines: Sequence[Line]) -> list[Line]:
+    """The lines of cases that there are; which models a real one was measured with only the lines know."""
+    keys = [dict(case.key) for case in benchmark.cases()]
+    return [line for line in lines if benchmark.kind == "real" or line.key in keys]
 
 
 def _own(benchmark: Benchmark, lines: Sequence[Line]) -> Sequence[Line]:
@@ -164,7 +171,7 @@ def files(folder: Path = RESULTS, root: Path = ROOT, only: Iterable[str] | None 
         root: Of README.md and docs; they are made for the committed results only.
         only: Benchmarks whose own pages are wanted; None: all.
     """
-    measured = [(load(name), list(Lines(name, folder))) for name in names()]
+    measured = [(one, current(one, list(Lines(one.name, folder)))) for one in map(load, names())]
     found: dict[Path, str] = {}
     for one, lines in measured:
         if lines and (only is None or one.name in only):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchmarks.suite.made import ROOT
 
-SCRIPT = Path(sys.executable).parent / "semgraph-bench"
 FROM_CODE = "from semgraph.cli.bench import main; main()"
 
 

@@ -14,7 +14,7 @@ from benchmarks.suite.benchmark import load, names
 from benchmarks.suite.documents import filled
 from benchmarks.suite.made import ROOT
 from benchmarks.suite.pages import DOCUMENTS, files, page, parts, wrong
-from tests.benchmarks.made import MADE, bench, line
+from tests.benchmarks.made import MADE, bench, case, line
 
 
 def test_what_is_committed_is_what_the_lines_say() -> None:
@@ -84,7 +84,7 @@ def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
     with pytest.raises(ValueError, match=r"real and simulated figures in one table"):
         table.markdown([line("a", 0, calls=1), line("b", 0, kind="real", calls=2)], [{"way": "a"}, {"way": "b"}])
     with pytest.raises(ValueError, match=r"is real, the benchmark simulated"):
-        page(bench(tables=(table,)), [line("a", 0, kind="real", calls=1)])
+        page(bench(case("a", lambda _: {}), tables=(table,)), [line("a", 0, kind="real", calls=1)])
     real = bench(kind="real", targets=(Target("other", {"way": "a"}, "calls", 3),))
     both = [(bench(targets=(Target("one", {"way": "a"}, "calls", 3),)), [line("a", 0, calls=1)])]
     both.append((real, [line("a", 0, kind="real", calls=2)]))
@@ -110,6 +110,13 @@ def test_where_it_loses_has_what_is_not_met_and_what_is_worse() -> None:
     assert "| a | b | calls | 2.00× |" in made
 
 
+def test_a_line_of_a_case_that_is_no_more_is_not_shown(copy: Path) -> None:
+    results = copy / "benchmarks/results"
+    before = files(results, copy)
+    Lines("ingest", results).append(Line("ingest", {"stream": "gone", "way": "as shipped"}, 0, {"calls": 1}, {}, MADE))
+    assert files(results, copy) == before
+
+
 def test_charts_are_shown_by_the_readers_theme() -> None:
     text = "".join(page(load(name), []) for name in names())
     assert '<source media="(prefers-color-scheme: dark)" srcset="ingest-worth-dark.svg">' in text
@@ -128,7 +135,6 @@ def test_marks_that_are_not_closed_or_name_nothing_are_told() -> None:
 
 def test_a_line_has_all_that_is_needed_to_measure_it_again(tmp_path: Path) -> None:
     from benchmarks.suite.running import measure
-    from tests.benchmarks.made import case
 
     one = bench(case("a", lambda _: {"calls": 1}, trials=1, settings={"latency_s": 0.2}))
     (made,) = measure(one, [(one.cases()[0], 0)], Lines("ingest", tmp_path))
