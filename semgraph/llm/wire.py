@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import time
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import ModelUnavailable
@@ -18,6 +18,8 @@ from semgraph.llm.faults import Attempt, explain, not_openai, reported
 from semgraph.llm.retry import Transient
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from openai import AsyncOpenAI
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -96,10 +98,18 @@ class Wire:
             api_key=key or "none",  # vLLM, llama.cpp and the like ask for none; the package insists on one
             max_retries=0,
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
-            http_client=openai.DefaultAioHttpClient(limits=limits),
+            http_client=openai.DefaultAioHttpClient(limits=limits, verify=_trusted()),
         )
         self._opened = True
         return client, httpx2.Response
+
+
+@cache
+def _trusted() -> SSLContext:
+    """The certificates that are trusted, read once: that takes longer than a call to a model nearby."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def effective_url(base_url: str | None) -> str:

@@ -153,9 +153,12 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
     return Choice(name, _settled([(str(k), v) for k, v in (params or {}).items()]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LogicalPlan:
-    """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else is built from it."""
+    """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else is built from it.
+
+    Equal to itself alone, as nodes are: what is worked out for a plan can be kept with it.
+    """
 
     name: str
     graph: Graph

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -50,6 +51,7 @@ EXACT: tuple[Rule, ...] = (
 )
 APPROXIMATE: tuple[Rule, ...] = (fuse_maps, join_to_classify, fuse_predicates)
 _PASSES = 20
+_KEPT: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakKeyDictionary()
 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
@@ -77,6 +79,15 @@ def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
         return nothing(node) if table is not None and not table.num_rows else node
 
     return with_roots(plan, rewrite(plan.roots, change))
+
+
+def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
+    """`optimize(given(plan, inputs))`, worked out once for a plan and the inputs that have no rows. Raises as `optimize`."""
+    kept = _KEPT.setdefault(plan, {})
+    empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
+    if empty not in kept:
+        kept[empty] = optimize(given(plan, inputs))
+    return kept[empty]
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:

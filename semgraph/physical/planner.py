@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from semgraph.errors import PlanError, Problem
 from semgraph.expr.scalar import parse_scalar
@@ -69,6 +70,37 @@ class PhysicalPlan:
 
 def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]) -> PhysicalPlan:
     """Compile an optimized plan for a store. Raises PlanError: unknown way, a way that refuses its node."""
+    if plan not in _LAYOUTS:
+        _LAYOUTS[plan] = _layout(plan)
+    found = _LAYOUTS[plan]
+    nodes = list(walk(*(spec.rows for spec in found.sinks), *plan.returns.values()))
+    return PhysicalPlan(
+        logical=plan,
+        segments=found.segments,
+        trips=_trips(nodes, store),
+        ways=_choose(plan, nodes, library, limits),
+        sinks=found.sinks,
+        ordered=found.ordered,
+        boundary=found.boundary,
+        whole=found.whole,
+    )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What of a physical plan no store and no model has a say in; see `PhysicalPlan`. It holds nodes, not the plan."""
+
+    segments: Mapping[int, Segment]
+    sinks: tuple[SinkSpec, ...]
+    ordered: frozenset[int]
+    boundary: tuple[Node, ...]
+    whole: frozenset[int]
+
+
+_LAYOUTS: WeakKeyDictionary[LogicalPlan, _Layout] = WeakKeyDictionary()
+
+
+def _layout(plan: LogicalPlan) -> _Layout:
     sinks = tuple(SinkSpec(sink, sink_rows(sink)) for sink in plan.writes)
     roots = (*(spec.rows for spec in sinks), *plan.returns.values())
     nodes = list(walk(*roots))
@@ -90,8 +122,7 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
         if id(spec.rows) in ordered or any(n.calls_llm or n.embeds for n in walk(spec.rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
             raise PlanError(Problem(msg, step=spec.sink.step or None, position=spec.sink.origin))
-    ways = _choose(plan, nodes, library, limits)
-    return PhysicalPlan(plan, segments, _trips(nodes, store), ways, sinks, ordered, boundary, whole)
+    return _Layout(segments, sinks, ordered, boundary, whole)
 
 
 def _row_by_row(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -120,10 +121,9 @@ class Session(Compares, Reports):
             raise PlanError(
                 Problem("parameters and presets are settled when a plan is loaded", hint="give its name or path")
             )
-        from dataclasses import replace
-
         found = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-        return replace(found, use={**found.use, **{step: Choice.parse(text) for step, text in chosen.items()}})
+        parsed = {step: Choice.parse(text) for step, text in chosen.items()}
+        return replace(found, use={**found.use, **parsed}) if parsed else found
 
     def going_on(self, run: str | None) -> Resumed:
         """What a run was asked to do, and with what; nothing, without a run. Raises PlanError if it is not there."""

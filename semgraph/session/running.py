@@ -30,7 +30,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
-from semgraph.optimizer import given, optimize
+from semgraph.optimizer import optimized
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
@@ -67,7 +67,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     async with resources.open(logical.name, file, fresh=request.fresh, record_to=record_to) as opened:
         library = Library(resources.settings.operators)
         limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
-        physical = compile_plan(optimize(given(logical, request.inputs)), opened.store, library, limits)
+        physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
         await _ensure(physical, opened, write=request.write)
         notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
         return await _Run(request, physical, opened, resources, notes).run()

@@ -13,6 +13,8 @@ import pytest
 import semgraph
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
+from semgraph.frontend.yaml import load_plan
+from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -66,6 +68,17 @@ class Graph:
         return sum(m["target"] == self.entity(name)["uuid"] for m in self.mentions)
 
 
+def loaded(plan: str | Path, **settled: Any) -> LogicalPlan:
+    """A plan, loaded and optimized once for all tests of a process."""
+    key = str(plan), repr(settled)
+    if key not in _LOADED:
+        _LOADED[key] = load_plan(PLANS / f"{plan}.yaml" if isinstance(plan, str) else plan, **settled)
+    return _LOADED[key]
+
+
+_LOADED: dict[tuple[str, str], LogicalPlan] = {}
+
+
 class Memory:
     """Runs the plans against one store and one model, and reads back what the graph holds."""
 
@@ -89,11 +102,12 @@ class Memory:
     async def hear(self, *said: str | dict[str, Any], **options: Any) -> Result:
         """Add episodes; texts are said a minute apart, by Ann where no speaker stands before them."""
         episodes = [self.episode(_spoken(one)) if isinstance(one, str) else one for one in said]
-        return await self.session.arun(PLANS / "add_episode.yaml", episodes=episodes, **options)
+        return await self.run("add_episode", episodes=episodes, **options)
 
     async def run(self, plan: str, **options: Any) -> Result:
         """Run another plan."""
-        return await self.session.arun(PLANS / f"{plan}.yaml", **options)
+        settled = {name: options.pop(name) for name in ("params", "preset", "use") if name in options}
+        return await self.session.arun(loaded(plan, **settled), **options)
 
     @staticmethod
     def here(name: str) -> Path:
@@ -102,12 +116,12 @@ class Memory:
 
     async def graph(self) -> Graph:
         """What the graph holds."""
-        found = await self.session.arun(Path(__file__).with_name("whole_graph.yaml"))
+        found = await self.session.arun(loaded(self.here("whole_graph.yaml")))
         return Graph(**{name: table.to_pylist() for name, table in found.tables.items()})
 
     async def around(self) -> dict[str, list[Row]]:
         """What it holds besides: communities, members, sagas, and which episode a saga holds and which follows which."""
-        found = await self.session.arun(Path(__file__).with_name("around.yaml"))
+        found = await self.session.arun(loaded(self.here("around.yaml")))
         return {name: table.to_pylist() for name, table in found.tables.items()}
 
 
