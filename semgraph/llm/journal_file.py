@@ -59,9 +59,11 @@ def open_journal(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    database.execute("BEGIN")  # one view of all three, while another process may be making the file
     application = database.execute("PRAGMA application_id").fetchone()[0]
     tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     version = database.execute("PRAGMA user_version").fetchone()[0]
+    database.execute("COMMIT")
     if tables and application != _APPLICATION_ID:
         raise SemgraphError(f"{path} is an SQLite file, but not a journal of semgraph; it was not touched. {_CHOOSE}")
     if tables and version != _VERSION:
