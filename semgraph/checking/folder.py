@@ -94,6 +94,7 @@ class _Watch:
     def __init__(self, seconds: float) -> None:
         self.over = False
         self.where = ""
+        self._ignored = False
         self._ended = threading.Event()
         self._timer = threading.Timer(seconds, self._interrupt)
         self._timer.daemon = True
@@ -105,12 +106,18 @@ class _Watch:
             os.kill(os.getpid(), signal.SIGINT)  # and raises KeyboardInterrupt
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._timer.start()
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        if self._ignored:  # as in what a shell runs in the background
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._timer.start()
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._timer.cancel()
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def told(checked: Checked, width: int = 0, *, every: bool = False) -> Iterator[str]:

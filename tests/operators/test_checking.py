@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -205,6 +206,17 @@ def test_what_does_not_end_is_stopped(tmp_path: Path, body: str, line: str) -> N
         f"sem_filter/bad  0 passed · 1 failed: an end: Mine in {file}{line} was stopped after 0.5 s"
     ]
     assert next(told(good)).startswith("sem_filter/good  ")
+
+
+def test_what_does_not_end_is_stopped_in_the_background_too(tmp_path: Path) -> None:
+    write(tmp_path, "bad", "while True: pass")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell leaves it to what runs in the background
+    try:
+        (bad,) = check_folder(tmp_path, patience=0.5)
+        assert "stopped after 0.5 s" in next(told(bad))
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_many_failures_are_cut_short_unless_all_are_asked_for(tmp_path: Path) -> None:
