@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import warnings
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,6 +21,18 @@ ASKED = [
     ("sem_agg 10 groups of 10", "LOTUS"),
     ("sem_topk 5 of 50", "LOTUS (heap)"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def connections() -> Iterator[None]:
+    """It leaves its connections open: they are let go here, where nobody minds."""
+    yield
+    import litellm
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        litellm.in_memory_llm_clients_cache.flush_cache()
+        gc.collect()
 
 
 async def found(server: StandIn, name: str, way: str) -> bool:

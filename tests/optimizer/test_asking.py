@@ -17,7 +17,7 @@ from semgraph.errors import RowError
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import LogicalPlan
-from semgraph.optimizer import optimize
+from semgraph.optimizer import given, optimize
 from semgraph.session import running
 from tests.optimizer.conftest import Bench
 
@@ -138,7 +138,7 @@ def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 
     async def run(made: LogicalPlan, rewrite: Callable[[LogicalPlan], LogicalPlan]) -> tuple[list[Any], int]:
         oracle.requests.clear()
-        monkeypatch.setattr(running, "optimize", rewrite)
+        monkeypatch.setattr(running, "optimized", lambda plan, inputs: rewrite(given(plan, inputs)))
         async with semgraph.Session(
             llm=Faulty(oracle, spoil), store="memory", journal=False, runs="", folder=tmp_path
         ) as session:
