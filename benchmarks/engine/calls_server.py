@@ -1,4 +1,4 @@
-"""A stand-in for a model's endpoint: every chat gets the same answer after a fixed time. Prints its port."""
+"""A stand-in for a model: after a fixed time every chat gets one answer, in the form that it asks for. Prints its port."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ _ANSWER = {
 
 def main(latency: float) -> None:
     """Serve until killed."""
-    body = json.dumps(_ANSWER).encode()
+    keep = json.dumps(_ANSWER).encode()
+    verdict = keep.replace(b'{\\"keep\\": true}', b'{\\"answer\\": \\"yes\\"}')
 
     async def chat(request: web.Request) -> web.Response:
-        await request.read()
+        asked = await request.read()
         await asyncio.sleep(latency)
-        return web.Response(body=body, content_type="application/json")
+        return web.Response(body=verdict if b'"answer"' in asked else keep, content_type="application/json")
 
     async def serve() -> None:
         app = web.Application()
