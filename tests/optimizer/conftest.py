@@ -69,11 +69,17 @@ class Bench:
         self.session = semgraph.Session(llm=self.oracle, store=store, journal=False, runs="", folder=folder)
         self._patch = patch
 
-    async def run(self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any]) -> Result:
-        """Run a plan, rewritten by nothing else than `rewrite`; counts the requests anew."""
+    async def run(
+        self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any], *, told: bool = True
+    ) -> Result:
+        """Run a plan, rewritten by nothing else than `rewrite`; counts the requests anew.
+
+        Args:
+            told: Whether the plan is told which inputs are given.
+        """
         self.oracle.requests.clear()
         with self._patch.context() as patch:
-            patch.setattr(running, "optimized", lambda plan, inputs: rewrite(given(plan, inputs)))
+            patch.setattr(running, "optimized", lambda plan, inputs: rewrite(given(plan, inputs) if told else plan))
             return await self.session.arun(plan, again=True, **inputs)
 
     def _answer(self, text: str) -> dict[str, Any]:

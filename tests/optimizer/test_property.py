@@ -16,7 +16,6 @@ from semgraph.errors import DataError, PlanError
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import APPROXIMATE, optimize
-from semgraph.session import running
 from tests.optimizer.conftest import FIXTURES, Bench
 
 GROUP_STOPPED = 1  # the exit code
@@ -220,9 +219,7 @@ def compared(bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict
 
     async def both() -> None:
         try:
-            with pytest.MonkeyPatch.context() as patch:  # nothing is known of what is given
-                patch.setattr(running, "given", lambda p, _: p)
-                before = await bench.run(plan, lambda p: p, inputs)
+            before = await bench.run(plan, lambda p: p, inputs, told=False)
         except DataError:
             return event("cannot be computed")
         except PlanError as error:

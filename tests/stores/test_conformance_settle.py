@@ -42,7 +42,7 @@ async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(share
     await shared_home.reset()
     old = replace(world, graph=before(world.graph))
     async with shared_home.open(old.graph) as store:
-        await old.commit(store, old.write("Person", {"uuid": "a", "name": "Ann  LEE"}, {"uuid": "b"}))
+        await old.commit(store, old.write("Person", {"uuid": "a", "name": "Ann  LEE", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}))
     async with shared_home.open() as store:
         query = world.query("Person", Method("equal", "name_key", "key"), properties=("name_key",))
         [found] = await store.search([query], world.rows(key=["ann lee"]))

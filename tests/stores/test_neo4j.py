@@ -75,13 +75,18 @@ def run(neo4j_database: Any) -> Iterator[Run]:
 
 
 @pytest.fixture
-def bare(run: Run) -> Run:
-    """The same over a database without any index."""
+def bare(run: Run) -> Iterator[Run]:
+    """The same over a database without any index; no index of it stays for the next test."""
+    _without_indexes(run)
+    yield run
+    _without_indexes(run)
+
+
+def _without_indexes(run: Run) -> None:
     for constraint in run("SHOW CONSTRAINTS YIELD name"):
         run(f"DROP CONSTRAINT `{constraint['name']}`")
     for index in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
         run(f"DROP INDEX `{index['name']}`")
-    return run
 
 
 @pytest.fixture
