@@ -100,6 +100,7 @@ BENCHMARK = Benchmark(
     question="What does it take to remember messages, and what is the memory worth?",
     kind="simulated",
     cases=cases,
+    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
     tables=(
         Table(
             "What do a few messages cost by each way?",

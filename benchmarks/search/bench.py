@@ -120,6 +120,7 @@ BENCHMARK = Benchmark(
     question="What does a search find, how long does it take, and what of that is the store's?",
     kind="simulated",
     cases=cases,
+    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
     tables=(
         Table(
             "Which recipe finds the facts that answer a question, and what does it take?",

@@ -6,12 +6,10 @@ A process that is kept: for each line of standard input (see `Told`) it asks the
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-import urllib.request
-from functools import cache
 from typing import Any, TypedDict
 
+from benchmarks.graphiti_core import calls, counting, memory_at, reset
 from benchmarks.suite.peers import answering
 
 _SCOPES = {"edges": "facts", "nodes": "entities", "episodes": "episodes", "communities": "communities"}
@@ -41,20 +39,20 @@ class Told(TypedDict):
 
 async def ask(told: Told) -> dict[str, Any]:
     """Ask, and tell what it took and what was found."""
-    memory = _memory(told)
+    memory = memory_at(told["bolt"], told["url"], told["dimensions"])
     questions = told["questions"]
     try:
         await memory.build_indices_and_constraints()
         await _found(memory, told, questions[-1])
-        _asked(told["url"], "reset", "POST")
-        statements, wall, cpu = _statements(), [], []
-        statements.count = 0
-        for question in questions[: told["alone"]]:
-            started = time.perf_counter(), time.process_time()
-            await _found(memory, told, question)
-            wall.append(time.perf_counter() - started[0])
-            cpu.append(time.process_time() - started[1])
-        count, calls = statements.count, _asked(told["url"], "counters", "GET")["calls"]
+        reset(told["url"])
+        wall, cpu = [], []
+        with counting() as statements:
+            for question in questions[: told["alone"]]:
+                started = time.perf_counter(), time.process_time()
+                await _found(memory, told, question)
+                wall.append(time.perf_counter() - started[0])
+                cpu.append(time.process_time() - started[1])
+        asked = calls(told["url"])
         began = time.perf_counter()
         found = await asyncio.gather(*(_found(memory, told, question) for question in questions))
         all_at_once = time.perf_counter() - began
@@ -62,28 +60,9 @@ async def ask(told: Told) -> dict[str, Any]:
         await memory.close()
     hits = {scope: [one[scope] for one in found] for scope in found[0]}
     return {
-        "wall": wall, "cpu": cpu, "statements": count / len(wall), "calls": calls / len(wall),
+        "wall": wall, "cpu": cpu, "statements": statements.count / len(wall), "calls": asked / len(wall),
         "all_at_once": all_at_once, "hits": hits,
     }  # fmt: skip
-
-
-def _memory(told: Told) -> Any:
-    from graphiti_core import Graphiti
-    from graphiti_core.cross_encoder.openai_reranker_client import OpenAIRerankerClient
-    from graphiti_core.embedder.openai import OpenAIEmbedder, OpenAIEmbedderConfig
-    from graphiti_core.llm_client.config import LLMConfig
-    from graphiti_core.llm_client.openai_generic_client import OpenAIGenericClient
-
-    config = LLMConfig(api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=told["url"])
-    vectors = OpenAIEmbedderConfig(
-        api_key="none", base_url=told["url"], embedding_model="stand-in", embedding_dim=told["dimensions"]
-    )
-    return Graphiti(
-        *told["bolt"],
-        llm_client=OpenAIGenericClient(config=config),
-        embedder=OpenAIEmbedder(config=vectors),
-        cross_encoder=OpenAIRerankerClient(config=config),
-    )
 
 
 async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str, list[str]]:
@@ -99,35 +78,6 @@ async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str,
     searched = {"edges": config.edge_config, "nodes": config.node_config, "episodes": config.episode_config}
     searched["communities"] = config.community_config
     return {scope: [one.uuid for one in getattr(result, name)] for name, scope in _SCOPES.items() if searched[name]}
-
-
-class _Statements:
-    """Counts statements that the driver sends, however they are sent."""
-
-    def __init__(self) -> None:
-        from neo4j import AsyncManagedTransaction, AsyncSession, AsyncTransaction
-
-        self.count = 0
-        for kind in (AsyncSession, AsyncManagedTransaction, AsyncTransaction):
-            kind.run = self._counted(kind.run)  # type: ignore[method-assign]
-
-    def _counted(self, run: Any) -> Any:
-        async def counted(*args: Any, **kwargs: Any) -> Any:
-            self.count += 1
-            return await run(*args, **kwargs)
-
-        return counted
-
-
-@cache
-def _statements() -> _Statements:
-    return _Statements()
-
-
-def _asked(url: str, path: str, method: str) -> Any:
-    request = urllib.request.Request(f"{url.removesuffix('/v1')}/{path}", method=method)
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,6 @@ def graphiti(recipe: str, facts: int, trial: int) -> Figures:
             url=server.url, bolt=bolt(facts), dimensions=DIMENSIONS, recipe=recipe, group=GROUP, alone=ALONE,
             questions=[{"text": one.text, "center": one.center} for one in asked],
         )  # fmt: skip
-        environment = {"EMBEDDING_DIM": str(DIMENSIONS), "GRAPHITI_TELEMETRY_ENABLED": "false"}
+        environment = {"EMBEDDING_DIM": str(DIMENSIONS)}
         found = conversed("graphiti-core", "benchmarks.search.graphiti_itself", told, environment)
     return Seen(**found).figures(asked)

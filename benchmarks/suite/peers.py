@@ -19,7 +19,9 @@ from benchmarks.suite.made import ROOT
 
 PEERS = {"lotus": (".venv-extras", "make test-extras"), "graphiti-core": (".venv-graphiti", "make test-graphiti")}
 """Where a peer's environment is, and the command that makes it."""
-_QUIET = {"OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_QUIET = {
+    "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "GRAPHITI_TELEMETRY_ENABLED": "false"
+}  # fmt: skip
 _KEPT: dict[tuple[Any, ...], tuple[subprocess.Popen[str], IO[str]]] = {}
 
 

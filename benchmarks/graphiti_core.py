@@ -1,0 +1,83 @@
+"""graphiti-core as benchmarks set it up; imported in its own environment only, with nothing of semgraph's."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+def memory_at(bolt: Sequence[str], url: str, dimensions: int) -> Any:
+    """A Graphiti as its users make it.
+
+    Args:
+        bolt: Address, user, password of Neo4j.
+        url: Of the model server, which also embeds.
+        dimensions: Of the vectors.
+    """
+    from graphiti_core import Graphiti
+    from graphiti_core.cross_encoder.openai_reranker_client import OpenAIRerankerClient
+    from graphiti_core.embedder.openai import OpenAIEmbedder, OpenAIEmbedderConfig
+    from graphiti_core.llm_client.config import LLMConfig
+    from graphiti_core.llm_client.openai_generic_client import OpenAIGenericClient
+
+    config = LLMConfig(api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=url)
+    vectors = OpenAIEmbedderConfig(api_key="none", base_url=url, embedding_model="stand-in", embedding_dim=dimensions)
+    return Graphiti(
+        *bolt,
+        llm_client=OpenAIGenericClient(config=config),
+        embedder=OpenAIEmbedder(config=vectors),
+        cross_encoder=OpenAIRerankerClient(config=config),
+    )
+
+
+@dataclass
+class Statements:
+    """How many statements the driver has sent."""
+
+    count: int = 0
+
+    def counted(self, run: Any) -> Any:
+        """A way of sending one that also counts it."""
+
+        async def counted(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            return await run(*args, **kwargs)
+
+        return counted
+
+
+@contextmanager
+def counting() -> Iterator[Statements]:
+    """Count statements that the driver sends meanwhile, however they are sent."""
+    from neo4j import AsyncManagedTransaction, AsyncSession, AsyncTransaction
+
+    statements = Statements()
+    whole = [(kind, kind.run) for kind in (AsyncSession, AsyncManagedTransaction, AsyncTransaction)]
+    try:
+        for kind, run in whole:
+            kind.run = statements.counted(run)  # type: ignore[method-assign]
+        yield statements
+    finally:
+        for kind, run in whole:
+            kind.run = run  # type: ignore[method-assign]
+
+
+def reset(url: str) -> None:
+    """Let the model server forget what it counted."""
+    _asked(url, "reset", "POST")
+
+
+def calls(url: str) -> int:
+    """Calls that the model server has answered since, embeddings not counted."""
+    found: int = _asked(url, "counters", "GET")["calls"]
+    return found
+
+
+def _asked(url: str, path: str, method: str) -> Any:
+    request = urllib.request.Request(f"{url.removesuffix('/v1')}/{path}", method=method)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
