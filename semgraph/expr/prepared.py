@@ -18,6 +18,7 @@ import pyarrow as pa
 from semgraph.expr.binder import connection, with_now
 from semgraph.expr.scalar import NOW
 
+_EXECUTE = "EXECUTE statement"
 _KEPT = 256  # statements; each has a cursor of its own, so that equal names of tables do not meet
 
 
@@ -53,15 +54,16 @@ class Prepared:
         for name, slot in self._slots.items():
             self._cursor.register(name.strip('"'), slot)
         self._cursor.execute("PREPARE statement AS " + timed)
+        [self._parsed] = self._cursor.extract_statements(_EXECUTE)
 
     def run(self, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
         """The rows over these tables. Raises duckdb.Error."""
-        given = f"({NOW} := {_literal(now)})" if self._timed else ""
+        statement = f"{_EXECUTE}({NOW} := {_literal(now)})" if self._timed else self._parsed
         with self._lock:
             try:
                 for name, table in tables.items():
                     self._slots[name].table = table
-                found = _rows(self._cursor.execute(f"EXECUTE statement{given}"))
+                found = _rows(self._cursor.execute(statement))
             finally:
                 for slot in self._slots.values():
                     slot.clear()
