@@ -30,7 +30,7 @@ from semgraph.session.running import RunRequest, run_plan
 from semgraph.session.sampling import sampled
 from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
-from semgraph.stores.abilities import Attaches
+from semgraph.stores.abilities import open_to_read
 from semgraph.stores.base import Statistics, Store
 
 T = TypeVar("T")
@@ -255,10 +255,7 @@ class Session(Compares, Reports):
         file = Path(graph) if graph is not None else own if own.exists() else plans_folder() / "graph.yaml"
         labels = read_graph(file)
         async with self._resources.opened_store() as store:
-            if isinstance(store, Attaches):
-                await store.attach(labels)
-            else:
-                await store.ensure(labels, None)
+            await open_to_read(store, labels)
             return await store.statistics()
 
     def forget(self, groups: Iterable[str]) -> int:

@@ -12,7 +12,7 @@ from semgraph.logical.sinks import Delete, Merge
 from semgraph.session.inputs import example_rows, typed_inputs
 from semgraph.session.resources import Resources
 from semgraph.session.running import RunRequest, run_plan
-from semgraph.stores.abilities import Attaches
+from semgraph.stores.abilities import open_to_read
 
 
 async def run_before(request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources) -> None:
@@ -57,10 +57,7 @@ async def _spare(plan: LogicalPlan, resources: Resources) -> None:
     if not gone or not resources.may_hold_rows:
         return
     async with resources.opened_store() as store:
-        if isinstance(store, Attaches):
-            await store.attach(plan.graph)
-        else:
-            await store.ensure(plan.graph, None)
+        await open_to_read(store, plan.graph)
         held = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
         name = store.name
     if held:

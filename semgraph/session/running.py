@@ -36,7 +36,7 @@ from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.resume import keep_inputs
-from semgraph.stores.abilities import Attaches
+from semgraph.stores.abilities import open_to_read
 from semgraph.stores.settles import Settles
 
 
@@ -109,10 +109,10 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     if plan.schema is None and not any(node.calls_store for node in walk(*plan.roots)):
         return
     length = await vector_length(plan, opened.embedder)
-    if (write and (plan.writes or plan.schema)) or not isinstance(store, Attaches):
+    if write and (plan.writes or plan.schema):
         await store.ensure(plan.graph, length)
     else:
-        await store.attach(plan.graph, length)
+        await open_to_read(store, plan.graph, length)
 
 
 async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:

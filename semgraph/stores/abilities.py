@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from semgraph.logical.schema import Graph
+from semgraph.stores.base import Store
 
 
 @runtime_checkable
@@ -27,3 +28,14 @@ class Attaches(Protocol):
         Raises as `Store.ensure`.
         """
         ...
+
+
+async def open_to_read(store: Store, graph: Graph, dimensions: int | None = None) -> None:
+    """Open a store for a graph that is only read: nothing is created in it, unless it cannot be opened without.
+
+    Raises as `Store.ensure`.
+    """
+    if isinstance(store, Attaches):
+        await store.attach(graph, dimensions)
+    else:
+        await store.ensure(graph, dimensions)

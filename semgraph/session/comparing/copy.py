@@ -20,7 +20,7 @@ from semgraph.logical.graph import Reading
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
-from semgraph.stores.abilities import Attaches
+from semgraph.stores.abilities import open_to_read
 from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Store, Write
 from semgraph.stores.sqlite import SqliteStore
 
@@ -124,10 +124,7 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
             finally:
                 await copy.aclose()
         return
-    if isinstance(store, Attaches):
-        await store.attach(graph)
-    else:
-        await store.ensure(graph, None)
+    await open_to_read(store, graph)
     yield store
 
 
