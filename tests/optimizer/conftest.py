@@ -69,9 +69,7 @@ class Bench:
         self.session = semgraph.Session(llm=self.oracle, store=store, journal=False, runs="", folder=folder)
         self._patch = patch
 
-    async def run(
-        self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any], *, told: bool = True
-    ) -> Result:
+    async def run(self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any], *, told: bool = True) -> Result:
         """Run a plan, rewritten by nothing else than `rewrite`; counts the requests anew.
 
         Args:
