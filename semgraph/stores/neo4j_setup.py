@@ -16,6 +16,7 @@ from semgraph.stores.cypher import schema
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_underived import derive
 from semgraph.stores.rows import other_length
+from semgraph.stores.settles import derived_told
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -93,10 +94,8 @@ class Setup:
         said += [f"made: {one.what} of {one.label}" for one in done]
         for label in self.graph.labels.values():
             for derived in label.derived.values():
-                if derived.by == "embed":
-                    said += await self._unembedded(label, derived)
-                elif number := await self._fill(label, derived):
-                    said.append(f"filled: {derived.name} of {number:,} {label.name}")
+                lacking = self._unembedded if derived.by == "embed" else self._fill
+                said += derived_told(label, derived, await lacking(label, derived))
         return said
 
     async def _drop_own(self) -> list[str]:
@@ -127,12 +126,10 @@ class Setup:
         for statement in statements:
             await self.bolt.run(tx, statement)
 
-    async def _unembedded(self, label: Label, derived: Derived) -> list[str]:
-        """How many rows have a text and no vector of it, in words: nobody is asked for vectors here."""
+    async def _unembedded(self, label: Label, derived: Derived) -> int:
+        """How many rows have a text and no vector of it."""
         [[*_, number]] = await self.bolt.read(schema.lacking(self.graph, [(label.name, derived.name)]))
-        lost = "nothing finds them by what is near in meaning"
-        said = f"{number:,} {label.name} have no {derived.name}: {lost}. A plan that merges their {derived.of} again makes it"
-        return [said] if number else []
+        return int(number)
 
     async def _fill(self, label: Label, derived: Derived) -> int:
         """Store a derived text property of all rows that lack it; of how many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from semgraph.logical.schema import Graph
+from semgraph.logical.schema import Derived, Graph, Label
 
 
 @runtime_checkable
@@ -37,9 +37,23 @@ class Settles(Protocol):
             drop: First drop the indexes that bear names of the graph, so that they are made anew.
 
         Returns:
-            What was made, dropped and filled, and what could not be made; for the user.
+            What was made, dropped and filled, what could not be made, and how many rows are without vectors; for the user.
 
         Raises:
             StoreUnavailable: It does not answer, or lets nobody write.
         """
         ...
+
+
+def derived_told(label: Label, derived: Derived, number: int) -> list[str]:
+    """What `settle` says of a derived property that so many rows lacked: a text is filled in, a vector is still lacking, as
+    nobody is asked for vectors there.
+    """
+    if not number:
+        return []
+    if derived.by != "embed":
+        return [f"filled: {derived.name} of {number:,} {label.name}"]
+    lost = "nothing finds them by what is near in meaning"
+    return [
+        f"{number:,} {label.name} have no {derived.name}: {lost}. A plan that merges their {derived.of} again makes it"
+    ]

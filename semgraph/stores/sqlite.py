@@ -30,7 +30,8 @@ from semgraph.stores.base import (
 )
 from semgraph.stores.conjunct import read
 from semgraph.stores.rows import check_partitions, match_schema, other_length, scan_schema, search_schema
-from semgraph.stores.sqlite_derived import fill_derived
+from semgraph.stores.settles import derived_told
+from semgraph.stores.sqlite_derived import count_unembedded, fill_derived
 from semgraph.stores.sqlite_file import File
 from semgraph.stores.sqlite_marks import states
 from semgraph.stores.sqlite_match import Matching, Scanning
@@ -134,8 +135,17 @@ class SqliteStore:
         del drop
         await self.ensure(graph, dimensions)
         tables = self._tables
-        filled = await self._file.run(lambda con: fill_derived(con, tables), writes=True, large=True)
-        return [f"filled: {name} of {number:,} {label}" for (label, name), number in filled.items()]
+
+        def work(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+            return {**fill_derived(con, tables), **count_unembedded(con, tables)}
+
+        lacked = await self._file.run(work, writes=True, large=True)
+        return [
+            line
+            for label in graph.labels.values()
+            for derived in label.derived.values()
+            for line in derived_told(label, derived, lacked.get((label.name, derived.name), 0))
+        ]
 
     def listen(self, heard: Callable[[str], None] | None) -> None:
         """Call `heard` with the text of each statement from now on."""

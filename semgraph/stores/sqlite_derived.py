@@ -1,4 +1,4 @@
-"""Text properties that derive from others, for rows that were stored before their graph had them."""
+"""Properties that derive from others, of rows that were stored before their graph had them, or without vectors."""
 
 from __future__ import annotations
 
@@ -21,4 +21,16 @@ def fill_derived(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[t
             sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {name} IS NULL AND {of} IS NOT NULL"
             if number := con.execute(sql).rowcount:
                 found[table.label.name, derived.name] = number
+    return found
+
+
+def count_unembedded(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[tuple[str, str], int]:
+    """How many rows have a text and no vector of it, by label and vector property."""
+    found: dict[tuple[str, str], int] = {}
+    for table in tables.values():
+        for derived in table.label.derived.values():
+            if derived.by == "embed":
+                lacks = f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
+                sql = f"SELECT count(*) FROM {table.name} t WHERE {lacks}"
+                [found[table.label.name, derived.name]] = con.execute(sql).fetchone()
     return found

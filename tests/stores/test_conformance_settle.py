@@ -42,7 +42,9 @@ async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(share
     await shared_home.reset()
     old = replace(world, graph=before(world.graph))
     async with shared_home.open(old.graph) as store:
-        await old.commit(store, old.write("Person", {"uuid": "a", "name": "Ann  LEE", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}))
+        await old.commit(
+            store, old.write("Person", {"uuid": "a", "name": "Ann  LEE", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"})
+        )
     async with shared_home.open() as store:
         query = world.query("Person", Method("equal", "name_key", "key"), properties=("name_key",))
         [found] = await store.search([query], world.rows(key=["ann lee"]))
@@ -52,3 +54,31 @@ async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(share
         assert await store.settle(world.graph, world.dimensions, drop=False) == []
         [found] = await store.search([query], world.rows(key=["ann lee"]))
         assert world.keys(found) == {0: ["a"]}
+
+
+async def test_how_many_rows_have_a_text_and_no_vector_is_told(store, world):
+    vector = [1, 0, 0, 0]
+    await world.commit(
+        store,
+        world.write(
+            "Person",
+            {"uuid": "a", "name": "Ann", "name_embedding": vector},
+            {"uuid": "b", "name": "Bob"},
+            {"uuid": "c", "name": "Cleo", "group_id": "h"},
+            {"uuid": "d"},
+        ),
+    )
+    await world.commit(
+        store, world.write("KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact": "Ann knows Bob"})
+    )
+    why = "nothing finds them by what is near in meaning. A plan that merges their"
+    people, facts = (
+        f"2 Person have no name_embedding: {why} name again makes it",
+        f"1 KNOWS have no fact_embedding: {why} fact again makes it",
+    )
+    assert await store.settle(world.graph, world.dimensions, drop=False) == [people, facts]
+    await world.commit(store, world.write("Person", {"uuid": "b", "name": "Bob", "name_embedding": vector}))
+    await world.commit(
+        store, world.write("KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact_embedding": vector})
+    )
+    assert await store.settle(world.graph, world.dimensions, drop=False) == [people.replace("2", "1")]
