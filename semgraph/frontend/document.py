@@ -14,6 +14,7 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem
 from semgraph.frontend.faults import KeyFault
+from semgraph.frontend.noticing import notice
 
 MAX_BYTES = 1_000_000
 Trail = tuple[str | int, ...]
@@ -64,6 +65,7 @@ def shown(path: Path) -> str:
 def read_text(path: Path, what: str = "plan") -> str:
     """The text of a file that must be UTF-8 text of at most 1 MB. Raises PlanError."""
     file = shown(path)
+    notice(path)
     if path.is_dir():
         raise PlanError(Problem(f"this is a folder, no {what}", position=Position(file, 1, 1)))
     try:

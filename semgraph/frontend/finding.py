@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.frontend.noticing import notice
 from semgraph.shipped import plans_folder
 
 
@@ -24,6 +25,7 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     shipped = plans_folder()
     places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]
     for place in places:
+        notice(place)
         if place.is_file():
             return place, place.resolve().is_relative_to(shipped.resolve())
     inside = shipped / name.removeprefix("plans/")

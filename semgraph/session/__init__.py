@@ -14,7 +14,7 @@ from semgraph.execution.result import OnProgress, Result
 from semgraph.execution.runs import Run, find_run
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.loaded import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.config import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
@@ -98,6 +98,7 @@ class Session(Compares, Reports):
             None if isinstance(store, str) else store,
         )
         self._resources = Resources(self.settings, given)
+        self._plans = LoadedPlans(self.folder)
         self._waiting = Waiting()
 
     def prepare(
@@ -116,7 +117,7 @@ class Session(Compares, Reports):
             if before.plan:
                 same_plan(before, plan, self.folder)
             settled, ways = {**before.params, **(params or {})}, {**before.use, **chosen}
-            return load_plan(plan, params=settled, preset=preset, use=ways, folders=(self.folder,))
+            return self._plans.load(plan, settled, preset, ways)
         if params or preset:
             raise PlanError(
                 Problem("parameters and presets are settled when a plan is loaded", hint="give its name or path")
