@@ -17,6 +17,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Ordered, Project, Unnest
 from semgraph.logical.require import Require
+from semgraph.logical.schema import Label
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
@@ -59,6 +60,8 @@ def in_full(plan: LogicalPlan) -> str:
         if isinstance(node, (Scan, Search)) and node.properties is not None:
             vectors = node.vectors if isinstance(node, Search) else ()
             lines.append(f"{node.step} fetches {', '.join((*node.properties, *vectors)) or 'keys'}")
+        if isinstance(node, Match) and any(names is not None for _, names in node.properties):
+            lines += [_fetched(node, var, label) for var, label in node.labelled]
         if isinstance(node, Join) and node.fields is not None:
             lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
         if isinstance(node, Search) and node.trip:
@@ -67,6 +70,11 @@ def in_full(plan: LogicalPlan) -> str:
     lines += [f"{label} is read {count} times" for label, count in scans.items() if count > 1]
     lines += [f"{' and '.join(steps)}: one round trip" for steps in trips.values()]
     return "\n".join(lines)
+
+
+def _fetched(node: Match, var: str, label: Label) -> str:
+    names = [name for name in node.brought(var, label) if name != node.graph.key]
+    return f"{node.step} fetches of {var} {', '.join(names) or 'keys'}"
 
 
 def _chain(node: Node, name: Name, named: Mapping[int, str]) -> list[str]:

@@ -22,6 +22,7 @@ from semgraph.logical.schema import NAME
 PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 _DESC = re.compile(r"(?P<by>.*\S)\s+(?P<way>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_LENGTH = re.compile(rf"{_PARAMETER.pattern}(\s*-\s*\d+)?")
 
 
 def read_name(value: Any, scope: Scope, options: Options) -> str:
@@ -203,7 +204,7 @@ def read_label(value: Any, scope: Scope, options: Options) -> str:
 
 
 def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
-    """A path in openCypher's notation; a parameter in it stands for a whole number."""
+    """A path in openCypher's notation; a parameter in it, or one less a number, stands for a whole number."""
     del options
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
@@ -213,9 +214,9 @@ def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
     def length(found: re.Match[str]) -> str:
         if found[1] not in scope.params:
             raise unknown_parameter(found[1], scope.params, value=True)
-        return str(read_number(scope.params[found[1]], scope, {}))
+        return str(read_number(found[0] if found[2] else scope.params[found[1]], scope, {}))
 
-    return parse_pattern(_PARAMETER.sub(length, value))
+    return parse_pattern(_LENGTH.sub(length, value))
 
 
 def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet:

@@ -16,7 +16,7 @@ from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import column_scalar, fresh, typed
 from semgraph.logical.embed import VECTOR
-from semgraph.logical.node import LabelRead, Node, RowsTrait, argument
+from semgraph.logical.node import LabelRead, Node, RowsTrait, argument, under
 from semgraph.logical.pattern import Element, Pattern, PatternNode, PatternTrail
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.trails import elements_of, step_type, trail_ends
@@ -113,6 +113,7 @@ class Match(Reading):
     how: How = argument("choice", choices=("inner", "left"), default="inner")
     partition: str = argument("name", default="")
     vectors: tuple[str, ...] = argument("names", default=())
+    properties: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
@@ -129,28 +130,35 @@ class Match(Reading):
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
                     fresh(found, element.var, "variable")
-                    found = found.append(pa.field(element.var, self._brought(label)))
+                    found = found.append(pa.field(element.var, self._brought(element.var, label)))
         self._check_vectors()
         if self.where is not None:
             with self.check("where"):
                 expect_type(self.where, found, pa.bool_())
         return found
 
-    def _brought(self, label: Label | None) -> pa.DataType:
+    def _brought(self, var: str, label: Label | None) -> pa.DataType:
         if label is None:
             return pa.list_(step_type(self.graph))
-        fields = hit_fields(label, self.graph, None)
-        return pa.struct([*fields.items(), *((name, VECTOR) for name in self.vectors_of(label))])
+        return pa.struct(list(self.brought(var, label).items()))
+
+    @property
+    def labelled(self) -> list[tuple[str, Label]]:
+        """The variables that stand for a node or an edge, with their labels."""
+        elements = elements_of(self.graph, self.pattern)
+        return [(element.var, label) for element, label in elements if element.var and label is not None]
+
+    def brought(self, var: str, label: Label) -> dict[str, pa.DataType]:
+        """What a variable of a label brings: what is read of it, where that is known, else all; and vectors."""
+        fields = hit_fields(label, self.graph, dict(self.properties).get(var))
+        return fields | dict.fromkeys(self.vectors_of(label), VECTOR)
 
     def vectors_of(self, label: Label) -> tuple[str, ...]:
         """The stored vectors that a variable of a label brings."""
         return tuple(name for name in self.vectors if name in label.vectors.values())
 
     def _check_vectors(self) -> None:
-        labels = [
-            label for element, label in elements_of(self.graph, self.pattern) if element.var and label is not None
-        ]
-        known = [name for label in labels for name in label.vectors.values()]
+        known = [name for _, label in self.labelled for name in label.vectors.values()]
         for name in self.vectors:
             if name not in known:
                 there = "vectors here: " + (", ".join(known) or "none")
@@ -187,6 +195,17 @@ class Match(Reading):
                 for name in ends
             ]
         return frozenset((label.name, name) for label in labels for name in label.columns)
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        wanted = needed | (self.where.fields if self.where is not None else frozenset())
+        properties, vectors = [], set[str]()
+        for var, label in self.labelled:
+            fields = under(wanted, var)
+            roots = None if fields is None else {f.split(".")[0] for f in fields}
+            properties.append((var, None if roots is None else tuple(n for n in label.columns if n in roots)))
+            vectors |= {n for n in self.vectors_of(label) if roots is None or n in roots}
+        kept = tuple(n for n in self.vectors if n in vectors)
+        return replace(self, properties=tuple(properties), vectors=kept)
 
     def take_filter(self, where: Scalar) -> Node | None:
         if self.how == "left":

@@ -37,7 +37,7 @@ class PatternNode:
 
     def __str__(self) -> str:
         label = f":{self.label}" if self.label else ""
-        return f"({self.var}{label}{_show(self.props)})"
+        return f"({f'{self.var}{label}{_show(self.props)}'.lstrip()})"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class PatternEdge:
 
 @dataclass(frozen=True)
 class PatternTrail:
-    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none twice."""
+    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none twice.
+
+    Of no edges, both its ends are one node.
+    """
 
     var: str
     labels: tuple[str, ...]
@@ -77,7 +80,7 @@ Element = PatternNode | PatternEdge | PatternTrail
 
 @dataclass(frozen=True)
 class Pattern:
-    """A path: n nodes and the n - 1 edges between them, or two nodes and the trail between them.
+    """A path: n nodes and the n - 1 edges between them, of which the first may be a trail.
 
     Property maps name columns of the rows (dotted for struct fields).
     """
@@ -111,7 +114,7 @@ class Pattern:
 
     @property
     def trail(self) -> PatternTrail | None:
-        """The trail between its two nodes, if it has one."""
+        """The trail that it begins with, if it does."""
         return next((edge for edge in self.edges if isinstance(edge, PatternTrail)), None)
 
     @property
@@ -164,11 +167,13 @@ def parse_pattern(text: str) -> Pattern:
     if len(set(names)) < len(names):
         msg = f'pattern "{text}": a variable is used twice'
         raise Fault(msg, hint="give each node and edge its own name")
-    if found.trail is not None and len(edges) > 1:
-        msg = f'pattern "{text}": a trail stands between two nodes and nothing else'
-        raise Fault(msg, hint="go on from its end with another match")
-    if found.trail is None and not all(node.label for node in nodes):
-        raise _unreadable(text, 0, "labels: (name:Label); only the ends of a trail, -[:TYPE*1..3]-, may go without")
+    if any(isinstance(edge, PatternTrail) for edge in edges[1:]):
+        msg = f'pattern "{text}": only the first edge of a path may be a trail'
+        raise Fault(msg, hint="write the path the other way round, or go on from its end with another match")
+    must = nodes if found.trail is None else nodes[1:] if len(edges) > 1 else []
+    if not all(node.label for node in must):
+        free = "only the ends of a trail, -[:TYPE*1..3]-, may go without, the last where the path ends there"
+        raise _unreadable(text, 0, f"labels: (name:Label); {free}")
     return found
 
 
@@ -180,10 +185,10 @@ def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternTrail:
             raise Fault(f'pattern "{text}": an edge has one type', hint=f"or a length: {found['label']}*1..1")
         return PatternEdge(found["var"] or "", labels[0], direction, _props(found["map"], text))
     length = _LENGTH.match(found["length"])
-    least, most = (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (0, 0)
-    if not 1 <= least <= most:
+    least, most = (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (1, 0)
+    if least > most:
         msg = f'pattern "{text}": "*{found["length"]}" is no length'
-        raise Fault(msg, hint="a trail has at least one edge, and an end: *1..3")
+        raise Fault(msg, hint="a trail has an end: *1..3")
     if found["map"]:
         raise Fault(f'pattern "{text}": a trail has no properties', hint="filter on its list: list_filter(name, ...)")
     return PatternTrail(found["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)

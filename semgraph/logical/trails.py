@@ -19,7 +19,7 @@ def trail_ends(graph: Graph, pattern: Pattern, trail: PatternTrail) -> tuple[tup
     out, back = (tuple(dict.fromkeys(ends)) for ends in zip(*((t.source, t.target) for t in types), strict=True))
     either = tuple(dict.fromkeys((*out, *back)))
     first, last = {"out": (out, back), "in": (back, out), "any": (either, either)}[trail.direction]
-    left, right = pattern.nodes
+    left, right = pattern.nodes[:2]
     return (left.label,) if left.label else first, (right.label,) if right.label else last
 
 
@@ -31,7 +31,8 @@ def elements_of(graph: Graph, pattern: Pattern) -> list[tuple[Element, Label | N
     if pattern.trail is None:
         return [(element, graph.label(element.label)) for element in pattern.fixed]
     first, last = (_common(graph, names) for names in trail_ends(graph, pattern, pattern.trail))
-    return list(zip(pattern.elements, (first, None, last), strict=True))
+    onward = [graph.label(element.label) for element in pattern.fixed[2:]]
+    return list(zip(pattern.elements, (first, None, last, *onward), strict=True))
 
 
 def _common(graph: Graph, names: tuple[str, ...]) -> Label:

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import Scalar
-from semgraph.logical.graph import Match, hit_fields
-from semgraph.logical.trails import elements_of
+from semgraph.logical.graph import Match
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.sql import hidden, quote, scalar_sql
 from semgraph.stores.base import Alias, MatchQuery
@@ -36,12 +35,8 @@ def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar,
     parts = node.where.conjuncts() if node.where is not None else ()
     whole = {element.var for element in node.pattern.variables}  # a store reads fields of a variable, not the variable
     taken = tuple(p for p in parts if not p.asks_now and _of_fields(p, whole) and store.takes(p, None))
-    properties: dict[str, tuple[str, ...]] = {}
     skip = {node.graph.key, "source", "target"}
-    for element, label in elements_of(node.graph, node.pattern):
-        if element.var and label is not None:
-            names = (*hit_fields(label, node.graph, None), *node.vectors_of(label))
-            properties[element.var] = tuple(n for n in names if n not in skip)
+    properties = {var: tuple(n for n in node.brought(var, label) if n not in skip) for var, label in node.labelled}
     partition = None if node.partition == "all" else node.partition or node.graph.partition
     rest = tuple(p for p in parts if p not in taken)
     return MatchQuery(node.pattern, properties, taken, partition), rest

@@ -1,16 +1,19 @@
-"""Trails in SQLite: a walk from the end that the pattern pins best, one type of edge and one direction at each step."""
+"""Trails in SQLite: a walk from the end that the pattern pins best, one type of edge and one direction at each step; then
+what is behind the trail, by joins.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.expr import Type
-from semgraph.logical.pattern import PatternNode, PatternTrail
+from semgraph.logical.pattern import PatternEdge, PatternNode, PatternTrail
 from semgraph.logical.trails import elements_of, trail_ends
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.conjunct import Prop
@@ -25,12 +28,10 @@ Node = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Path:
-    """What a walk found: both ends, and the edges between them, in the order of the pattern."""
+    """What was found: for each element of the pattern a row of a table; for the trail, the second, those of its edges."""
 
     q: int
-    first: Node
-    steps: tuple[Node, ...]
-    last: Node
+    places: tuple[tuple[Node, ...], ...]
 
 
 class Trails:
@@ -44,7 +45,18 @@ class Trails:
         self.begin = int(self._looseness(self.nodes[1]) < self._looseness(self.nodes[0]))
         self.parts = asking.parts(query.partition) if query.partition is not None else ""
         self.props = [self._props(place) for place in (0, 1)]
+        self.named = {
+            place: self._named(edge, f"e{place}", tables[edge.label])
+            + self._named(node, f"t{place}", tables[node.label])
+            for place, edge, node in self._onward
+        }
         self.where = asking.conjuncts(query.where, None, self._prop)
+
+    @property
+    def _onward(self) -> list[tuple[int, PatternEdge, PatternNode]]:
+        """Edges behind the trail with the nodes that they lead to, and the place of that node among the nodes."""
+        pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
+        return [(place, edge, node) for place, (edge, node) in enumerate(pairs, 2) if isinstance(edge, PatternEdge)]
 
     def _looseness(self, node: PatternNode) -> int:
         named = {prop for prop, _ in node.props}
@@ -55,22 +67,30 @@ class Trails:
         return self.tables[self.ends[place][0]]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
-        place = 0 if prop.var == self.nodes[0].var else 1
-        return self._table(place).stored(prop.name, f"t{place}"), self._table(place).type_of(prop.name)
+        known = {node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])}
+        for place, edge, node in self._onward:
+            known |= {
+                edge.var: (f"e{place}", self.tables[edge.label]),
+                node.var: (f"t{place}", self.tables[node.label]),
+            }
+        alias, table = known[prop.var]
+        return table.stored(prop.name, alias), table.type_of(prop.name)
 
     def _props(self, place: int) -> list[str]:
-        table = self._table(place)
+        return self._named(self.nodes[place], f"t{place}", self._table(place))
+
+    def _named(self, element: PatternNode | PatternEdge, alias: str, table: Table) -> list[str]:
         return [
-            f"t{place}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}"
-            for prop, path in self.nodes[place].props
+            f"{alias}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}" for prop, path in element.props
         ]
 
     @property
     def sql(self) -> str:
-        """Reads the rows; gives ordinal, label and id of both ends, and the walk."""
+        """Reads the rows; gives ordinal, label and id of both ends, the walk, and ids behind it."""
         rows = f"temp.{self.asking.table} r"
         walk = [*self._seeds(rows), *self._steps()]
         near, far = self.begin, 1 - self.begin
+        behind = [f"{name}{place}.{ID}" for place, *_ in self._onward for name in "et"]
         found = []
         for begin in self.ends[near]:
             for end in self.ends[far]:
@@ -78,19 +98,47 @@ class Trails:
                     f"w.begin = '{begin}' AND w.label = '{end}' AND w.depth >= {self.trail.least}",
                     f"r.q = w.q AND t{near}.{ID} = w.first AND t{far}.{ID} = w.at",
                     *self.props[far],
+                    *self._behind(end if far else begin),
                     *self.where,
                 ]
                 sources = [
                     f"walk w CROSS JOIN {rows}",
                     f"{self.tables[begin].name} t{near}",
                     f"{self.tables[end].name} t{far}",
+                    *(
+                        f"{self.tables[edge.label].name} e{p} CROSS JOIN {self.tables[node.label].name} t{p}"
+                        for p, edge, node in self._onward
+                    ),
                 ]
                 found.append(
-                    "SELECT w.q, w.begin, w.first, w.way, w.label, w.at "
+                    f"SELECT {', '.join(['w.q, w.begin, w.first, w.way, w.label, w.at', *behind])} "
                     f"FROM {' CROSS JOIN '.join(sources)} WHERE {' AND '.join(tests)}"
                 )
         columns = "q, part, begin, first, label, at, key, depth, way"
         return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(found)}"
+
+    def _behind(self, label: str) -> list[str]:
+        """What holds of the path behind the trail, whose last node has this label."""
+        found = []
+        for place, edge, node in self._onward:
+            here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
+            edges, nodes, before = self.tables[edge.label], self.tables[node.label], self.tables[label]
+            ways = [
+                f"({e}.{near} = {here}.{before.key} AND {e}.{far} = {t}.{nodes.key})"
+                for near, far, ways in (("source", "target", ("out", "any")), ("target", "source", ("in", "any")))
+                if edge.direction in ways
+                and (getattr(edges.label, near), getattr(edges.label, far)) == (label, node.label)
+            ]
+            found.append(f"({' OR '.join(ways)})" if ways else "FALSE")
+            found.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
+            found += [
+                f"{e}.{ID} <> e{p}.{ID}" for p, other, _ in self._onward if p < place and other.label == edge.label
+            ]
+            found += self.named[place]
+            if self.parts:
+                found += [f"+{e}.{edges.partition} = w.part", f"+{t}.{nodes.partition} = w.part"]
+            label = node.label
+        return found
 
     def _seeds(self, rows: str) -> list[str]:
         found = []
@@ -141,44 +189,45 @@ class Trails:
         """The paths of all rows, within a transaction, after `asking.load`."""
         paths = [self._path(row) for row in con.execute(self.sql)]
         keys = self._keys(con, paths)
-        named = [(element, label) for element, label in elements_of(self.graph, self.query.pattern) if element.var]
-        parts = {
-            element.var: part
-            for element, part in zip(self.query.pattern.elements, ("first", "steps", "last"), strict=True)
-        }
+        elements = elements_of(self.graph, self.query.pattern)
+        named = [(place, pair) for place, pair in enumerate(elements) if pair[0].var]
 
         def record(path: _Path) -> tuple[Any, ...]:
             found: list[Any] = [path.q]
-            for element, label in named:
-                part = getattr(path, parts[element.var])
-                found.append([keys[step] for step in part] if label is None else keys[part])
+            for place, (_, label) in named:
+                steps = [keys[step] for step in path.places[place]]
+                found.append(steps if label is None else steps[0])
             return tuple(found)
 
-        records = sorted(((record(path), path) for path in paths), key=lambda pair: path_order(pair[0], named))
+        pairs = [pair for _, pair in named]
+        records = sorted(((record(path), path) for path in paths), key=lambda found: path_order(found[0], pairs))
         schema = match_schema(self.graph, self.query, dimensions)
         columns: list[pa.Array[Any]] = [pa.array([found[0] for found, _ in records], pa.int64())]
-        for i, (element, label) in enumerate(named, 1):
+        for i, (place, (element, label)) in enumerate(named, 1):
             kind = schema.field(element.var).type
             if label is None:
                 columns.append(steps_of((found[i] for found, _ in records), kind))
             else:
-                nodes = [getattr(path, parts[element.var]) for _, path in records]
+                rows = [path.places[place][0] for _, path in records]
                 names = list(returned(self.graph, label, self.query.properties.get(element.var, ())))
-                columns.append(self._nodes(con, nodes, names, kind, dimensions))
+                columns.append(self._rows(con, rows, names, kind, dimensions))
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _path(self, row: Sequence[Any]) -> _Path:
-        q, begin, first, way, label, at = row
-        steps = [(name, int(number)) for name, _, number in (step.partition(":") for step in way.strip(";").split(";"))]
+        q, begin, first, way, label, at, *behind = row
+        walked = [step.partition(":") for step in way.split(";") if step]
+        steps = tuple((name, int(number)) for name, _, number in walked)
+        ends: tuple[tuple[Node, ...], ...] = ((begin, first),), steps, ((label, at),)
         if self.begin:
-            return _Path(q, (label, at), tuple(reversed(steps)), (begin, first))
-        return _Path(q, (begin, first), tuple(steps), (label, at))
+            ends = ((label, at),), tuple(reversed(steps)), ((begin, first),)
+        labels = [name for _, edge, node in self._onward for name in (edge.label, node.label)]
+        return _Path(q, (*ends, *((pair,) for pair in zip(labels, behind, strict=True))))
 
     def _keys(self, con: sqlite3.Connection, paths: Sequence[_Path]) -> dict[Node, tuple[str, ...]]:
         """The key of each node, and the key, label and ends of each edge."""
         wanted: dict[str, set[int]] = {}
         for path in paths:
-            for label, number in (path.first, *path.steps, path.last):
+            for label, number in chain.from_iterable(path.places):
                 wanted.setdefault(label, set()).add(number)
         found: dict[Node, tuple[str, ...]] = {}
         for label, numbers in wanted.items():
@@ -189,7 +238,7 @@ class Trails:
                 found[label, number] = (key, label, *others)
         return found
 
-    def _nodes(
+    def _rows(
         self,
         con: sqlite3.Connection,
         nodes: Sequence[Node],
@@ -197,7 +246,7 @@ class Trails:
         kind: pa.DataType,
         dimensions: Mapping[tuple[str, str], int],
     ) -> pa.Array[Any]:
-        """The properties of nodes of several labels, in their order."""
+        """The properties of rows of several labels, in their order."""
         found: list[pa.StructArray] = []
         place: dict[Node, int] = {}
         for label in dict.fromkeys(label for label, _ in nodes):

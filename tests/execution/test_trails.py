@@ -54,6 +54,19 @@ async def test_conditions_over_the_whole_of_a_trail(tmp_path: Path) -> None:
     assert await rows(tmp_path, none, "project: {alone: path IS NULL}") == [{"alone": True}]
 
 
+async def test_the_last_edge_of_a_path_comes_with_its_properties(tmp_path: Path) -> None:
+    walk = "match: {pattern: '({uuid: uuid})-[path:KNOWS*0..$depth - 1]->(a:Person)-[last:KNOWS]->(b:Person)'}"
+    shown = "project: {n: len(path), edge: last.uuid, of: a.name, to: b.name}"
+    near = [
+        {"n": 0, "edge": "k1", "of": "Ann Lee", "to": "Ben Ray"},
+        {"n": 0, "edge": "k3", "of": "Ann Lee", "to": "Cleo"},
+    ]
+    assert await rows(tmp_path, walk, shown, depth=1) == near
+    assert await rows(tmp_path, walk, shown) == [*near, {"n": 1, "edge": "k2", "of": "Ben Ray", "to": "Cleo"}]
+    kept = walk.replace("'}", "', where: \"a.name = 'Ben Ray' AND last.uuid <> path[1].uuid\"}")
+    assert await rows(tmp_path, kept, shown) == [{"n": 1, "edge": "k2", "of": "Ben Ray", "to": "Cleo"}]
+
+
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [

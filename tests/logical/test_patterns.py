@@ -16,6 +16,7 @@ from semgraph.logical.pattern import PatternTrail, parse_pattern
         ("(a)-[way:KNOWS*..2]->(b)", "(a)-[way:KNOWS*1..2]->(b)"),
         ("(a)-[way:KNOWS*2]-(b)", "(a)-[way:KNOWS*2..2]-(b)"),
         ("(a)-[way:KNOWS|KNOWS*2]-(b)", "(a)-[way:KNOWS*2..2]-(b)"),
+        ("({uuid: who})-[way:KNOWS*0..1]->(b:Person)<-[r:KNOWS]-(c:Person {name: name})", None),
     ],
 )
 def test_a_pattern_is_written_as_it_was_read(written, read):
@@ -30,15 +31,24 @@ def test_a_trail_is_between_two_nodes():
     assert pattern.columns == ("who",)
 
 
+def test_a_path_goes_on_behind_a_trail():
+    pattern = parse_pattern("({uuid: who})-[way:KNOWS*0..1]->(b:Person)-[r:NAMES {uuid: edge}]-(c:Note)")
+    assert pattern.trail == PatternTrail("way", ("KNOWS",), "out", 0, 1)
+    assert [element.var for element in pattern.fixed] == ["", "b", "r", "c"]
+    assert pattern.columns == ("who", "edge")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("(a)-[w:KNOWS*]->(b)", '"*" is no length'),
         ("(a)-[w:KNOWS*2..]->(b)", '"*2.." is no length'),
-        ("(a)-[w:KNOWS*0..2]->(b)", '"*0..2" is no length'),
+        ("(a)-[w:KNOWS*0..-1]->(b)", '"*0..-1" is no length'),
         ("(a)-[w:KNOWS*3..2]->(b)", '"*3..2" is no length'),
         ("(a)-[w:KNOWS*2 {uuid: x}]->(b)", "a trail has no properties"),
-        ("(a:Person)-[w:KNOWS*2]->(b:Person)-[:KNOWS]->(c:Person)", "between two nodes and nothing else"),
+        ("(a:Person)-[:KNOWS]->(b:Person)-[w:KNOWS*2]->(c:Person)", "only the first edge of a path may be a trail"),
+        ("(a)-[w:KNOWS*2]->(b)-[:KNOWS]->(c:Person)", "cannot read"),
+        ("(a)-[w:KNOWS*2]->(b:Person)-[:KNOWS]->(c)", "cannot read"),
         ("(a:Person)-[w:KNOWS|NAMES]->(b:Person)", "an edge has one type"),
         ("(a)-[w:KNOWS]->(b:Person)", "cannot read"),
         ("(a)-[a:KNOWS*2]->(b:Person)", "a variable is used twice"),

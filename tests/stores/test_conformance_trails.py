@@ -146,6 +146,83 @@ async def test_an_edge_of_another_partition_is_not_walked_along(ring, world):
     assert await trails(ring, query, world.rows(who=["a"])) == [(0, "ab"), (0, "ab bc")]
 
 
+async def test_a_trail_of_no_edges_begins_and_ends_at_one_node(ring, world):
+    query = world.pattern("(o {uuid: who})-[way:KNOWS|NAMES*0..1]->(to:Person)")
+    assert await trails(ring, query, world.rows(who=["a", "n"])) == [
+        (0, "a", "", "a"),
+        (0, "a", "ab", "b"),
+        (1, "n", "na", "a"),
+    ]
+    none = world.pattern("(o:Person {uuid: who})-[way:KNOWS*0..0]-(to {name: name})")
+    assert await trails(ring, none, world.rows(who=["a", "b"], name=["A", "A"])) == [(0, "a", "", "a")]
+
+
+async def test_a_path_goes_on_behind_a_trail_and_takes_no_edge_twice(ring, world):
+    query = world.pattern(
+        "({uuid: who})-[way:KNOWS|NAMES*0..2]->(x:Person)-[last:KNOWS]->(y:Person)",
+        x=("name",),
+        last=("fact",),
+        y=("name",),
+    )
+    rows = world.rows(who=["n", "d"])
+    assert await trails(ring, query, rows) == [
+        (0, "na", "a", "ab", "b"),
+        (0, "na ab", "b", "bc", "c"),
+        (1, "", "d", "dd", "d"),
+    ]
+    found = await ring.match(query, rows)
+    assert found.slice(1, 1).to_pylist() == [
+        {
+            "_q": 0,
+            "way": [
+                {"uuid": "na", "label": "NAMES", "source": "n", "target": "a"},
+                {"uuid": "ab", "label": "KNOWS", "source": "a", "target": "b"},
+            ],
+            "x": {"uuid": "b", "name": "B"},
+            "last": {"uuid": "bc", "source": "b", "target": "c", "fact": None},
+            "y": {"uuid": "c", "name": "C"},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        ("<-[last:KNOWS]-(y:Person)", ["ca"]),
+        ("-[last:KNOWS]-(y:Person)", ["ab", "ca", "ab bc"]),
+        ("-[last:KNOWS {uuid: edge}]-(y:Person {name: name})", ["ab bc"]),
+        ("<-[last:NAMES]-(y:Note)", ["na"]),
+        ("-[last:KNOWS]->(y:Person)-[more:KNOWS]->(z:Person)", ["ab bc", "ab bc ca", "ab bc cd"]),
+    ],
+    ids=["in", "any", "named", "another type", "two"],
+)
+async def test_directions_behind_a_trail(ring, world, behind, expected):
+    query = world.pattern(f"(:Person {{uuid: who}})-[way:KNOWS*0..1]->(:Person){behind}")
+    rows = world.rows(who=["a"], edge=["bc"], name=["C"])
+    found = [" ".join(part for part in row[1:] if len(part) > 1) for row in await trails(ring, query, rows)]
+    assert found == expected
+
+
+async def test_the_end_of_a_trail_may_be_the_one_that_is_known_and_where_sees_what_is_behind(ring, world):
+    query = world.pattern(
+        "(o)-[way:KNOWS|NAMES*1..1]->(:Person {uuid: who})-[last:KNOWS]->(y:Person)",
+        where="y.name > wanted AND last.uuid <> o.uuid",
+    )
+    assert await trails(ring, query, world.rows(who=["c"], wanted=["C"])) == [(0, "b", "bc", "cd", "d")]
+
+
+async def test_what_is_behind_a_trail_lies_in_its_partition(ring, world):
+    await world.commit(ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None}))
+    text = "(:Person {name: name})-[way:KNOWS*0..1]->(:Person)-[last:KNOWS]->(:Person)"
+    rows = world.rows(name=["A"] * 3, group_ids=[["h"], [], None])
+    assert await trails(ring, world.pattern(text, partition="group_ids"), rows) == [
+        (0, "", "h.ab"),
+        (0, "h.ab", "h.bc"),
+    ]
+    own = world.rows(name=["A"])
+    assert await trails(ring, world.pattern(text), own) == [(0, "", "ab"), (0, "ab", "bc")]
+
+
 async def test_one_round_trip_and_none_without_rows(ring, world):
     query = world.pattern("(o {uuid: who})-[way:KNOWS|NAMES*1..3]->(to:Person)")
     before = ring.round_trips
