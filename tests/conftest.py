@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,18 @@ class Server:
     uri: str
     user: str
     password: str
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of processes that take whole files (`--dist loadfile`), one at a time takes what runs on Neo4j."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.scheduling import InTurn
+
+    made = InTurn(config, log)
+    config.add_cleanup(made.remember)
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -44,10 +58,12 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
         return
     from semgraph.stores.neo4j_local import start, stop
 
-    with _among_users(neo4j_folder, last=lambda: stop(neo4j_folder / "server")), pytest.MonkeyPatch.context() as patch:
+    home = neo4j_folder / "server"
+    users = _among_users(neo4j_folder, first=lambda: _settle(home), last=lambda: stop(home))
+    with users, pytest.MonkeyPatch.context() as patch:
         # One compiler, the quick one: a short life is mostly start and first plans.
         patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-        found = start(neo4j_folder / "server")
+        found = start(home)
         patch.undo()
         yield Server(found.uri, found.user, found.password)
 
@@ -76,6 +92,12 @@ def _among_users(
                 last()
 
 
+def _settle(home: Path) -> None:
+    """Statements are planned once: for each test the database is another one, which would have all planned again."""
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "settings.conf").write_text("dbms.cypher.min_replan_interval=1d\n", encoding="utf-8")
+
+
 def _refuse_data(server: Server) -> None:
     """The tests empty the database: one with somebody's data in it is not for them."""
     [[nodes]] = _cypher(server, "MATCH (n) RETURN count(n)")
@@ -91,13 +113,18 @@ def _empty(server: Server) -> None:
 
 
 def _cypher(server: Server, text: str) -> list[list[Any]]:
+    with _driver(server).session() as session:
+        return [record.values() for record in session.run(text)]
+
+
+@cache
+def _driver(server: Server) -> Any:
+    """One for all tests of this process; closed at its end."""
     import neo4j
 
-    with (
-        neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver,
-        driver.session() as session,
-    ):
-        return [record.values() for record in session.run(text)]
+    driver = neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password))
+    atexit.register(driver.close)
+    return driver
 
 
 def _in_use(lock: Path) -> bool:

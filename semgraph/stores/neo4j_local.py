@@ -1,7 +1,8 @@
 """A real Neo4j Community server on this machine, without Docker, JDK or Maven: `start`, `status`, `stop`.
 
 The server is a process of its own that outlives the one that started it, keeps data, log and password in one folder, and
-listens on the loopback address only. Needs the extra `neo4j-local`.
+listens on the loopback address only. A `settings.conf` in that folder, lines as in Neo4j's own neo4j.conf, is added to its
+configuration at the next start. Needs the extra `neo4j-local`.
 """
 
 from __future__ import annotations

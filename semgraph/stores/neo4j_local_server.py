@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 _CONFIGURATION = """\
-# Written at every start.
+# Written at every start; what stands in settings.conf is added.
 server.bolt.enabled={bolt}
 server.bolt.listen_address=127.0.0.1:{port}
 dbms.security.auth_enabled=true
@@ -107,8 +107,9 @@ def _start_jvm(jars: dict[str, int], cache: Path) -> None:
 def _dbms(folder: Path, port: int, *, bolt: bool) -> Any:
     import jpype
 
-    configuration = folder / "neo4j.conf"
-    configuration.write_text(_CONFIGURATION.format(bolt=str(bolt).lower(), port=port), encoding="utf-8")
+    configuration, own = folder / "neo4j.conf", folder / "settings.conf"
+    text = _CONFIGURATION.format(bolt=str(bolt).lower(), port=port)
+    configuration.write_text(text + (own.read_text(encoding="utf-8") if own.exists() else ""), encoding="utf-8")
     path = jpype.JClass("java.nio.file.Path")
     builder = jpype.JClass("org.neo4j.dbms.api.DatabaseManagementServiceBuilder")
     return builder(path.of(str(folder))).loadPropertiesFromFile(path.of(str(configuration))).build()

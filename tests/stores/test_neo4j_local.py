@@ -41,8 +41,10 @@ def quick() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def server(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """Started by another process, which is gone."""
+    """Started by another process, which is gone, with a setting of the user's own."""
     folder = tmp_path_factory.mktemp("local") / "neo4j"
+    folder.mkdir(mode=0o700)
+    (folder / "settings.conf").write_text("db.transaction.timeout=77s\n", encoding="utf-8")
     said = subprocess.run([sys.executable, "-c", START, str(folder)], check=True, capture_output=True, text=True)
     found = status(folder)
     assert int(said.stdout) == found.pid
@@ -54,6 +56,11 @@ def test_it_outlives_the_process_that_started_it_and_says_nothing_in_its_termina
     assert server.running
     assert run(server, "RETURN 1") == [[1]]
     assert psutil.Process(server.pid).terminal() is None
+
+
+def test_settings_of_ones_own_are_added(server: LocalServer) -> None:
+    assert run(server, "SHOW SETTINGS 'db.transaction.timeout' YIELD value") == [["1m17s"]]
+    assert run(server, "SHOW SETTINGS 'server.memory.pagecache.size' YIELD value") == [["128.00MiB"]]
 
 
 def test_it_is_found_again_rather_than_started_twice(server: LocalServer) -> None:
