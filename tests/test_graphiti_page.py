@@ -79,7 +79,7 @@ def test_the_tests_that_it_names_are_there(name: str) -> None:
 
 
 def test_every_plan_has_its_line() -> None:
-    internal = {"search_edges", "search_nodes", "rerank", "resolve_entities", "settle_facts"}
+    internal = {"search_edges", "search_nodes", "rerank", "resolve_entities", "settle_facts", "judge_episode"}
     assert {name.split("(")[0].split(" ")[0].split(".")[0] for name in NAMED} | internal >= {*PLANS}
 
 

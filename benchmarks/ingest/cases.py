@@ -33,6 +33,7 @@ WAYS = {
     "dates fused": Way(options={"params": {"fuse_dates": True}}),
     "combined": Way(options={"preset": "combined"}),
     "combined, dates fused": Way(options={"preset": "combined", "params": {"fuse_dates": True}}),
+    "fused": Way(options={"preset": "fused"}),
     "lean": Way(options={"preset": "lean"}),
     "bulk": Way(options={"preset": "bulk"}),
     "bulk, packed by 5": Way(options={"preset": "bulk", "use": {"graphs": "packed(rows=5)"}}),
@@ -45,14 +46,14 @@ PEERS: dict[str, dict[str, Any]] = {
 }
 """graphiti-core with its defaults, one episode after another as it asks for; all at once; and with a higher limit."""
 SHORT: dict[str, tuple[str, ...]] = {
-    "turns dated": (SHIPPED, "asking as Graphiti", "dates fused", "combined", "lean", "bulk"),
-    "turns undated": (SHIPPED, "asking as Graphiti", "dates fused", "bulk"),
-    "dense dated": (SHIPPED, "similar 0.2", "combined, dates fused", "lean"),
-    "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "lean"),
+    "turns dated": (SHIPPED, "asking as Graphiti", "dates fused", "combined", "fused", "lean", "bulk"),
+    "turns undated": (SHIPPED, "asking as Graphiti", "dates fused", "fused", "bulk"),
+    "dense dated": (SHIPPED, "similar 0.2", "combined, dates fused", "fused", "lean"),
+    "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "fused", "lean"),
 }
 EMBEDDED = (SHIPPED, "combined", "lean", "bulk")
-STREAM = (SHIPPED, "combined, dates fused", "lean", "bulk")
-SMALL = (SHIPPED, "combined, dates fused", "lean", "bulk", "bulk, packed by 5")
+STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "bulk")
+SMALL = (SHIPPED, "combined, dates fused", "fused", "lean", "bulk", "bulk, packed by 5")
 AT_ONCE = ("bulk", "bulk, packed by 5")
 WORLDS = ("small world", "world 0", "world 1", "world 2")
 GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}

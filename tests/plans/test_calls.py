@@ -83,6 +83,16 @@ async def settle(memory: Memory) -> tuple[Result, list[Numbers]]:
     return await memory.run("settle_facts", facts=facts), [{"undated": 1, "verdicts": 1}]
 
 
+async def judge(memory: Memory) -> tuple[Result, list[Numbers]]:
+    return await memory.run("judge_episode"), [{"asked": 0}]
+
+
+async def judge_an_undated_one(memory: Memory) -> tuple[Result, list[Numbers]]:
+    given = plan("judge_episode").document["example"]["inputs"]
+    claims = [{**claim, "valid_at": None} for claim in given["claims"]]
+    return await memory.run("judge_episode", **given | {"claims": claims}), [{"asked": 1}]
+
+
 async def add_triplet(memory: Memory) -> tuple[Result, list[Numbers]]:
     await memory.hear("I work at Luma.")
     rows = [triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9)), triplet("Ann", "LIVES_IN", "Rome", valid_at=None)]
@@ -150,6 +160,7 @@ CASES: dict[str, list[Case]] = {
     "add_triplet": [add_triplet],
     "build_communities": [build],
     "gated_summaries": [gate],
+    "judge_episode": [judge, judge_an_undated_one],
     "mention_graph": [mention, mention_nothing],
     "remove_episode": [remove],
     "resolve_entities": [resolve],

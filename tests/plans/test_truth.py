@@ -54,12 +54,19 @@ def asked(model: StandIn) -> Counter[str]:
     return Counter(json.dumps(body["messages"], sort_keys=True) for body in model.requests)
 
 
-@pytest.mark.parametrize("params", [{"window": 1}, {"window": "all", "rivals": 60}], ids=["one by one", "all at once"])
+WAYS: dict[str, dict[str, Any]] = {
+    "one by one": {"params": {"window": 1}},
+    "all at once": {"params": {"window": "all", "rivals": 60}},
+    "one question for all that is open": {"params": {"fuse_resolve": True}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 @pytest.mark.parametrize(("seed", "difficulty"), [(1, 0), (2, 1)])
-async def test_the_graph_is_what_was_told(memory: Memory, seed: int, difficulty: int, params: dict[str, Any]) -> None:
+async def test_the_graph_is_what_was_told(memory: Memory, seed: int, difficulty: int, way: dict[str, Any]) -> None:
     """At once, what is said again is among the candidates as often as it is said: their list must be long enough."""
     world = World.make(seed, 4, difficulty)
-    await memory.hear(*world.rows, params=params)
+    await memory.hear(*world.rows, **way)
     assert right(against(await memory.graph(), world))
 
 

@@ -16,6 +16,9 @@ FUSED: dict[str, Any] = {"params": {"fuse_dates": True}}
 GRAPHITI: dict[str, Any] = {"preset": "graphiti"}
 COMBINED: dict[str, Any] = {"preset": "combined"}
 BULK: dict[str, Any] = {"preset": "bulk"}
+AT_MOST_TWO: dict[str, Any] = {"preset": "fused"}
+JUDGED: dict[str, Any] = {"params": {"fuse_resolve": True}}
+JUDGED_AND_DATED: dict[str, Any] = {"params": {"fuse_resolve": True, "fuse_dates": True}}
 LEAN: dict[str, Any] = {"params": {"extract": "lean", "resolve": "together"}}
 
 
@@ -27,6 +30,8 @@ LEAN: dict[str, Any] = {"params": {"extract": "lean", "resolve": "together"}}
         (GRAPHITI, False, 9), (GRAPHITI, True, 13),
         (COMBINED, False, 5), (COMBINED, True, 8),
         ({**COMBINED, **FUSED}, True, 6),
+        (AT_MOST_TWO, False, 5), (AT_MOST_TWO, True, 6),
+        (JUDGED, False, 8), (JUDGED, True, 11), (JUDGED_AND_DATED, True, 9),
         (BULK, False, 4), (BULK, True, 5),
         (LEAN, False, 3),
     ],
@@ -55,7 +60,7 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}, LEAN])
+@pytest.mark.parametrize("way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}, LEAN, AT_MOST_TWO, JUDGED])
 async def test_every_way_tells_the_same(remember: Remember, way: dict[str, Any]) -> None:
     async with StandIn() as model:
         shipped, other = remember(model), remember(model)

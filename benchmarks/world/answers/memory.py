@@ -33,6 +33,23 @@ def judged(record: Record) -> Answer:
     return dates(record) | {"duplicates": lists["duplicate"], "contradicts": lists["contradicts"]}
 
 
+def placed(record: Record) -> Answer:
+    """Which of its candidates each name in doubt is; what each new fact is to the known ones that it has the numbers of."""
+    entities = {k["number"]: k for k in listed(record["entities"])}
+    known = {k["number"]: k["fact"] for k in listed(record["known"])}
+    names, facts = [], []
+    for name in listed(record["open_names"]):
+        shown = [entities[number] for number in name["candidates"]]
+        held = [k["number"] for k in shown if same(name["name"], record["content"], k["name"], k["known"] or "")]
+        names.append({"number": name["number"], "known": held[0] if held else None})
+    for fact in listed(record["open_facts"]):
+        shown = [{"number": number, "fact": known[number]} for number in fact["compare"]]
+        told = judged({"fact": fact["fact"], "known": shown, "said_at": record["valid_at"]})
+        when = {} if fact["date"] else {"since": None, "until": None}
+        facts.append({"number": fact["number"]} | told | when)
+    return {"names": names, "facts": facts}
+
+
 def summary(record: Record) -> Answer:
     """The statements known, each once, without what is said to be over; without any, the sentences that hold the name."""
     if "gone" in record:
@@ -64,7 +81,7 @@ def matched(left: Record, right: Record) -> Answer | None:
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "entities": entities, "facts": facts, "entities facts": graph, "since until": dates,
-    "since until duplicates contradicts": judged, "summary": summary, "name": named,
+    "since until duplicates contradicts": judged, "names facts": placed, "summary": summary, "name": named,
     "mentions": mentions, "relations": relations,
 }  # fmt: skip
 DATED: Mapping[str, Callable[..., Answer]] = {"facts": facts, "entities facts": graph, "read": linked}
