@@ -34,9 +34,11 @@ from semgraph.stores.conjunct import Prop, Test, read
 from semgraph.stores.cypher import schema
 from semgraph.stores.cypher.hits import EXACT_BELOW, Indexes
 from semgraph.stores.cypher.match import compile_match, compile_scan
-from semgraph.stores.cypher.terms import HEAD, MARK, quoted, string
+from semgraph.stores.cypher.states import compile_states
+from semgraph.stores.cypher.terms import HEAD, MARK, quoted
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_commit import commit
+from semgraph.stores.neo4j_opened import Opened
 from semgraph.stores.neo4j_search import Searches
 from semgraph.stores.neo4j_setup import Setup, refuse_other_length
 from semgraph.stores.neo4j_underived import Underived, compared, compared_in_match
@@ -67,6 +69,7 @@ class Neo4jStore:
     def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
         self._graph: Graph | None = None
+        self._opened: Opened | None = None
         self._dimensions: dict[tuple[str, str], int] = {}
         self._indexes = Indexes()
         self._underived = Underived(self._bolt, Graph("", "", "", {}))
@@ -111,24 +114,27 @@ class Neo4jStore:
         Raises:
             StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors of another length.
         """
-        there, counts = await self._open(graph)
-        refuse_other_length(self.name, self._dimensions, dimensions)
-        self._undone = Setup(self._bolt, graph).undone(dimensions, there, counts)
+        if self._opened is not None and self._opened.serves(graph, dimensions):
+            self._take(self._opened)
+            return []
+        there, found = await self._look(graph, dimensions)
+        self._undone = Setup(self._bolt, graph).undone(dimensions, there, found.counts)
+        self._take(Opened.of(graph, dimensions, there, found.dimensions))
         return schema.missing(graph, None, there)
 
-    async def _open(self, graph: Graph) -> tuple[list[schema.Index], Mapping[str, int]]:
+    async def _look(self, graph: Graph, dimensions: int | None) -> tuple[list[schema.Index], Statistics]:
+        """What the database has. Raises StoreUnavailable, where it holds vectors of another length too."""
         await self._bolt.open()
-        there = await Setup(self._bolt, graph).there()
-        self._graph = graph
-        self._underived = Underived(self._bolt, graph)
-        statistics = await self.statistics()
-        self._take(there, statistics.dimensions)
-        return there, statistics.counts
+        self._graph, self._opened = graph, None
+        there, found = await Setup(self._bolt, graph).there(), await self.statistics()
+        refuse_other_length(self.name, found.dimensions, dimensions)
+        return there, found
 
-    def _take(self, there: Sequence[schema.Index], dimensions: Mapping[tuple[str, str], int]) -> None:
-        """Know what the database has."""
-        self._dimensions = dict(dimensions)
-        self._indexes = replace(schema.usable(self.graph, there), underived=self._underived.places)
+    def _take(self, opened: Opened) -> None:
+        """Know what the database has; what its rows lack is looked for anew."""
+        self._opened, self._graph, self._dimensions = opened, opened.graph, dict(opened.lengths)
+        self._underived = Underived(self._bolt, opened.graph)
+        self._indexes = replace(schema.usable(opened.graph, opened.there), underived=self._underived.places)
         self._searches.opened(self.graph, self._indexes, self._dimensions, self._underived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
@@ -140,19 +146,20 @@ class Neo4jStore:
             StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or holds vectors of another
                 length. Nothing was changed.
         """
-        there, counts = await self._open(graph)
-        refuse_other_length(self.name, self._dimensions, dimensions)
+        if self._opened is not None and self._opened.serves(graph, dimensions):
+            return self._take(self._opened)
+        there, found = await self._look(graph, dimensions)
         setup = Setup(self._bolt, graph)
-        self._undone = await setup.begin(dimensions, there, counts)
-        names = ((label.name, name) for label in graph.labels.values() for name in label.vectors.values())
-        known = self._dimensions if dimensions is None else dict.fromkeys(names, dimensions)
-        self._take(await setup.there(), known)
+        self._undone = await setup.begin(dimensions, there, found.counts)
+        return self._take(Opened.of(graph, dimensions, await setup.there(), found.dimensions))
 
     async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """Make what the database lacks, whoever made it; as `Settles.settle`."""
-        await self._open(graph)
+        await self._bolt.open()
+        self._graph = graph
         said = await Setup(self._bolt, graph).make(dimensions, drop=drop)
-        await self._open(graph)
+        there, found = await self._look(graph, dimensions)
+        self._take(Opened.of(graph, dimensions, there, found.dimensions))
         self._undone = []
         return said
 
@@ -238,21 +245,8 @@ class Neo4jStore:
         """Heads and valid marks of the given partitions for a plan, in one round trip."""
         if not partitions:
             return {}
-        key = quoted(self.graph.key)
-        witnesses = " OR ".join(
-            f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
-            for label in self.graph.nodes
-        )
-        hint = f" USING INDEX SEEK m:{MARK}(plan, partition, row)" if (MARK, "row") in self._indexes.ranges else ""
-        text = (
-            "UNWIND $partitions AS p\n"
-            f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}){hint}\n"
-            f"WHERE m.row IS NOT NULL AND (m.witness IS NULL OR {witnesses})\n"
-            "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS marks }\n"
-            f"OPTIONAL MATCH (h:{HEAD} {{partition: p}})\nRETURN p, h.head, marks"
-        )
         parameters = {"plan": plan, "partitions": list(dict.fromkeys(partitions))}
-        records = await self._bolt.read(text, parameters)
+        records = await self._bolt.read(compile_states(self.graph, self._indexes), parameters)
         return {
             partition: PartitionState(head, {row: Marked(row, f, time_of(now), run) for row, f, now, run in marks})
             for partition, head, marks in records

@@ -686,3 +686,26 @@ async def test_attributes_that_neo4j_has_no_form_for_are_kept_as_json(run: Run, 
     assert row["n"] == {
         "deep": '{"a":[1]}', "mixed": '[1,"x"]', "huge": str(1 << 70), "flat": ["x", "y"], "none": None, "empty": [],
     }  # fmt: skip
+
+
+async def test_a_database_that_lacks_nothing_is_looked_at_once(bare: Run, store: Neo4jStore) -> None:
+    heard: list[str] = []
+    await store.ensure(MEMORY, 4)
+    store.listen(heard.append)
+    await store.ensure(MEMORY, 4)
+    await store.attach(MEMORY, 4)
+    await store.attach(MEMORY)
+    assert heard == []
+    with pytest.raises(StoreUnavailable):
+        bare("CREATE (:Entity {uuid: 'a', group_id: 'g', name: 'n', name_embedding: [1.0, 0.0, 0.0, 0.0]})")
+        await store.ensure(MEMORY, 8)
+
+
+async def test_a_database_that_lacks_something_is_looked_at_each_time(written: Run, store: Neo4jStore) -> None:
+    heard: list[str] = []
+    store.listen(heard.append)
+    assert await store.attach(MEMORY, 4)
+    once = len(heard)
+    written("CREATE INDEX mention_group FOR ()-[e:MENTIONS]-() ON (e.group_id)")
+    assert await store.attach(MEMORY, 4)
+    assert len(heard) == 2 * once > 0
