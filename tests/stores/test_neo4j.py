@@ -696,8 +696,8 @@ async def test_a_database_that_lacks_nothing_is_looked_at_once(bare: Run, store:
     await store.attach(MEMORY, 4)
     await store.attach(MEMORY)
     assert heard == []
+    bare("CREATE (:Entity {uuid: 'a', group_id: 'g', name: 'n', name_embedding: [1.0, 0.0, 0.0, 0.0]})")
     with pytest.raises(StoreUnavailable):
-        bare("CREATE (:Entity {uuid: 'a', group_id: 'g', name: 'n', name_embedding: [1.0, 0.0, 0.0, 0.0]})")
         await store.ensure(MEMORY, 8)
 
 
