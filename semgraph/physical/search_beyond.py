@@ -28,7 +28,7 @@ def hidden_hits(asked: Asked, hits: pa.Table, found: pa.ChunkedArray, whom: Sequ
     taken = pc.is_in(hits.column(node.graph.key), value_set=within.column(node.graph.key).combine_chunks())
     if not pc.any(taken).as_py():
         return False
-    groups = hits.append_column("_taken", taken).group_by(["_q", "method"])
+    groups = hits.append_column("_taken", taken).group_by(["_q", "method"], use_threads=False)
     counted = groups.aggregate([("_taken", "sum"), ("rank", "count")])
     columns = (values(counted.column(name)) for name in ("_q", "rank_count", "_taken_sum"))
     cut = {q for q, count, gone in zip(*columns, strict=True) if count >= k and gone}

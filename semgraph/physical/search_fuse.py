@@ -86,7 +86,9 @@ def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
     key = node.graph.key
     if node.fuse == "rrf" and node.by:
         ranked = ranked.append_column("_s", pc.divide(1.0, pc.add(ranked.column("_r"), 1).cast(pa.float64())))
-        groups = ranked.group_by(["_q", key]).aggregate([("_s", "sum"), ("_first", "min"), ("_row", "min")])
+        groups = ranked.group_by(["_q", key], use_threads=False).aggregate(
+            [("_s", "sum"), ("_first", "min"), ("_row", "min")]
+        )
         scores = pa.array(np.round(_numbers(groups, "_s_sum"), 12))
         table = pa.table(
             {"_q": groups.column("_q"), "_k": groups.column(key), "_first": groups.column("_first_min")}
