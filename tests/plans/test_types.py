@@ -153,3 +153,21 @@ async def test_what_is_wrong_with_types_is_told_before_anything_is_asked(
 async def test_an_excluded_type_where_no_types_are_given(memory: Memory) -> None:
     with pytest.raises(InputError, match="excluded: City is no type. Types: Entity"):
         await memory.hear("I live in Rome.", params={"excluded": ["City"]})
+
+
+async def test_a_fact_that_is_told_again_in_other_words_keeps_its_attributes_and_takes_new_ones(memory: Memory) -> None:
+    job = {**WORKS, "fields": json.dumps({"employer": "string null", "town": "string null"})}
+    await hear(memory, "I work at Luma.", edge_types=[job])
+    assert attributes((await memory.graph()).fact("Ann works")) == {"employer": "Luma"}
+    again = await hear(memory, "I work for Luma.", edge_types=[job])
+    assert again.tables["repeated"].num_rows == 1
+    assert memory.model.calls["attributes"] == 4, "of Ann and of the fact, each time"
+    assert attributes((await memory.graph()).fact("Ann works"))["employer"] == "Luma"
+
+
+async def test_a_fact_that_is_told_again_in_the_same_words_is_not_asked_about(memory: Memory) -> None:
+    await hear(memory, "I work at Luma.", edge_types=[WORKS])
+    asked = memory.model.calls["attributes"]
+    again = await memory.hear("I work at Luma.", edge_types=[WORKS])
+    assert again.tables["repeated"].num_rows == 1
+    assert memory.model.calls["attributes"] == asked
