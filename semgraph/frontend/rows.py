@@ -35,7 +35,7 @@ def check_rows(spec: InputSpec, rows: Any, *, partition: str = "", key: str = ""
     Args:
         spec: The declared input.
         rows: Mappings, an Arrow table, or a pandas data frame.
-        partition: The column in which NULL becomes "".
+        partition: The column in which NULL becomes "", if it may be NULL.
         key: The column whose values must differ.
         source: What messages call the rows, such as a file's name.
 
@@ -67,13 +67,13 @@ def read_rows(
         return spec.schema.empty_table(), [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
     if not given and not count:  # an empty list or file says nothing of its columns
         return spec.schema.empty_table(), []
-    faults = list(_missing(spec, given, partition, source))
+    faults = list(_missing(spec, given, source))
     arrays: dict[str, Any] = {}
     for name, kind in spec.columns:
         values = given.get(name, [None] * count)
         array: Any
         array, wrong = _column(name, kind, values)
-        if name == partition and not wrong:
+        if name == partition and kind.nullable and not wrong:
             array = pc.fill_null(array, "")
         faults += wrong
         if not wrong and name in given and not kind.nullable and array.null_count:
@@ -121,11 +121,11 @@ def _from_pandas(series: Any) -> Any:
         return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
 
 
-def _missing(spec: InputSpec, given: Mapping[str, Any], partition: str, source: str) -> Iterator[RowFault]:
+def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator[RowFault]:
     declared = dict(spec.columns)
     extra = [name for name in given if name not in declared]
     absent = [name for name in declared if name not in given]
-    needed = [name for name in absent if not declared[name].nullable and name != partition]
+    needed = [name for name in absent if not declared[name].nullable]
     found = ", ".join(given) or "none"
     renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"

@@ -47,7 +47,7 @@ class Order:
 
     Args:
         input: The input that is cut.
-        partition: Its column with the partition value; NULL becomes "".
+        partition: Its column with the partition value; NULL, where it is declared so, becomes "".
         by: Its columns that order the rows of a partition; `position` (the row's place in the input) breaks ties.
         key: Its column that names a row; where NULL, it is made from the columns `key_of` and the ordinal among equal rows.
         window: Rows in a window; None: all.

@@ -67,6 +67,20 @@ def test_null_in_the_partition_is_the_empty_text():
 
 
 @pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([{"text": "x"}], 'needs column "user_id" (string); found: text'),
+        ([{"user": "ann", "text": "x"}], 'needs column "user_id" (string); found: user, text'),
+        ([{"user_id": "ann", "text": "x"}, {"user": "bob", "text": "y"}], "row 2, column user_id: is NULL. Fill it"),
+        ([{"user_id": None, "text": "x"}], "row 1, column user_id: is NULL. Fill it"),
+        (pa.table({"user_id": pa.nulls(2), "text": ["x", "y"]}), "column user_id: is NULL (and 1 more rows). Fill it"),
+    ],
+)
+def test_a_partition_that_may_not_be_null_is_asked_for_as_any_other_column(rows, found):
+    assert found in said(spec(user_id="string", text="string"), rows, partition="user_id")
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "found"),
     [
         ("string", "naïve ☃", "naïve ☃"),
