@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.brackets import unclosed
 
 NOW = "now"
 _ADMITTED: tuple[type[exp.Expr], ...] = (
@@ -125,9 +126,11 @@ def _parse_constant(source: str) -> Scalar:
 def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
     try:
         parsed = sqlglot.parse(source, dialect="duckdb")
+        lacks = unclosed(source)
     except (SqlglotError, RecursionError) as error:
-        msg = f'cannot read the expression "{_short(source)}"'
-        raise Fault(msg, there=_first_line(error)) from None
+        parsed, lacks = [], _first_line(error)
+    if lacks is not None:
+        raise Fault(f'cannot read the expression "{_short(source)}"', there=lacks)
     tree = parsed[0] if len(parsed) == 1 else None
     if tree is None:
         msg = f'"{_short(source)}" is not one expression'
