@@ -127,6 +127,30 @@ async def test_an_answer_is_kept_for_what_was_shown(remember: Remember) -> None:
     assert graph.fact("Alice Chen works")["invalid_at"] is None
 
 
+@pytest.mark.parametrize(("pairs", "verdicts"), [(2, {"m1": None, "alice": "contradicts"}), (1, {"m1": None})])
+async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
+    memory: Memory, pairs: int, verdicts: dict[str, str | None]
+) -> None:
+    await planted(memory, "alice", "luma", Alice_Chen_works_at_Luma=("alice", "luma"))
+    said = {"group_id": "g", "content": "Ann(user): Alice works at Acme.", "history": []}
+    place = {"episode": "e", "group_id": "g", "turn": 1, "nth": 1}
+    names = [
+        said | place | {"uuid": uuid, "name": name, "name_key": name.lower(), "nth": nth}
+        for nth, (uuid, name) in enumerate({"m1": "Alice", "m2": "Acme"}.items(), 1)
+    ]
+    claim = place | {"said_at": at(1), "source": "Alice", "target": "Acme", "name": "WORKS_AT", "valid_at": at(1)}
+    result = await memory.run(
+        "judge_episode",
+        episodes=[said | {"uuid": "e", "valid_at": at(1)}],
+        of=names,
+        claims=[claim | {"fact": "Alice works at Acme."}],
+        params={"pairs": pairs},
+    )
+    told = result.tables["verdicts"].to_pylist()
+    assert {row["source"]: row["verdict"] for row in told} == verdicts
+    assert [row["same"] for row in result.tables["names"].to_pylist()] == [True]
+
+
 async def test_with_lean_who_is_who_is_asked_while_reading(memory: Memory) -> None:
     await memory.hear(
         "I work at Luma.", "I work at Acme.", params={"extract": "lean", "resolve": "together", "fuse_resolve": True}
