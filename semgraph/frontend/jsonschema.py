@@ -94,7 +94,7 @@ def _argument(f: dataclasses.Field[Any]) -> Schema:
     found = _KINDS[f.metadata["kind"]]()
     if f.default is not dataclasses.MISSING:
         found = {"anyOf": [*found.get("anyOf", [found]), {"type": "null"}]}
-    return found
+    return {"description": f.metadata["doc"], **found} if "doc" in f.metadata else found
 
 
 def _either(*schemas: Schema) -> Schema:
@@ -198,7 +198,10 @@ _SCHEMA_WRITE: Schema = {
     "description": "Make what the graph needs of the store and the store lacks; drop: first drop indexes of its names.",
     **_closed({"drop": _either({"type": "boolean"}, _PARAMETER)}, []),
 }
-_WRITES = {**{cls.keyword: _object(cls, {"from": _ANY_RELATION}) for cls in SINKS}, "schema": _SCHEMA_WRITE}
+_WRITES = {
+    **{cls.keyword: {"description": getdoc(cls) or "", **_object(cls, {"from": _ANY_RELATION})} for cls in SINKS},
+    "schema": _SCHEMA_WRITE,
+}
 _SINK: Schema = {
     **_closed({"when": _CONDITION, **_WRITES}, []),
     "oneOf": [{"required": [keyword]} for keyword in _WRITES],

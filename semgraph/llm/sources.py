@@ -14,7 +14,7 @@ from semgraph.errors import Problem, did_you_mean
 OPTION = "option"  # the origin of what was given on the command line or to `Session`
 _OURS = "SEMGRAPH_"
 _VARIABLES = {"SEMGRAPH_LLM": "llm", "SEMGRAPH_EMBEDDER": "models.embed", "SEMGRAPH_STORE": "store"}
-_KNOWN_VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
+VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
 _NUMBERS: dict[str, type] = {
     "limits.rpm": int,
     "limits.tpm": int,
@@ -25,8 +25,8 @@ _NUMBERS: dict[str, type] = {
     "limits.max_seconds": float,
     "journal.keep_days": int,
 }
-_KEYS = ("store", "operators", "models", "limits", "journal", "journal.path", *_NUMBERS)
-_TABLES = ("models", "limits", "journal")
+KEYS = ("store", "operators", "models", "limits", "journal", "journal.path", *_NUMBERS)
+TABLES = ("models", "limits", "journal")
 _OPTIONS = {"embedder": "models.embed"}
 
 
@@ -60,8 +60,8 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
     """The variables that name a model, an embedder or a store. A misspelt one is an error, not silence."""
     for name in env:
-        if name.startswith(_OURS) and name not in _KNOWN_VARIABLES:
-            near = did_you_mean(name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in _KNOWN_VARIABLES])
+        if name.startswith(_OURS) and name not in VARIABLES:
+            near = did_you_mean(name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in VARIABLES])
             if near:
                 problems.append(Problem(f"environment: nothing reads {name}", hint=near.replace('"', f'"{_OURS}', 1)))
     given = {key: env[name] for name, key in _VARIABLES.items() if name in env}
@@ -86,7 +86,7 @@ def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool 
 
 def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in tree.items():
-        if key in _TABLES and isinstance(value, dict):
+        if key in TABLES and isinstance(value, dict):
             yield from ((f"{key}.{name}", inner) for name, inner in value.items())
         else:
             yield key, value
@@ -124,8 +124,8 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         return _store(_text(key, value), base)
     if key in also or (key.startswith("models.") and key.count(".") == 1):
         return _text(key, value)
-    known = [k for k in (*_KEYS, *also, "models.default", "models.small", "models.embed") if k not in _TABLES]
-    if key in _TABLES:
+    known = [k for k in (*KEYS, *also, "models.default", "models.small", "models.embed") if k not in TABLES]
+    if key in TABLES:
         raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
     raise _Wrong(f'nothing reads "{key}"', there=f"There are {', '.join(known)}", hint=did_you_mean(key, known))
 

@@ -18,7 +18,7 @@ _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
 EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
 """Options that are passed on to an OpenAI-compatible endpoint as they are."""
 
-_KEYS: dict[Kind, dict[str, dict[str, type]]] = {
+OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
     "model": {
         "openai": {
             "structured": str,
@@ -41,6 +41,7 @@ _KEYS: dict[Kind, dict[str, dict[str, type]]] = {
         "sentence-transformers": {"device": str},
     },
 }
+"""The options that each provider takes, with their types."""
 _CHOICES = {"structured": ("json_schema", "tool")}
 _MODEL_REQUIRED = ("openai", "sentence-transformers")
 
@@ -95,7 +96,7 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         PlanError: It is none, naming what was probably meant.
     """
     what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
-    providers = _KEYS[kind]
+    providers = OPTIONS[kind]
     provider, _, rest = text.strip().partition(":")
     provider, mark, tail = provider.partition("?")
     rest = f"?{tail}" if mark and not rest else rest

@@ -46,8 +46,9 @@ class Sink(Node):
 class Merge(Sink):
     """Nodes or edges by key: the relation's columns that the label has, then `set`; `create` only for new ones.
 
-    NULL never overwrites. Lists in `unite` are united with the stored ones. `first`: written before any model is asked,
-    which only rows of an input can be. `only: existing` touches nothing that is not there.
+    NULL never overwrites. A list in `unite` becomes one with the stored one: the stored values, then new ones, none twice;
+    other lists overwrite. `first`: written before any model is asked, which only rows of an input can be. `only: existing`
+    touches nothing that is not there.
     """
 
     keyword: ClassVar[str] = "merge"
@@ -56,7 +57,9 @@ class Merge(Sink):
     target: str = argument("path", default="target")
     create: Columns = argument("columns", default=())
     set: Columns = argument("columns", default=())
-    unite: tuple[str, ...] = argument("names", default=())
+    unite: tuple[str, ...] = argument(
+        "names", default=(), doc="Lists that add to the stored ones: those values first, then new ones, none twice."
+    )
     only: Literal["existing", ""] = argument("choice", choices=("existing",), default="")
     first: bool = argument("flag", default=False)
 

@@ -46,6 +46,9 @@ def test_it_is_a_schema_of_every_key_and_operator():
     assert set(operators) == {cls.keyword for cls in OPERATORS}
     assert {"merge", "delete"} == {cls.keyword for cls in SINKS}
     assert all("description" in operator for operator in operators.values())
+    merge = schema["properties"]["writes"]["items"]["properties"]["merge"]
+    assert "NULL never overwrites" in merge["description"]
+    assert "none twice" in merge["properties"]["unite"]["description"]
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)

@@ -1,0 +1,26 @@
+"""docs/settings.md names every setting there is, and its file is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from semgraph.llm import sources
+from semgraph.llm.config import Settings
+from semgraph.llm.specs import OPTIONS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+
+
+def test_the_file_of_the_page_sets_every_key(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "semgraph.toml").write_text(text, encoding="utf-8")
+    read = Settings.load({}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
+    from_the_file = {key for key, value in read.values.items() if value.origin == "./semgraph.toml"}
+    models = {"models.default", "models.small", "models.judge", "models.embed"}
+    assert from_the_file == models | (set(sources.KEYS) - set(sources.TABLES))
+
+
+def test_the_page_names_every_variable_and_every_option_of_a_model() -> None:
+    for name in (*sources.VARIABLES, *(name for kinds in OPTIONS.values() for of in kinds.values() for name in of)):
+        assert f"`{name}`" in PAGE, name
