@@ -17,13 +17,14 @@ from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
-from semgraph.expr.moving import refuse_moving
+from semgraph.expr.moving import callable_names, refuse_moving
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import NOW, Scalar, to_sql
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.expr.vectors import VECTOR_FUNCTIONS, on_vectors
 
 ORDINAL = "_o"
+_NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
 _NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
 
 
@@ -134,9 +135,11 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
     check_columns(scalar, schema)
     refuse_moving(scalar, connection())
-    plain = _plain_column(scalar, schema)
-    if plain is not None:
-        return plain
+    return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
+
+
+def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
+    """The type that DuckDB finds. Raises Fault."""
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar.sql)
     sql = with_now(scalar.sql)
@@ -146,10 +149,31 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     try:
         found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}", sql != scalar.sql)
     except duckdb.Error as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
-        raise Fault(f'"{scalar.text}": {message}') from None
-    return type_of_arrow(found).arrow
+        raise _refused(scalar, str(error)) from None
+    return found
+
+
+def _refused(scalar: Scalar, error: str) -> Fault:
+    """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest that plans may call."""
+    unknown = _NO_FUNCTION.search(error)
+    if unknown is not None:
+        hint = did_you_mean(unknown["name"], callable_names(connection()))
+        return Fault(f'"{scalar.text}": there is no function "{unknown["name"]}"', hint=hint)
+    lines = [line for line in error.splitlines() if line.strip()]
+    message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
+    return Fault(f'"{scalar.text}": {message}')
+
+
+def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
+    """Whether a scalar has a type, or is NULL or made of NULLs and so has any. Raises Fault as `type_of`."""
+    return type_of(scalar, schema) == wanted or _untyped(_bound(scalar, schema), wanted)
+
+
+def _untyped(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a type only lacks what a NULL or an empty list leaves open."""
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _untyped(found.value_type, wanted.value_type)
+    return pa.types.is_null(found)
 
 
 def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
@@ -162,7 +186,7 @@ def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
         if not pa.types.is_struct(found):
             return None
         found = found.field(name).type
-    return type_of_arrow(found).arrow
+    return found
 
 
 def expect_type(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> None:

@@ -37,6 +37,15 @@ def _moving(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1)
+def callable_names(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Names of functions and macros that plans may call, `id` included."""
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN "
+    rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
+    named = {name for (name,) in rows if name[:1].isalpha() and not name.startswith("pg_")}
+    return frozenset(named | {"id"}) - _moving(con)
+
+
 def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
     """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted there."""
     for match in _WORD.finditer(sql):

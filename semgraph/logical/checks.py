@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
-from semgraph.expr.binder import check_columns, type_of
+from semgraph.expr.binder import check_columns, stands_for, type_of
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
 
@@ -108,6 +108,25 @@ def typed(columns: Columns, schema: pa.Schema, key: str) -> list[pa.Field[Any]]:
         except Fault as fault:
             raise fault.under(key, name) from None
     return found
+
+
+def check_standing_in(columns: Columns, schema: pa.Schema, key: str, answers: Iterable[pa.Field[Any]]) -> None:
+    """Refuse columns that cannot stand for answers, where the model is not asked; a NULL stands for an answer of any type."""
+    kinds = {f.name: f.type for f in answers}
+    for name, scalar in columns:
+        try:
+            _check_stands_for(name, scalar, schema, key, kinds)
+        except Fault as fault:
+            raise fault.under(key, name) from None
+
+
+def _check_stands_for(name: str, scalar: Scalar, schema: pa.Schema, key: str, kinds: dict[str, pa.DataType]) -> None:
+    if name not in kinds:
+        msg = f'{key}: "{name}" is no answer of this prompt'
+        raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
+    if not stands_for(scalar, schema, kinds[name]):
+        found, wanted = type_of_arrow(type_of(scalar, schema)), type_of_arrow(kinds[name])
+        raise Fault(f'{key}: "{scalar.text}" is {found}, but the answer "{name}" is {wanted}')
 
 
 def column_scalar(path: str) -> Scalar:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from semgraph.errors import Fault
 from semgraph.expr.binder import expect_type
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import type_of_arrow
 from semgraph.logical.asking import OnError, Semantic, needs_answers
 from semgraph.logical.checks import (
     Columns,
@@ -23,13 +22,13 @@ from semgraph.logical.checks import (
     Using,
     check_names,
     check_sort,
+    check_standing_in,
     check_using,
     column_scalar,
     combined,
     fresh,
     joined_fields,
     merged,
-    typed,
     with_own,
 )
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
@@ -67,11 +66,7 @@ class SemMap(Semantic):
                 expect_type(self.when, schema, pa.bool_())
         if self.form:
             self._check_form()
-        kinds = {f.name: f.type for f in self.answer_fields()}
-        for f in typed(self.otherwise, schema, "otherwise"):
-            if kinds.get(f.name) != f.type:
-                wanted = f", not {type_of_arrow(kinds[f.name])}" if f.name in kinds else ", no answer of this prompt"
-                raise Fault(f'"{f.name}" is {type_of_arrow(f.type)}{wanted}', "otherwise", f.name)
+        check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields())
         return merged(schema, self.answer_fields())
 
     def _check_form(self) -> None:
@@ -231,10 +226,7 @@ class SemAgg(Semantic):
         found = pa.schema([*(schema.field(name) for name in self.by)])
         for f in self.answer_fields():
             fresh(found, f.name, "the answer")
-        kinds = {f.name: f.type for f in self.answer_fields()}
-        for f in typed(self.alone, schema, "alone"):
-            if kinds.get(f.name) != f.type:
-                raise Fault(f'"{f.name}" is {type_of_arrow(f.type)}, which the prompt does not return', "alone", f.name)
+        check_standing_in(self.alone, schema, "alone", self.answer_fields())
         return merged(found, self.answer_fields())
 
     @property

@@ -120,10 +120,11 @@ async def column_of(
     scalar: Scalar, source: Node, table: pa.Table, now: datetime | None, kind: pa.DataType | None = None
 ) -> pa.Array:  # type: ignore[type-arg]
     """A scalar over the rows of `source`, as a column of the type that the plan gives it, or of another."""
-    wanted = kind or type_of(scalar, source.schema)
-    simple = value_of(scalar, source.schema)
+    own = type_of(scalar, source.schema)
+    wanted = kind or own
+    simple = value_of(scalar, source.schema) if own == wanted else None  # else a NULL, which is of any type
     if simple is not None:
-        found = simple(table, now).cast(wanted)
+        found = simple(table, now)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     value = f"CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(wanted)})"
     sql = f"SELECT {value} AS x FROM {ROWS} ORDER BY {ORDINAL}"

@@ -94,6 +94,23 @@ def test_a_map_adds_the_answers_and_asks_only_where_it_should() -> None:
     assert found.rows_in == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Type("int64"), "NULL", None),
+        (Type("timestamp", nullable=True), "(NULL)", None),
+        (Type("list", item=Type("int64")), "[]", []),
+        (Type("list", item=Type("double")), "NULL", None),
+    ],
+)
+def test_a_null_otherwise_is_of_the_answers_type(kind: Type, text: str, value: Any) -> None:
+    told = PromptSet((("", Prompt("ask", (("said", kind),), item=Template.parse("{text}"))),))
+    node = SemMap(input=NOTES, prompt=told, when=sql("text <> 'a'"), otherwise=(("said", sql(text)),))
+    found, _ = ask(node, lambda _: "refused: no", ROWS[:1])
+    assert found.table.to_pylist() == [{**ROWS[0], "said": value}]
+    assert found.table.schema.field("said").type == kind.arrow
+
+
 @pytest.mark.parametrize(("on_error", "ids"), [("raise", [1, 3]), ("null", [1, 2, 3])])
 def test_a_row_without_an_answer_is_left_out_or_kept_with_null(on_error: Any, ids: list[int]) -> None:
     node = SemMap(input=NOTES, prompt=prompt("{text}", mood="string"), on_error=on_error, step="moods")
