@@ -65,7 +65,7 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("seed", "difficulty"), [(1, 0), (2, 1)])
 async def test_the_graph_is_what_was_told(memory: Memory, seed: int, difficulty: int, way: dict[str, Any]) -> None:
     """At once, what is said again is among the candidates as often as it is said: their list must be long enough."""
-    world = World.make(seed, 4, difficulty)
+    world = World.make(seed, 3, difficulty)
     await memory.hear(*world.rows, **way)
     assert right(against(await memory.graph(), world))
 
@@ -88,6 +88,7 @@ async def test_what_differs_by_design_is_bounded(remember: Remember, model: Stan
 
 
 GROUPS = [World.make(seed, 2, 1, group) for seed, group in ((1, "a"), (2, "b"), (3, "c"))]
+ALONE: Counter[str] = Counter()  # what is asked of each by itself
 
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
@@ -96,19 +97,21 @@ async def test_groups_told_in_any_interleaving_are_each_as_if_alone(tmp_path_fac
     order = data.draw(st.permutations([w.group for w in GROUPS for _ in w.rows]))
     left = {w.group: list(w.rows) for w in GROUPS}
     rows = [left[group].pop(0) for group in order]
-    alone: Counter[str] = Counter()
-    for world in GROUPS:
-        async with StandIn() as model:
-            memory = Memory("memory", model, tmp_path_factory.mktemp("alone"))
-            await memory.hear(*world.rows)
-            await memory.session.aclose()
-            alone += asked(model)
+    if not ALONE:
+        alone: Counter[str] = Counter()
+        for world in GROUPS:
+            async with StandIn() as model:
+                memory = Memory("memory", model, tmp_path_factory.mktemp("alone"))
+                await memory.hear(*world.rows)
+                await memory.session.aclose()
+                alone += asked(model)
+        ALONE.update(alone)
     async with StandIn() as model:
         memory = Memory("memory", model, tmp_path_factory.mktemp("together"))
         await memory.hear(*rows)
         graph = await memory.graph()
         await memory.session.aclose()
-        assert asked(model) == alone
+        assert asked(model) == ALONE
     assert all(right(against(graph, world)) for world in GROUPS)
 
 
