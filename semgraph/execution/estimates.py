@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from semgraph.execution import bounds
 from semgraph.execution.observed import Seen, key_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
@@ -17,14 +18,12 @@ from semgraph.logical.joins import Join, Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input, Limit, Nothing
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
+from semgraph.logical.semantic import Semantic, SemJoin, SemTopk
 from semgraph.physical.contract import RowEstimate
-from semgraph.physical.estimating import estimated
 from semgraph.physical.planner import PhysicalPlan
 
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
 _RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
-_SIZES = 64  # of groups that are looked at one by one
 _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "least": "≥ "}
 
 
@@ -64,15 +63,17 @@ def worse(one: Kind, other: Kind) -> Kind:
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
-    """The sum; at least that much, where a part is not known."""
+    """The sum; where a part is not known, at least that of those which are no mere bounds."""
     parts = list(amounts)
     known = [part for part in parts if part.known]
     if parts and not known:
         return Amount()
+    if len(known) < len(parts):
+        return Amount(sum(part.value for part in known if part.kind != "most"), "least")
     found = Amount(0.0, "exact")
     for part in known:
         found = Amount(found.value + part.value, worse(found.kind, part.kind))
-    return found if len(known) == len(parts) else Amount(found.value, "least")
+    return found
 
 
 class Asked(NamedTuple):
@@ -95,7 +96,7 @@ class Estimator:
         inputs: Rows of the inputs, by name.
         seen: What earlier runs saw, by `key_of`.
         counts: What the store holds, by label; None: not asked.
-        waves: How many times the operators are run whose rows are cut into windows.
+        windows: How many windows the rows are cut into, of all partitions; without an order, the partitions.
         tokens: Tokens of a real first prompt, by `id` of the node, where it could be made.
     """
 
@@ -103,7 +104,7 @@ class Estimator:
     inputs: Mapping[str, int]
     seen: Mapping[str, Seen]
     counts: Mapping[str, int] | None = None
-    waves: int = 1
+    windows: int = 1
     tokens: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
@@ -233,31 +234,16 @@ class Estimator:
         return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
-        """Calls by the implementation, for each time that it is run."""
+        """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong to any."""
         way, _ = self.plan.ways[id(node)]
-        times = max(1, min(self.waves, math.ceil(items.value))) if id(node) in self.plan.ordered else 1
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
-        rows = RowEstimate(left.value / times, right / times, items.value / times, 0.0)
-        grouped = [rows._replace(groups=groups) for groups in _groups(node, rows.items)]
-        costs = [estimated(way, node, each, None) for each in grouped or [rows]]
-        calls = math.floor(max(cost.calls for cost in costs)) * times
-        # Where answers decide what is asked next, an implementation has an expectation, no bound.
-        return Amount(calls, "seen" if any(cost.rounds > 1 and cost.least is None for cost in costs) else "most")
+        rows = RowEstimate(left.value, right, items.value, 0.0)
+        found = bounds.calls(way, node, rows, self.windows if self._apart(node) else 1)
+        return Amount(found.number, "most" if found.bound else "seen")
 
-
-def _groups(node: Semantic, items: float) -> Iterable[float]:
-    """How many groups some items can be, for groups of one size each; none where an operator has no groups."""
-    keys = node.by if isinstance(node, SemAgg) else node.per if isinstance(node, SemTopk) else None
-    if keys is None or not items:
-        return
-    if not keys and not node.partitioned:
-        yield 1.0
-        return
-    size = math.ceil(items)
-    # What a row takes hangs on the size of its group, in no way that is known here; beyond some size it hardly changes.
-    for each in sorted({*range(1, min(size, _SIZES) + 1), *(2**i for i in range(size.bit_length())), size}):
-        groups = items / each
-        yield groups if items / groups <= each else math.nextafter(groups, math.inf)
+    def _apart(self, node: Semantic) -> bool:
+        plan = self.plan.logical
+        return node.partitioned or (plan.order is None and plan.graph.partition in node.inputs[0].schema.names)
 
 
 @dataclass

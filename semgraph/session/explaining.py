@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -123,7 +124,7 @@ async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources
         counts = {label: table.num_rows for label, table in kept.rows.items()}
     rows = {name: table.num_rows for name, table in inputs.items()}
     seen = memory.read() if memory is not None else {}
-    found = Estimator(physical, rows, seen, counts, waves(of.plan, inputs))
+    found = Estimator(physical, rows, seen, counts, windows(of.plan, inputs))
     if any(not found.asked(node).tokens_in.known for node in walk(*physical.roots) if isinstance(node, Semantic)):
         return replace(found, tokens=await _tokens(of, physical, inputs, resources))
     return found
@@ -143,16 +144,16 @@ async def _tokens(
         return await first_prompts.tokens_of_inputs(physical, llm, store, inputs, datetime.now(UTC))
 
 
-def waves(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """How many windows the longest partition has."""
-    order = plan.order
-    if order is None or order.window is None or order.input not in inputs:
+def windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
+    """How many windows all partitions have together; without an order, how many partitions the inputs name."""
+    order, own = plan.order, plan.graph.partition
+    if order is None:
+        named = [table.column(own).unique().to_pylist() for table in inputs.values() if own in table.column_names]
+        return max(1, len({value for values in named for value in values}))
+    if order.input not in inputs:
         return 1
-    column = inputs[order.input].column(order.partition).to_pylist()
-    counts: dict[str, int] = {}
-    for value in column:
-        counts[value or ""] = counts.get(value or "", 0) + 1
-    return ceil(max(counts.values(), default=1) / order.window)
+    counts = Counter(value or "" for value in inputs[order.input].column(order.partition).to_pylist())
+    return max(1, sum(ceil(count / (order.window or count)) for count in counts.values()))
 
 
 async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:

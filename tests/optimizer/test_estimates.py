@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import semgraph
 from benchmarks.world import StandIn
+from semgraph.checking.cases import some
 from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import EngineError
+from semgraph.execution import bounds
+from semgraph.execution.estimates import Amount, total
 from semgraph.execution.observed import Memory, Seen
 from semgraph.meter import Part, StepMetrics
+from semgraph.physical.contract import Cost, Implementation, RowEstimate
 from tests.optimizer.conftest import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -103,6 +109,83 @@ async def test_answers_from_the_journal_do_not_make_a_plan_look_free(session: se
     assert again.meter.total().calls_issued == 0
     data = await estimates(session, path, notes=NOTES, names=NAMES)
     assert data["estimate"]["tokens_in"]["value"] == pytest.approx(first.meter.total().tokens_in)
+
+
+CUT = """
+plan: cut
+graph: graph.yaml
+inputs: {messages: {id: string, user_id: string, text: string}}
+order: {input: messages, partition: user_id, by: [], key: id, window: WINDOW}
+steps:
+  told: [{from: messages}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+returns: [told]
+use: {told: WAY}
+"""
+GRAPH = "graph: cut\npartition: user_id\nnodes: {Message: {properties: {text: string}}}\n"
+
+
+def cut(folder: Path, way: str, window: str = "1") -> Path:
+    (folder / "graph.yaml").write_text(GRAPH, encoding="utf-8")
+    path = folder / "cut.yaml"
+    text = CUT.replace("WINDOW", window).replace("WAY", way)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def people(*counts: int) -> list[dict[str, Any]]:
+    return [
+        {"id": f"{who} {n}", "user_id": f"u{who}", "text": f"{who} {n}"}
+        for who, count in enumerate(counts)
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "way", "window", "most"),
+    [
+        ((3, 1), "per_row()", "1", 4),
+        ((2, 2, 1), "per_row()", "1", 5),
+        ((9, 3, 1, 1), "per_row()", "3", 14),
+        ((3, 1), "packed(rows=20)", "1", 4),
+        ((9, 3, 1, 1), "packed(rows=20)", "3", 6),
+        ((9, 3, 1, 1), "packed(rows=20)", "all", 4),
+        ((30, 1), "packed(rows=20)", "all", 3),
+        ((3, 1), "packed(rows=20)", "none", 2),
+    ],
+)
+async def test_rows_of_several_partitions_take_no_more_calls_than_the_bound(
+    session: semgraph.Session, tmp_path: Path, counts: tuple[int, ...], way: str, window: str, most: int
+) -> None:
+    path, rows = cut(tmp_path, way, window), people(*counts)
+    if window == "none":
+        path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("order")))
+    assert of(await estimates(session, path, messages=rows), "told", "calls") == (most, "most")
+    run = await session.arun(path, inputs={"messages": rows})
+    assert run.meter.total().calls_issued <= most
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    st.sampled_from([lambda n: -(-n // 7), lambda n: n * (n - 1) / 2, lambda n: 3 * n, lambda n: min(n, 5)]),
+)
+def test_a_bound_holds_however_rows_are_spread_over_parts(parts: list[int], taken: Callable[[float], float]) -> None:
+    class Way(Implementation[Any]):
+        def estimate(self, node: Any, rows: RowEstimate, seen: Any) -> Cost:
+            return Cost(taken(rows.items))
+
+        async def answer(self, node: Any, rows: Any, ctx: Any) -> Any:
+            raise NotImplementedError
+
+    items = float(sum(parts))
+    found = bounds.calls(Way(), some("sem_map").node(), RowEstimate(items, 0, items, 0), len(parts))
+    assert found.bound
+    assert sum(map(taken, parts)) <= found.number
+
+
+def test_a_sum_with_parts_that_are_not_known_is_at_least_what_is_no_mere_bound() -> None:
+    assert total([Amount(3, "most"), Amount()]).shown() == "?"
+    assert total([Amount(3, "most"), Amount(2, "exact"), Amount()]).shown() == "≥ 2"
+    assert total([Amount(3, "most"), Amount(2, "exact")]).shown() == "≤ 5"
 
 
 async def test_another_prompt_or_way_is_another_thing(session: semgraph.Session, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.session.comparing.copy import Held
 from semgraph.session.comparing.step import Input
-from semgraph.session.explaining import waves
+from semgraph.session.explaining import windows
 from semgraph.session.resources import Resources
 
 
@@ -67,7 +67,7 @@ def _calls(
     memory = Memory.beside(resources.settings.journal_path)
     counts = {label: table.num_rows for label, table in source.rows.items()}
     rows = {name: table.num_rows for name, table in inputs.items()}
-    estimator = Estimator(physical, rows, memory.read() if memory else {}, counts, waves(physical.logical, inputs))
+    estimator = Estimator(physical, rows, memory.read() if memory else {}, counts, windows(physical.logical, inputs))
     calls: dict[str, list[Amount]] = {}
     for node in walk(*physical.roots):
         if isinstance(node, Semantic):
