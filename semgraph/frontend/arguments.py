@@ -101,12 +101,7 @@ def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
         return _all_of(value, scope, options)
     if isinstance(value, (Mapping, list)):
         raise wrong("an SQL expression", value)
-    try:
-        return parse_scalar(value, scope.params)
-    except Fault as fault:
-        if isinstance(value, str) and value.count("(") != value.count(")"):
-            raise Fault(fault.what, there=fault.there, hint="a text with a comma needs quotes inside { }") from None
-        raise
+    return parse_scalar(value, scope.params)
 
 
 def _all_of(values: list[Any], scope: Scope, options: Options) -> Scalar:

@@ -13,6 +13,7 @@ from typing import Any
 from semgraph.errors import Fault, Position
 from semgraph.expr.names import reserved
 from semgraph.frontend.arguments import READERS
+from semgraph.frontend.commas import rests
 from semgraph.frontend.faults import Faults, each, replaced, unknown
 from semgraph.frontend.scope import Scope, kind_of
 from semgraph.frontend.searching import SEARCHING
@@ -119,10 +120,11 @@ def _as_written(cls: type[Node], fault: Fault) -> Fault:
 
 def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     keys = plan_keys(cls)
+    told = {*keys, *rests(given)}
     faults: list[Fault] = [
         unknown(str(name), keys, f"{cls.keyword} has no argument", "arguments", name)
         for name in given
-        if name not in keys
+        if name not in told
     ]
     found: dict[str, Any] = {}
     for key, f in keys.items():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem
+from semgraph.frontend import commas
 from semgraph.frontend.faults import KeyFault
 from semgraph.frontend.noticing import notice
 
@@ -51,7 +52,16 @@ class Document:
     def problem(self, fault: Fault, *base: str | int, step: str | None = None) -> Problem:
         """A fault below `base`, with its position."""
         position = self.position(*base, *fault.path, key=isinstance(fault, KeyFault))
-        return Problem(fault.what, step, position, fault.there, fault.hint)
+        hint = fault.hint or (commas.HINT if self._cut((*base, *fault.path)) else None)
+        return Problem(fault.what, step, position, fault.there, hint)
+
+    def _cut(self, path: Trail) -> bool:
+        """Whether the text there was cut at a comma. Items of a list that stand below each other are no pieces of one text."""
+        if path and isinstance(path[-1], int):
+            places = [self.values.get((*path[:-1], i)) for i in (path[-1], path[-1] + 1)]
+            if None in places or len({place[0] for place in places if place}) > 1:
+                return False
+        return commas.cut(self.data, path)
 
 
 def shown(path: Path) -> str:
@@ -114,7 +124,8 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (mark.line + first_line, mark.column + 1) if mark else (first_line, 1)
-        raise PlanError(_syntax(str(error.problem or error.context), Position(file, *place))) from None
+        problem = str(error.problem or error.context)
+        raise PlanError(_syntax(problem, Position(file, *place), _before(mark))) from None
     except (YAMLError, RecursionError, ValueError) as error:
         what_happened = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
         raise PlanError(_syntax(what_happened, Position(file, first_line, 1))) from None
@@ -131,7 +142,12 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
     return Document(file, data, reader.values, reader.keys)
 
 
-def _syntax(problem: str, position: Position) -> Problem:
+def _before(mark: Any) -> str:
+    """What stands before a mark in its line."""
+    return str(mark.buffer)[: mark.pointer].rpartition("\n")[2] if mark and mark.buffer else ""
+
+
+def _syntax(problem: str, position: Position, before: str = "") -> Problem:
     if "'\\t'" in problem:
         return Problem("a tab cannot indent YAML", position=position, hint="indent with blanks")
     hint = None
@@ -144,6 +160,8 @@ def _syntax(problem: str, position: Position) -> Problem:
         hint = 'a text with ": " in it needs quotes'
     if "cannot start any token" in problem:
         hint = "quote the text"
+    if hint is None and problem.startswith("expected ','") and commas.inside_a_call(before):
+        hint = commas.HINT
     return Problem(f"this is no YAML: {problem}", position=position, hint=hint)
 
 

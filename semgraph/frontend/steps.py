@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.frontend import commas
 from semgraph.frontend.build import OPERATORS, SOURCES, build, by_keyword
 from semgraph.frontend.document import Document, Trail
 from semgraph.frontend.expansion import Expansion
@@ -274,7 +275,8 @@ def _operator(item: Any, *, first: bool) -> tuple[str, Any]:
         raise Fault(f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint)
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
-        raise Fault("one operator on a line", there=f"here: {keys}", hint="each operator has its own dash")
+        hint = commas.HINT if commas.rests(item) else "each operator has its own dash"
+        raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
     ((keyword, value),) = item.items()
     if keyword in SOURCE_WORDS:
         if not first:
