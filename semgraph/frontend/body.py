@@ -199,7 +199,8 @@ def read_example(reading: Reading) -> None:
     rows = at("example", at, "inputs", mapping, given.get("inputs"), "rows by input")
     for name, listed in rows.items():
         if name not in reading.inputs:
-            faults.append(unknown(name, reading.inputs, "no input", "inputs", "example", "inputs", name))
+            if not reading.broken & {name, ""}:
+                faults.append(unknown(name, reading.inputs, "no input", "inputs", "example", "inputs", name))
             continue
         order = reading.order if reading.order is not None and reading.order.input == name else None
         ordered = {"partition": order.partition, "key": order.key} if order is not None else {}

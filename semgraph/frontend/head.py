@@ -142,7 +142,7 @@ def _optional(reading: Reading) -> None:
 def _order(reading: Reading) -> None:
     if reading.data.get("order") is not None:
         value = reading.steps.expansion.expand(reading.data["order"], ("order",))
-        if isinstance(value, Mapping) and str(value.get("input")) in reading.broken:
+        if isinstance(value, Mapping) and reading.broken & {str(value.get("input")), ""}:
             return
         reading.order = read_order(value, reading.inputs, reading.graph.partition)
 

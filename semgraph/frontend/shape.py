@@ -65,7 +65,7 @@ def read_optional(
     names: tuple[str, ...] = READERS["names"](value or [], _NO_SCOPE, {})
     faults = []
     for i, name in enumerate(names):
-        if name not in inputs and name not in broken:
+        if name not in inputs and name not in broken and "" not in broken:
             there = "inputs: " + (", ".join(inputs) or "none")
             faults.append(Fault(f'optional names no input: "{name}"', i, there=there, hint=did_you_mean(name, inputs)))
         if name == ordered:
