@@ -69,3 +69,12 @@ def folded(line: str, width: int) -> list[str]:
             found += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
                           break_on_hyphens=False)  # fmt: skip
     return found
+
+
+def plain_line(text: str) -> str:
+    r"""A text on one line, without the control characters by which it could move a terminal's cursor.
+
+    >>> plain_line("red \x1b[31mfox\n jumps ")
+    'red [31mfox jumps'
+    """
+    return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from semgraph.execution.layout import plain_line
+
 UNKNOWN = "—"
 
 
@@ -128,12 +130,3 @@ def cell(value: Any) -> str:
 
         return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
     return plain_line(str(value))
-
-
-def plain_line(text: str) -> str:
-    r"""A text on one line, without the control characters by which it could move a terminal's cursor.
-
-    >>> plain_line("red \x1b[31mfox\n jumps ")
-    'red [31mfox jumps'
-    """
-    return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split())

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from semgraph.execution.layout import plain_line
 from semgraph.execution.result import Result
 from semgraph.execution.runs import Run
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
-from semgraph.report.formats import UNKNOWN, count, dollars, duration, plain_line, plural, short
+from semgraph.report.formats import UNKNOWN, count, dollars, duration, plural, short
 from semgraph.report.picture import Picture, lines, pictures
 from semgraph.report.tables import Column, fitting, result_lines
 from semgraph.report.tables import lines as table_lines

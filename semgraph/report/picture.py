@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from semgraph.execution.layout import plain_line
 from semgraph.logical.schema import Graph
-from semgraph.report.formats import day, plain_line, plural
+from semgraph.report.formats import day, plural
 from semgraph.report.tables import fit
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import BudgetReached
+from semgraph.execution.comparison.cells import footer
 from semgraph.execution.comparison.record import load_comparison
 from tests.compare.conftest import TRUE, WAYS, compared, filtered, opened, priced
 
@@ -123,6 +124,14 @@ async def test_a_row_that_fails_agrees_with_nobody(session, reader, complaints):
     assert [arm.failed for arm in found] == [1, 1]
     assert found["packed(rows=3)"].quality.same == pytest.approx(5 / 6)
     assert found.exit_code == 3
+    for way in WAYS:
+        ((rows, step, error),) = found[way].trials[0].failures
+        assert (rows, step) == (1, "complaints")
+        assert f"! {way} failed: 1 × complaints: {error}" in footer(found)
+    assert (
+        load_comparison(found.id, found.record.parent)["per_row"].trials[0].failures
+        == found["per_row"].trials[0].failures
+    )
     assert found.disagreements(*WAYS).to_pylist() == [
         {"text": "Thanks!", "per_row": ["(failed)"], "packed(rows=3)": ["(failed)"]}
     ]
@@ -143,6 +152,7 @@ async def test_an_answer_that_was_no_answer_is_not_replayed_but_asked_for_again(
     reader.invalid = {"Thanks"}
     (first,) = await compared(session, complaints, **of)
     assert (first.failed, first.trials[0].paid.calls) == (1, 7), "the row that failed was asked about twice"
+    assert [(kind.rows, kind.step) for kind in first.trials[0].failures] == [(1, "complaints")]
     reader.invalid = set()
     server.requests.clear()
     (again,) = await compared(session, complaints, **of)

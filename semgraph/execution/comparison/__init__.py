@@ -12,6 +12,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from semgraph.execution.comparison.failing import Failed
     from semgraph.execution.comparison.why import Told
 
 Kind = Literal["step", "plan"]
@@ -67,7 +68,7 @@ class Trial:
         cold: What it costs alone, whoever paid for it and when.
         paid: What was sent for it now.
         seconds: Wall time; None where an answer came from the journal, which would say nothing.
-        failed: Rows without an answer.
+        failed: Rows without an answer, and why, by `failures`.
         rows: The rows of the step as this way answers them; None where a whole plan is compared.
         answers: What was asked and answered, an item a row; `_m` is the number of the frozen row.
     """
@@ -79,6 +80,7 @@ class Trial:
     failed: int = 0
     rows: pa.Table | None = field(default=None, repr=False)
     answers: pa.Table | None = field(default=None, repr=False)
+    failures: tuple[Failed, ...] = ()
 
 
 @dataclass(frozen=True)

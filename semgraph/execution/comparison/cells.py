@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from semgraph.execution.comparison import Arm, Comparison, Quality
+from semgraph.execution.comparison.failing import told
 
 _NONE = "–"
 
@@ -229,7 +230,8 @@ def footer(comparison: Comparison) -> list[str]:
     said.append(f"nothing written to {comparison.store}")
     if comparison.record is not None:
         said.append(f"kept as comparison {comparison.id}")
-    found += [" · ".join(said), *(f"! {note}" for note in comparison.notes)]
+    failed = (line for arm in ranked(comparison) for line in told(arm))
+    found += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
         found.append(f"! stopped: {comparison.stopped}")
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())

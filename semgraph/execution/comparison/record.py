@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Spent, Trial
+from semgraph.execution.comparison.failing import Failed
 from semgraph.execution.record import RunRecord
 from semgraph.execution.runs import RUNS, find_run
 
@@ -42,7 +43,14 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
 
 def _arm(arm: Arm) -> dict[str, Any]:
     trials = [
-        {"number": t.number, "cold": asdict(t.cold), "paid": asdict(t.paid), "seconds": t.seconds, "failed": t.failed}
+        {
+            "number": t.number,
+            "cold": asdict(t.cold),
+            "paid": asdict(t.paid),
+            "seconds": t.seconds,
+            "failed": t.failed,
+            "failures": [each._asdict() for each in t.failures],
+        }
         for t in arm.trials
     ]
     return {"name": arm.name, "use": dict(arm.use), "quality": asdict(arm.quality), "trials": trials}
@@ -87,6 +95,7 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
         Trial(
             t["number"], Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
             _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
+            tuple(Failed(**each) for each in t.get("failures", ())),
         )
         for t in data["trials"]
     )  # fmt: skip

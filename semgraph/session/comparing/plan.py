@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.comparison import Trial
+from semgraph.execution.comparison.failing import kinds
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.outcome import Options
 from semgraph.execution.runtime import Runtime
@@ -90,5 +91,6 @@ async def try_plan(
             raise BudgetReached(outcome.stopped)
         tables = {n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()}
         failed = len(outcome.failed_members) if plan.order else len(outcome.failures)
-        trial = Trial(number, ledger.cold, ledger.paid, None if ledger.replayed or ledger.known else seconds, failed)
+        took = None if ledger.replayed or ledger.known else seconds
+        trial = Trial(number, ledger.cold, ledger.paid, took, failed, failures=kinds(outcome.failures))
         return Whole(trial, await graph_of(store, plan) if plan.writes else None, tables)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.comparison import Spent, Trial
+from semgraph.execution.comparison.failing import kinds
 from semgraph.execution.executor import Executor
 from semgraph.execution.outcome import Options
 from semgraph.execution.runtime import Runtime
@@ -253,6 +254,7 @@ async def try_way(
         sum(len(each.failures) for each in found),
         _visible(node, [each.table for each in found]),
         pa.concat_tables(evidence) if evidence else None,
+        kinds(failure for each in found for failure in each.failures),
     )
 
 
