@@ -110,7 +110,8 @@ class Executor:
             changed += sum(mark.fingerprint != self.options.fingerprint for mark in seen)
         if changed:
             self.outcome.notes.append(
-                f"the plan changed since {changed} of these rows were written: they stay as written; --again reads them anew"
+                f"the plan, its parameters or its ways changed since {changed} of these rows were written: they stay as "
+                "written; --again reads them anew"
             )
         return pending
 
