@@ -70,9 +70,11 @@ def check(
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")] = None,
 ) -> None:
     """Check plans and graphs without running them: every problem with its line. Exit code 2 if there is one."""
+    from semgraph.physical.library import Library
     from semgraph.report.checked import checked, files_in, verdict
 
-    found = [checked(path) for path in files_in(files or ["plans"])]
+    library = Library(options.settings().operators)
+    found = [checked(path, library) for path in files_in(files or ["plans"])]
     if options.json:
         options.dump([{"file": c.file, "ok": not c.problems, "problems": c.problems} for c in found])
     else:

@@ -86,6 +86,11 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
     )
 
 
+def check_ways(plan: LogicalPlan, library: Library) -> None:
+    """Refuse an optimized plan whose ways `compile_plan` refuses, whatever the store and the models are. Raises PlanError."""
+    _choose(plan, list(walk(*plan.roots)), library, {})
+
+
 @dataclass(frozen=True)
 class _Layout:
     """What of a physical plan no store and no model has a say in; see `PhysicalPlan`. It holds nodes, not the plan."""

@@ -10,6 +10,9 @@ from semgraph.errors import PlanError, Problem
 from semgraph.frontend.document import read_file, shown
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.yaml import find_plan, load_plan
+from semgraph.optimizer import optimized
+from semgraph.physical.library import Library
+from semgraph.physical.planner import check_ways
 from semgraph.report.formats import plural
 from semgraph.report.plans import PlanFile, is_plan
 
@@ -51,11 +54,12 @@ def files_in(names: Sequence[str]) -> list[Path]:
     return found
 
 
-def checked(path: Path) -> Checked:
-    """Load a plan and its presets, or a graph; all that is wrong is told."""
-    look, kind = (_graph, "graph") if not is_plan(path) and _is_graph(path) else (_plan, "plan")
+def checked(path: Path, library: Library) -> Checked:
+    """Load a plan and its presets, with the ways that they choose, or a graph; all that is wrong is told."""
+    kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
     try:
-        return Checked(shown(path), look(path), (), kind)
+        ok = _graph(path) if kind == "graph" else _plan(path, library)
+        return Checked(shown(path), ok, (), kind)
     except PlanError as error:
         return Checked(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
 
@@ -70,11 +74,12 @@ def _graph(path: Path) -> str:
     return f"a graph: {plural(len(graph.nodes), 'label')} of nodes, {len(graph.edges)} of edges"
 
 
-def _plan(path: Path) -> str:
+def _plan(path: Path, library: Library) -> str:
     file = PlanFile(path, shipped=False)
     plan = file.plan
-    for preset in plan.document.get("presets") or {}:
-        load_plan(path, preset=preset)
+    for loaded in (plan, *(load_plan(path, preset=preset) for preset in plan.document.get("presets") or {})):
+        if loaded.use:  # the reference of an operator does all of it
+            check_ways(optimized(loaded, {}), library)
     writes = len(plan.writes) + bool(plan.schema)
     return f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
 

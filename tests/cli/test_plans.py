@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from semgraph.shipped import plans_folder
+from semgraph.shipped import operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
 
 
@@ -62,6 +62,27 @@ def test_a_wrong_preset_is_found_by_a_check(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
     project.write("plans/people.yaml", text + "presets: {thorough: {use: {tolt: packed}}}\n")
     assert 'no step "tolt"' in project("plans", "check").out
+
+
+def test_a_way_that_a_run_would_refuse_is_refused_by_a_check(project: Project, serving: Serving) -> None:
+    told = 'plans/people.yaml:12:7  step told: "block" is no way of doing a sem_map. Its ways: '
+    for use in ("use: {told: block()}", "presets: {quick: {use: {told: block()}}}"):
+        project.write("plans/people.yaml", PLAN + use)
+        checked = project("plans", "check")
+        assert (checked.code, checked.out.splitlines()[1][: len(told)]) == (2, told)
+    project.write("plans/people.yaml", PLAN + 'use: {told: "packed(rwos=3)"}')
+    assert 'packed has no parameter "rwos"' in project("plans", "check").out
+    assert not (project.folder / ".semgraph").exists()
+    project.write("plans/people.yaml", PLAN + "use: {told: block()}")
+    assert told in project("run", "people").err
+    assert serving.calls == 0
+
+
+def test_a_check_knows_own_ways_where_their_folder_is_named(project: Project) -> None:
+    project.write("mine/sem_map/own.py", (operators_folder() / "sem_map" / "per_row.py").read_text())
+    project.write("plans/people.yaml", PLAN + "use: {told: own}")
+    assert project("plans", "check").code == 2
+    assert project("plans", "check", "--operators", "mine").code == 0
 
 
 @pytest.mark.parametrize("files", [["gone.yaml"], ["."]])
