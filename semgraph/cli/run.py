@@ -139,8 +139,9 @@ def _run(
 
 def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, asked: Asked, seconds: float) -> None:
     from semgraph.report.header import following
-    from semgraph.report.outcome import hints, outcome, remarks
+    from semgraph.report.outcome import first_lines, hints, outcome, remarks
 
+    options.talk(*first_lines(result))
     if options.json:
         options.dump(result.to_json())
     else:

@@ -51,6 +51,7 @@ class Result:
         notes: What the user should know: a partition stopped by another writer, marks of another version of the plan, ...
         stopped: Why the run ended early (a budget, an interruption), or None.
         keys: Ids of the member rows, by their place in the input; () without an order.
+        first: Of the plans after which the example comes, if it was run: what they gave and wrote, in their order.
         record: Folder of the run record; None where records are off.
         exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a partition stopped.
     """
@@ -67,6 +68,7 @@ class Result:
     notes: tuple[str, ...] = ()
     stopped: str | None = None
     keys: tuple[str, ...] = ()
+    first: tuple[Result, ...] = ()
     record: Path | None = None
     exit_code: int = 0
 
@@ -113,4 +115,5 @@ class Result:
             "failed": [{"step": f.step, "error": f.error, "row": f.row} for f in self.failed],
             "notes": list(self.notes),
             "stopped": self.stopped,
+            "first": [{"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first],
         }

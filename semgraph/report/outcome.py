@@ -66,6 +66,13 @@ def outcome(
     yield cost(total, seconds)
 
 
+def first_lines(result: Result) -> Iterator[str]:
+    """What the plans wrote after which the example comes, in a line; "nothing" where their rows were there already."""
+    if result.first:
+        each = (f"{first.plan}, {written(first.written).replace('written:', 'wrote')}" for first in result.first)
+        yield f"first, for the example: {'; '.join(each)}"
+
+
 def _nothing_new(result: Result) -> bool:
     return 0 < result.members == result.skipped and not result.failed
 

@@ -189,13 +189,14 @@ class Session(Compares, Reports):
         before = self.going_on(resume)
         given = given or dict(before.inputs)
         resources = self._resources.under(before.settings(self.settings))
+        first: list[Result] = []
         if not given and logical.inputs:
             resources = resources.sharing()
-            first = RunRequest(logical, {}, until, write=write, progress=progress, runs=self.runs)
-            await run_before(first, self.prepare, resources)
+            example = RunRequest(logical, {}, until, write=write, progress=progress, runs=self.runs)
+            first = await run_before(example, self.prepare, resources)
         tables = typed_inputs(logical, given, rows)
         request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
-        return await run_plan(before.request(request), resources)
+        return replace(await run_plan(before.request(request), resources), first=tuple(first))
 
     def explain(
         self,

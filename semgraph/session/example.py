@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from semgraph.errors import BudgetReached, PlanError, Problem
+from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.session.inputs import example_rows, typed_inputs
@@ -15,7 +16,9 @@ from semgraph.session.running import RunRequest, run_plan
 from semgraph.stores.abilities import open_to_read
 
 
-async def run_before(request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources) -> None:
+async def run_before(
+    request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources
+) -> list[Result]:
     """Run the plans that the example of a request's plan comes after, each on its own example, in the order that it names.
 
     Args:
@@ -23,24 +26,29 @@ async def run_before(request: RunRequest, prepare: Callable[[str | Path], Logica
         prepare: Loads a plan by path or name.
         resources: What all of them use; they spend from one budget if these have one.
 
+    Returns the results of these plans, in the order in which they ran.
+
     Raises:
         PlanError: The plan deletes, and the store holds rows that are not its example's.
         BudgetReached: One of them stopped at a limit; what comes after it was not begun.
     """
     if request.write and request.until is None:
         await _spare(request.plan, resources)
+    done: list[Result] = []
     for name in example_rows(request.plan).after:
         beside = Path(request.plan.file).parent / f"{name}.yaml"
         plan = prepare(beside if beside.is_file() else name)
         one = RunRequest(plan, {}, write=request.write, progress=request.progress, runs=request.runs)
         if plan.inputs:
-            await run_before(one, prepare, resources)
-        done = await run_plan(replace(one, inputs=typed_inputs(plan, {}, None)), resources)
-        if done.stopped:
+            done += await run_before(one, prepare, resources)
+        last = await run_plan(replace(one, inputs=typed_inputs(plan, {}, None)), resources)
+        done.append(last)
+        if last.stopped:
             later = request.plan.name
             raise BudgetReached(
-                f"{plan.name}, after which the example of {later} comes, {done.stopped}; {later} was not begun"
+                f"{plan.name}, after which the example of {later} comes, {last.stopped}; {later} was not begun"
             )
+    return done
 
 
 async def _spare(plan: LogicalPlan, resources: Resources) -> None:

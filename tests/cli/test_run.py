@@ -247,6 +247,17 @@ def test_a_search_prints_its_rows_after_the_plan_it_builds_on(project: Project) 
     assert "Cleo" in done.out.splitlines()[2]
 
 
+def test_what_the_plans_before_an_example_write_is_told_with_their_names(project: Project) -> None:
+    store = ("--store", "sqlite:named.db")
+    said = "first, for the example: people, wrote 3 Note, 3 Person, 3 KNOWS"
+    assert said in project("run", "find", *store).err.splitlines()
+    again = project("run", "find", *store, "--format", "json")
+    assert "first, for the example: people, wrote nothing" in again.err.splitlines()
+    (first,) = json.loads(again.out)["first"]
+    assert (first["plan"], first["written"]) == ("people", {})
+    assert "first" not in project("run", "find", *store, "-i", "queries=Bob").err
+
+
 def test_the_next_step_is_named(project: Project) -> None:
     err = project("run", "plans/people.yaml").err
     assert "Next: semgraph run plans/find.yaml   (People by name)" in err
