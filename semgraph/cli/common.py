@@ -59,7 +59,8 @@ class Options:
         str | None, typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL)
     ] = None
     format: Annotated[
-        Format | None, typer.Option(help="text, or json: one object on stdout.", rich_help_panel=_PANEL)
+        Format | None,
+        typer.Option(help="text, or json: one document on stdout, an object or a list.", rich_help_panel=_PANEL),
     ] = None
     verbose: Annotated[
         bool | None, typer.Option("-v", "--verbose", help="Say more; show tracebacks.", rich_help_panel=_PANEL)

@@ -143,6 +143,16 @@ def test_help_and_version(project: Project, args: list[str]) -> None:
     assert project(*args).code == 0
 
 
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [(["runs", "list"], list), (["plans", "list"], list), (["plans", "check"], list), (["operators", "list"], dict)],
+)
+def test_help_says_what_json_is(project: Project, args: list[str], kind: type) -> None:
+    shown = project(*args, "--help").out
+    assert "one document on stdout, an object or a list." in " ".join(shown.replace("│", " ").split())
+    assert isinstance(json.loads(project(*args, "--format", "json").out), kind)
+
+
 def test_a_command_that_is_none(project: Project) -> None:
     done = project("rum", "people")
     assert done.code == 2
