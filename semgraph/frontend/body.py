@@ -208,6 +208,10 @@ def read_example(reading: Reading) -> None:
             what = f"the example's {name} {fault.what}" if fault.row is None else f"column {fault.column}: {fault.what}"
             where = () if fault.row is None else (fault.row, fault.column)
             faults.append(Fault(what, "example", "inputs", name, *where, hint=fault.hint))
+    lacking = [name for name, spec in reading.inputs.items() if given and not spec.optional and rows.get(name) is None]
+    if not faults and not reading.loading.problems:  # else what is lacking may follow from them
+        what = "the example lacks rows of {}, which must be given"
+        faults = [Fault(what.format(name), "example", "inputs") for name in lacking]
     for i, plan in enumerate(at("example", at, "after", read_names, given.get("after") or [], reading.steps, {})):
         try:
             find_plan(plan, (reading.folder, *reading.loading.folders))

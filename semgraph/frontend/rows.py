@@ -59,6 +59,7 @@ def read_rows(
     spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
 ) -> tuple[pa.Table, list[RowFault]]:
     """As `check_rows`, with the faults in place of an error; the table is of use only if there are none."""
+    rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
         given, count = columns_of(rows)
     except Fault as fault:
@@ -67,7 +68,8 @@ def read_rows(
         return spec.schema.empty_table(), [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
     if not given and not count:  # an empty list or file says nothing of its columns
         return spec.schema.empty_table(), []
-    faults = list(_missing(spec, given, source))
+    slips = dict(_slips(spec, given, rows))
+    faults = [*_missing(spec, given, source), *slips.values()]
     arrays: dict[str, Any] = {}
     for name, kind in spec.columns:
         values = given.get(name, [None] * count)
@@ -76,7 +78,7 @@ def read_rows(
         if name == partition and kind.nullable and not wrong:
             array = pc.fill_null(array, "")
         faults += wrong
-        if not wrong and name in given and not kind.nullable and array.null_count:
+        if not wrong and name in given and name not in slips and not kind.nullable and array.null_count:
             faults += list(_nulls(name, array))
         arrays[name] = array
     if key in given and not faults:
@@ -137,6 +139,18 @@ def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator
             yield RowFault(
                 None, name, f'has no column "{name}"; it has: {", ".join(declared)}', f'did you mean "{near[0]}"?'
             )
+
+
+def _slips(spec: InputSpec, given: Mapping[str, Any], rows: Any) -> Iterator[tuple[str, RowFault]]:
+    """Columns that most rows have, and a row has under a name that looks like it; by column, the first such row."""
+    declared = dict(spec.columns)
+    present = [name for name in declared if name in given]
+    for name in given if isinstance(rows, (list, tuple)) else ():
+        near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
+        row = next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None) if near else None
+        if row is not None:
+            what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
+            yield near[0], RowFault(row, name, what, f'did you mean "{near[0]}"?')
 
 
 def _guess(name: str, extra: Sequence[str]) -> str:

@@ -177,6 +177,24 @@ def test_a_column_that_looks_like_one_that_may_be_missing_is_a_slip():
     )
 
 
+@pytest.mark.parametrize("made", [list, tuple, iter])
+def test_a_slip_in_one_row_of_many_is_told_with_its_row(made):
+    slip = {"id": "b", "at": "2025-01-15", "gruop": "g"}
+    told = (
+        'input episodes, row 2, column gruop: is no column of episodes; it has: id, group, at, n. Did you mean "group"?'
+    )
+    assert said(NOTES, made([ROW, slip, slip])) == told
+    needed = spec(text="string", n="int64 null")
+    told = 'input episodes, row 2, column texts: is no column of episodes; it has: text, n. Did you mean "text"?'
+    assert said(needed, made([{"text": "a"}, {"texts": "b"}])) == told
+
+
+def test_a_column_beside_the_one_that_it_looks_like_is_left_out():
+    rows = [ROW, ROW | {"groups": "h"}, ROW | {"groups": None, "group": None}]
+    assert check_rows(NOTES, rows).column("group").to_pylist() == ["g", "g", None]
+    assert check_rows(NOTES, pd.DataFrame(rows)).num_rows == 3
+
+
 def test_null_where_there_must_be_a_value():
     assert said(NOTES, [ROW, ROW | {"id": None}]) == (
         "input episodes, row 2, column id: is NULL. Fill it, or declare id with null after its type"
