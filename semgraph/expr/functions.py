@@ -11,12 +11,14 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 _NAMESPACE = uuid.UUID("5e3a1f0c-9d1b-5c55-8a40-6f7d2c1b9e10")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_SHORT = 500  # characters
 _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)")
 
 
@@ -94,8 +96,19 @@ def overlap(query: str, text: str) -> float:
     >>> overlap("who leads Phoenix", "Alice leads Phoenix")
     0.6666666666666666
     """
-    a, b = set(_WORD.findall(query.lower())), set(_WORD.findall(text.lower()))
-    return len(a & b) / math.sqrt(len(a) * len(b)) if a and b else 0.0
+    a, b = _distinct(query), _distinct(text)
+    shared = len(a & b)
+    return shared / math.sqrt(len(a) * len(b)) if shared else 0.0
+
+
+def _distinct(text: str) -> frozenset[str]:
+    """The words of a text. Short texts are compared with many others, one after another."""
+    return _kept(text) if len(text) <= _SHORT else frozenset(_WORD.findall(text.lower()))
+
+
+@lru_cache(maxsize=16_384)
+def _kept(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
 
 
 def overlaid(held: str, more: str) -> str:
