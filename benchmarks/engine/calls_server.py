@@ -41,7 +41,7 @@ def main(latency: float) -> None:
     async def chat(request: web.Request) -> web.Response:
         asked = await request.read()
         await asyncio.sleep(latency)
-        return web.Response(body=verdict if b'"answer"' in asked else keep, content_type="application/json")
+        return web.Response(body=keep if b'"keep"' in asked else verdict, content_type="application/json")
 
     async def serve() -> None:
         app = web.Application()
