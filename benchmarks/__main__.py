@@ -52,6 +52,13 @@ def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
     return [benchmark for benchmark in chosen if not lacking[benchmark.name]]
 
 
+def _where(given: list[str]) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            _stop(f'--where "{text}" is no KEY=VALUE, such as facts=1000')
+    return dict(text.split("=", 1) for text in given)
+
+
 def _stop(text: str) -> NoReturn:
     typer.echo(text, err=True)
     raise typer.Exit(2)
@@ -77,6 +84,10 @@ def run(
         bool, typer.Option("--quick", help="the cases of two minutes, one trial each; the results are left alone")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="also the cases that take long")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="KEY=VALUE", help="only cases with this in their key, as facts=1000"),
+    ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")] = None,
     again: Annotated[bool, typer.Option("--again", help="also what is held already")] = False,
     budget: Annotated[
@@ -93,11 +104,12 @@ def run(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console, broken, missing = Console(stderr=True), 0, 0
     GIVEN.model, GIVEN.max_usd, GIVEN.data = model, max_usd, data
+    where = _where(only or [])
     try:
         for benchmark in _ready(_chosen(given), named=bool(given)):
             lines = Lines(benchmark.name, folder)
             _read(benchmark, folder)
-            todo = work(benchmark, quick=quick, full=full, trials=trials)
+            todo = work(benchmark, quick=quick, full=full, trials=trials, where=where)
             left = todo if again else outstanding(benchmark, todo, lines)
             held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
             console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -26,9 +26,20 @@ class Overdue(BaseException):
     """A case took longer than it may. No Exception: what counts failures of rows must not take it for one."""
 
 
-def work(benchmark: Benchmark, *, quick: bool, full: bool, trials: int | None = None) -> list[Work]:
-    """Cases and trials, in the order in which they are run; one trial each with `quick`, at most `trials` otherwise."""
+def work(
+    benchmark: Benchmark,
+    *,
+    quick: bool,
+    full: bool,
+    trials: int | None = None,
+    where: Mapping[str, str] | None = None,
+) -> list[Work]:
+    """Cases and trials, in the order in which they are run; one trial each with `quick`, at most `trials` otherwise.
+
+    `where` chooses cases by their keys, as the tables show them.
+    """
     chosen = [case for case in benchmark.cases() if (case.quick if quick else full or not case.full)]
+    chosen = [case for case in chosen if all(str(case.key.get(name)) == value for name, value in (where or {}).items())]
     most = max((case.trials for case in chosen), default=0)
     times = 1 if quick else min(most, trials or most)
     return [(case, n) for n in range(times) for case in chosen if n < case.trials]

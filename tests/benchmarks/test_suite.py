@@ -37,6 +37,8 @@ def test_quick_and_full_choose_cases() -> None:
     assert shown(work(some, quick=False, full=False)) == [("a", 0), ("c", 0), ("a", 1), ("a", 2)]
     assert ("b", 2) in shown(work(some, quick=False, full=True))
     assert shown(work(some, quick=False, full=False, trials=1)) == [("a", 0), ("c", 0)]
+    assert shown(work(some, quick=False, full=True, trials=1, where={"way": "b"})) == [("b", 0)]
+    assert shown(work(some, quick=False, full=False, where={"way": "b", "facts": "1"})) == []
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
