@@ -149,3 +149,11 @@ def neo4j_database(neo4j_server: Server, neo4j_folder: Path) -> Iterator[Server]
     with FileLock(neo4j_folder / "database.lock"):
         _empty(neo4j_server)
         yield neo4j_server
+
+
+def without_schema(run: Callable[[str], list[Any]]) -> None:
+    """Drop all constraints and indexes of a database, with what runs plain Cypher there."""
+    for constraint in run("SHOW CONSTRAINTS YIELD name"):
+        run(f"DROP CONSTRAINT `{constraint['name']}`")
+    for index in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
+        run(f"DROP INDEX `{index['name']}` IF EXISTS")

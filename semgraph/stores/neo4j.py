@@ -114,8 +114,7 @@ class Neo4jStore:
         Raises:
             StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors of another length.
         """
-        if self._opened is not None and self._opened.serves(graph, dimensions):
-            self._take(self._opened)
+        if self._taken_again(graph, dimensions):
             return []
         there, found = await self._look(graph, dimensions)
         self._undone = Setup(self._bolt, graph).undone(dimensions, there, found.counts)
@@ -129,6 +128,13 @@ class Neo4jStore:
         there, found = await Setup(self._bolt, graph).there(), await self.statistics()
         refuse_other_length(self.name, found.dimensions, dimensions)
         return there, found
+
+    def _taken_again(self, graph: Graph, dimensions: int | None) -> bool:
+        """Whether what is known from before is all that is needed; if so, it is taken."""
+        if self._opened is None or not self._opened.serves(graph, dimensions):
+            return False
+        self._take(self._opened)
+        return True
 
     def _take(self, opened: Opened) -> None:
         """Know what the database has; what its rows lack is looked for anew."""
@@ -146,12 +152,12 @@ class Neo4jStore:
             StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or holds vectors of another
                 length. Nothing was changed.
         """
-        if self._opened is not None and self._opened.serves(graph, dimensions):
-            return self._take(self._opened)
+        if self._taken_again(graph, dimensions):
+            return
         there, found = await self._look(graph, dimensions)
         setup = Setup(self._bolt, graph)
         self._undone = await setup.begin(dimensions, there, found.counts)
-        return self._take(Opened.of(graph, dimensions, await setup.there(), found.dimensions))
+        self._take(Opened.of(graph, dimensions, await setup.there(), found.dimensions))
 
     async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """Make what the database lacks, whoever made it; as `Settles.settle`."""

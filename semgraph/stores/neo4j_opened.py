@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from semgraph.logical.schema import Graph
 from semgraph.stores.cypher import schema
@@ -37,7 +38,7 @@ class Opened:
         """Whether this is all that is to be known to open it for a graph and vectors of a length."""
         return dimensions in {None, self.asked} and graph == self.graph and self._lacks_nothing
 
-    @property
+    @cached_property
     def _lacks_nothing(self) -> bool:
         lacking = schema.missing(self.graph, self.asked, self.there) or schema.own(self.there)
         return self.asked is not None and not lacking

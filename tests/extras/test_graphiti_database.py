@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.world import StandIn
 from semgraph.stores.neo4j import Neo4jStore
+from tests.conftest import without_schema
 from tests.plans.conftest import Memory, at
 
 os.environ["GRAPHITI_TELEMETRY_ENABLED"] = "false"
@@ -53,15 +54,9 @@ def cypher(neo4j_database: Any) -> Iterator[Run]:
         def run(text: str, **values: Any) -> list[dict[str, Any]]:
             return [dict(record) for record in driver.execute_query(text, values).records]
 
-        def strip() -> None:
-            for constraint in run("SHOW CONSTRAINTS YIELD name"):
-                run(f"DROP CONSTRAINT `{constraint['name']}`")
-            for index in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
-                run(f"DROP INDEX `{index['name']}` IF EXISTS")
-
-        strip()
+        without_schema(run)
         yield run
-        strip()
+        without_schema(run)
 
 
 @pytest.fixture

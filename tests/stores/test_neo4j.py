@@ -26,6 +26,7 @@ from semgraph.stores.base import Batch, Method, NodeWrite
 from semgraph.stores.cypher import hits, search
 from semgraph.stores.neo4j import Neo4jStore
 from semgraph.stores.neo4j_setup import Setup
+from tests.conftest import without_schema
 
 MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
 JANUARY = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
@@ -77,16 +78,9 @@ def run(neo4j_database: Any) -> Iterator[Run]:
 @pytest.fixture
 def bare(run: Run) -> Iterator[Run]:
     """The same over a database without any index; no index of it stays for the next test."""
-    _without_indexes(run)
+    without_schema(run)
     yield run
-    _without_indexes(run)
-
-
-def _without_indexes(run: Run) -> None:
-    for constraint in run("SHOW CONSTRAINTS YIELD name"):
-        run(f"DROP CONSTRAINT `{constraint['name']}`")
-    for index in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
-        run(f"DROP INDEX `{index['name']}`")
+    without_schema(run)
 
 
 @pytest.fixture
