@@ -140,6 +140,18 @@ def kept(columns: Columns, needed: frozenset[str]) -> Columns:
     return tuple((name, scalar) for name, scalar in columns if name in roots)
 
 
+def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
+    """The paths that computed columns read: of a column that only has another name, what is needed of it."""
+    found: set[str] = set()
+    for name, scalar in columns:
+        path = scalar.columns[0] if len(scalar.columns) == 1 else ""
+        if name in needed or not path or scalar.sql != column_scalar(path).sql:
+            found |= scalar.fields
+        else:
+            found |= {path + p.removeprefix(name) for p in needed if p.startswith(f"{name}.")} or {f"{path}."}
+    return frozenset(found)
+
+
 def with_own(
     needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
 ) -> frozenset[str] | None:

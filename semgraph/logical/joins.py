@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -164,6 +164,23 @@ class GroupJoin(Node):
         return replace(self, add=kept(self.add, needed) or self.add[:1])
 
 
+def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type of what two structs both have, in the order of the first; None for types of which one is no struct."""
+    if one == other:
+        return one
+    if not pa.types.is_struct(one) or not pa.types.is_struct(other):
+        return None
+    theirs = {f.name: f.type for f in other}
+    found = []
+    for f in one:
+        kind = common(f.type, theirs[f.name]) if f.name in theirs else f.type
+        if kind is None:
+            return None
+        if f.name in theirs:
+            found.append(pa.field(f.name, kind))
+    return pa.struct(found)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Union(Node):
     """∪ (all rows, the first relation's first): relations with the same columns, matched by name."""
@@ -184,22 +201,36 @@ class Union(Node):
                     f"{word} {', '.join(names)}" for word, names in (("without", missing), ("also with", more)) if names
                 )
                 raise Fault("the relations of a union differ", "relations", i, there=f"this one is {there}")
-            for f in self._kept(first):
-                other = node.schema.field(f.name).type
-                if other != f.type:
-                    msg = f'column "{f.name}" is {type_of_arrow(f.type)} in the first relation, {type_of_arrow(other)} here'
-                    raise Fault(msg, "relations", i)
-        return pa.schema(self._kept(first))
+        return pa.schema([self._column(f) for f in first if self.fields is None or f.name in self.fields])
 
-    def _kept(self, schema: pa.Schema) -> list[pa.Field]:  # type: ignore[type-arg]
-        return [f for f in schema if self.fields is None or f.name in self.fields]
+    def _column(self, first: pa.Field[Any]) -> pa.Field[Any]:
+        found = first.type
+        for i, node in enumerate(self.relations[1:], 1):
+            other = node.schema.field(first.name).type
+            both = common(found, other)
+            if both is None or (both != found and self.fields is None):
+                msg = f'column "{first.name}" is {type_of_arrow(found)} in the first relation, {type_of_arrow(other)} here'
+                raise Fault(msg, "relations", i)
+            found = both
+        return pa.field(first.name, found)
 
     @property
     def reads(self) -> frozenset[str]:
         return frozenset(self.schema.names)
 
-    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        return (frozenset(self.schema.names),) * (len(self.relations) - 1)
+    def first_needs(self, needed: Needs) -> Needs:
+        if needed is None:
+            return frozenset(self.schema.names)
+        return frozenset(p for p in needed if p.split(".")[0] in self.schema.names) or frozenset(self.schema.names)
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
+        return (self.first_needs(needed),) * (len(self.relations) - 1)
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """As of every node. Rules may narrow structs, each of these relations in its own way: what all have is left."""
+        if self.fields is None and any(a is not b for a, b in zip(inputs, self.inputs, strict=True)):
+            return replace(self, fields=tuple(self.schema.names)).with_inputs(*inputs)
+        return super().with_inputs(*inputs)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         roots = {path.split(".")[0] for path in needed}

@@ -112,6 +112,17 @@ class Node(ABC):
         own = {path for path in found if path.split(".")[0] in self.reads}
         return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
 
+    def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
+        """What its own arguments read of the first input, where `needed` is needed of it."""
+        return self.read_paths
+
+    def first_needs(self, needed: Needs) -> Needs:
+        """What it needs of its first input, where `needed` is needed of it; None: everything."""
+        own = self.paths_for(needed)
+        if not self.carries:
+            return own
+        return None if needed is None else own | {p for p in needed if p.split(".")[0] not in self.adds}
+
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
         """What it needs of its inputs after the first, where `needed` is needed of it; None: everything."""
         return (None,) * (len(self.inputs) - 1)

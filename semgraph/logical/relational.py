@@ -25,9 +25,10 @@ from semgraph.logical.checks import (
     fresh,
     kept,
     merged,
+    read_through,
     typed,
 )
-from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.logical.node import Needs, Node, RowsTrait, argument
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,10 +88,9 @@ class Filter(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Project(Node):
-    """π: the listed columns and no others. A column without an expression is the one of that name."""
+class Computing(Node):
+    """What both forms of π have in common: columns that are computed from a row of the input."""
 
-    keyword: ClassVar[str] = "project"
     sole: ClassVar[str] = "columns"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "1:1"
@@ -98,12 +98,22 @@ class Project(Node):
     input: Node = argument("input")
     columns: Columns = argument("columns")
 
-    def infer(self) -> pa.Schema:
-        return pa.schema(typed(self.columns, self.input.schema, "columns"))
-
     @property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in self.columns))
+
+    def paths_for(self, needed: Needs) -> frozenset[str]:
+        return self.read_paths if needed is None else read_through(self.columns, needed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Project(Computing):
+    """π: the listed columns and no others. A column without an expression is the one of that name."""
+
+    keyword: ClassVar[str] = "project"
+
+    def infer(self) -> pa.Schema:
+        return pa.schema(typed(self.columns, self.input.schema, "columns"))
 
     @property
     def passes(self) -> frozenset[str]:
@@ -119,17 +129,11 @@ class Project(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Add(Node):
+class Add(Computing):
     """Extended π: all columns, and the listed ones computed from them; a name that is there is replaced."""
 
     keyword: ClassVar[str] = "add"
-    sole: ClassVar[str] = "columns"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
-    input: Node = argument("input")
-    columns: Columns = argument("columns")
 
     def infer(self) -> pa.Schema:
         return merged(self.input.schema, typed(self.columns, self.input.schema, "columns"))
@@ -137,10 +141,6 @@ class Add(Node):
     @property
     def adds(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.columns)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset().union(*(s.roots for _, s in self.columns))
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         return replace(self, columns=kept(self.columns, needed))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import Sort, check_sort, fresh, typed
 from semgraph.logical.embed import VECTOR
 from semgraph.logical.graph import How, Reading, hit_fields
-from semgraph.logical.node import LabelRead, Node, RowsTrait, argument, under
+from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, under
 
 RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 
@@ -60,7 +61,7 @@ class Search(Reading):
     vectors: tuple[str, ...] = argument("names", default=())
     source: str = argument("name", default="")
     target: str = argument("name", default="")
-    properties: tuple[str, ...] | None = None
+    fields: tuple[str, ...] | None = None
     end_properties: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     trip: str = ""
 
@@ -77,14 +78,45 @@ class Search(Reading):
             fields = hit_fields(self.graph.label(self.label), self.graph, self.properties)
         fields |= dict.fromkeys(self.vectors, VECTOR)
         for f in self.within.schema if self.within is not None else ():
+            if f.name != self.graph.key and not self._kept(f.name):
+                continue
             if fields.setdefault(f.name, f.type) != f.type:
                 there = f"{type_of_arrow(fields[f.name])} in {self.label}, {type_of_arrow(f.type)} in the step"
                 raise Fault(f'column "{f.name}" has two types', "over", there=there)
         for name, kind in RANKING:
             if name in fields:
                 raise Fault(f'"{name}" is the hit\'s own column', "over", hint="rename it in the step that is searched")
-            fields[name] = kind
+            if self._kept(name):
+                fields[name] = kind
         return pa.struct(list(fields.items()))
+
+    def _kept(self, field: str) -> bool:
+        return self.fields is None or field in self.fields
+
+    @property
+    def properties(self) -> tuple[str, ...] | None:
+        """The properties of the label that hits bring; None: all."""
+        if self.fields is None or not self.label:
+            return self.fields and ()
+        return tuple(name for name in self.graph.label(self.label).columns if name in self.fields)
+
+    @cached_property
+    def texts(self) -> dict[int, tuple[str, ...]]:
+        """For each full-text method, the properties of its index."""
+        indexes = self.graph.label(self.label).fulltext.values() if self.label else ()
+        return {
+            i: next((props for props in indexes if by.prop in props), (by.prop,))
+            for i, by in enumerate(self.by)
+            if by.via == "fulltext"
+        }
+
+    @cached_property
+    def ranked_by(self) -> frozenset[str]:
+        """The fields of a hit that its rank depends on."""
+        terms = {
+            path.split(".")[1] for term in self.order for path in term.by.columns if path.startswith(f"{self.alias}.")
+        }
+        return frozenset(terms).union({by.prop for by in self.by}, *self.texts.values())
 
     @property
     def ends(self) -> dict[str, pa.StructType]:
@@ -129,7 +161,7 @@ class Search(Reading):
         return found
 
     def _check_vectors(self) -> None:
-        known = self.graph.label(self.label).vectors.values() if self.label else ()
+        known = self._vectors.values()
         for name in self.vectors:
             if name not in known:
                 there = "vectors here: " + (", ".join(known) or "none")
@@ -137,7 +169,7 @@ class Search(Reading):
                 raise Fault(what, "vectors", there=there, hint=did_you_mean(name, known))
 
     def _check_by(self, by: By, schema: pa.Schema, i: int) -> None:
-        hits = {f.name for f in self.hit_type} if self.properties is None else None
+        hits = {f.name for f in self.hit_type} if self.fields is None else None
         if hits is not None and by.prop not in hits:
             msg = f'{self.label or "the step"} has no property "{by.prop}"'
             raise Fault(msg, "by", i, hint=did_you_mean(by.prop, hits))
@@ -195,14 +227,36 @@ class Search(Reading):
     def narrowed(self, needed: frozenset[str]) -> Node:
         own = _paths(self.where, self.order)
         fields = under(needed | {p for p in own if p.startswith(f"{self.alias}.")}, self.alias)
-        if not self.label or fields is None or self.alias in own:
+        if fields is None or self.alias in own:
             return self
         roots = {f.split(".")[0] for f in fields}
-        names = self.graph.label(self.label).columns
+        vectors = tuple(n for n in self.vectors if n in roots)
+        kept = tuple(f.name for f in self.hit_type if f.name in roots)
         ends = self._end_narrowed("source", needed | own), self._end_narrowed("target", needed | own)
-        kept = tuple(n for n in self.vectors if n in roots)
-        properties = tuple(n for n in names if n in roots)
-        return replace(self, properties=properties, vectors=kept, end_properties=ends)
+        return replace(self, fields=kept, vectors=vectors, end_properties=ends)
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
+        if self.within is None:
+            return ()
+        own = _paths(self.where, self.order)
+        if needed is None or self.alias in needed | own:
+            return (None,)
+        fields = under(needed | own, self.alias) or frozenset()
+        texts = frozenset(text for text, vector in self._vectors.items() if vector in self.vectors)
+        ranking = frozenset(name for name, _ in RANKING)
+        wanted = (fields | self.ranked_by | texts) - ranking
+        return (frozenset(f for f in wanted if f.split(".")[0] in self.within.schema.names) | self._always,)
+
+    @property
+    def _vectors(self) -> Mapping[str, str]:
+        """The texts of the label that have vectors, and what these are called."""
+        return self.graph.label(self.label).vectors if self.label else {}
+
+    @property
+    def _always(self) -> frozenset[str]:
+        """What of a step's rows is read in any case: which they are, and whose."""
+        names = self.within.schema.names if self.within is not None else []
+        return frozenset({self.graph.key, self.graph.partition} & set(names))
 
     def _end_narrowed(self, end: str, needed: frozenset[str]) -> tuple[str, ...]:
         if not getattr(self, end):

@@ -32,12 +32,7 @@ def _needs(roots: tuple[Node, ...]) -> dict[int, Needs]:
         small = node if needed is None else node.narrowed(needed)
         if not node.inputs:
             continue
-        first: Needs = small.read_paths
-        if node.carries:
-            first = (
-                None if needed is None else small.read_paths | {p for p in needed if p.split(".")[0] not in small.adds}
-            )
-        for child, wanted in zip(node.inputs, (first, *small.other_needs(needed)), strict=True):
+        for child, wanted in zip(node.inputs, (small.first_needs(needed), *small.other_needs(needed)), strict=True):
             before = needs.get(id(child), frozenset())
             needs[id(child)] = None if before is None or wanted is None else before | wanted
     return needs

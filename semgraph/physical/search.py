@@ -121,22 +121,13 @@ class SearchSpec:
         return {name: of[name] for name in self.node.vectors if name not in within and of[name] in within}
 
     @cached_property
-    def texts(self) -> dict[int, tuple[str, ...]]:
-        """For each full-text method, the properties of its index."""
-        found = {}
-        for i, by in enumerate(self.node.by):
-            if by.via == "fulltext":
-                indexes = self.node.graph.label(self.node.label).fulltext.values() if self.node.label else ()
-                found[i] = next((props for props in indexes if by.prop in props), (by.prop,))
-        return found
-
-    @cached_property
     def properties(self) -> tuple[str, ...]:
         """What the store must return: what is read of a hit, and what ranking and residual filters need."""
         label = self.node.graph.label(self.node.label)
-        extra = {p for props in self.texts.values() for p in props} | {b.prop for b in self.node.by}
-        scalars = [*self.residual, *(t.by for t in self.node.order)]
-        extra |= {path.split(".")[1] for s in scalars for path in s.columns if path.startswith(f"{self.node.alias}.")}
+        extra = set(self.node.ranked_by)
+        extra |= {
+            path.split(".")[1] for s in self.residual for path in s.columns if path.startswith(f"{self.node.alias}.")
+        }
         wanted = [*self.fields, *sorted(extra - set(self.fields))]
         skip = {self.node.graph.key, "source", "target"}
         known = {*label.columns, *label.vectors.values()} - skip

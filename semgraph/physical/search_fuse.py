@@ -166,7 +166,7 @@ def _ranked(asked: Asked, hits: pa.Table) -> pa.Table:
 def _overlaps(asked: Asked, hits: pa.Table, method: int, scores: list[float]) -> None:
     """Shared words of row and hit, in place of the store's score."""
     asked_for = values(asked.values[method])
-    texts = [values(hits.column(name)) for name in asked.spec.texts[method]]
+    texts = [values(hits.column(name)) for name in asked.spec.node.texts[method]]
     methods, rows = values(hits.column("method")), values(hits.column("_q"))
     for n, own in enumerate(methods):
         if own == method:

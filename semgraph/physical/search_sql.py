@@ -117,7 +117,7 @@ def _base_struct(spec: SearchSpec, present: set[str]) -> str:
         columns = spec.node.graph.label(spec.node.label).columns
         kinds |= {name: columns[name].arrow for name in spec.properties if name in columns}
     if spec.node.within is not None:
-        kinds |= {f.name: f.type for f in spec.node.within.schema}
+        kinds |= {f.name: f.type for f in spec.node.within.schema if f.name in spec.node.ranked_by}
 
     def value(name: str, kind: pa.DataType) -> str:
         found = quote(name) if name in present else "NULL"
@@ -146,7 +146,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     ends = "".join(f", {column} AS {name}" for name, column in named.items())
     inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
     cases = [
-        f"WHEN {_METHOD} = {i} THEN overlap({_asked(i)}, {_text(spec.texts[i], alias)})"
+        f"WHEN {_METHOD} = {i} THEN overlap({_asked(i)}, {_text(spec.node.texts[i], alias)})"
         for i, by in enumerate(node.by)
         if by.rank == "overlap"
     ]
@@ -195,7 +195,7 @@ def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]
     if by.via == "equal":
         return "1.0", f"{_asked(i)} = {alias}.{quote(by.prop)}"
     if by.via == "fulltext":
-        score = f"overlap({_asked(i)}, {_text([t for t in spec.texts[i] if _has(spec, t)], alias)})"
+        score = f"overlap({_asked(i)}, {_text([t for t in spec.node.texts[i] if _has(spec, t)], alias)})"
         return score, f"{score} > 0"
     score = f"array_cosine_similarity({_asked(i)}, {quote(vector_column(i))})"
     return f"CAST({score} AS DOUBLE)", f"{score} > {by.above}"

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, singledispatch
+from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.errors import EngineError
@@ -157,11 +159,26 @@ def _(node: Union, source: Source) -> str:
     branches = []
     for i, branch in enumerate(node.relations):
         missing = [f"NULL AS {name}" for name in hidden(node) if name not in hidden(branch)]
-        columns = [*_names(node), *hidden(branch), *missing, f"{i} AS {_BRANCH}"]
+        own = [_narrowed(f, branch.schema.field(f.name).type) for f in node.schema]
+        columns = [*own, *hidden(branch), *missing, f"{i} AS {_BRANCH}"]
         branches.append(_select(columns, source(branch)))
     rest = [name for name in hidden(node) if name != ORDINAL]
     columns = [*_names(node), f"row_number() OVER (ORDER BY {_BRANCH}, {ORDINAL}) AS {ORDINAL}", *rest]
     return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS {ROWS}"
+
+
+def _narrowed(wanted: pa.Field[Any], there: pa.DataType) -> str:
+    """A column, of a struct the fields that are wanted."""
+    name = quote(wanted.name)
+    return name if there == wanted.type else f"{_part(name, there, wanted.type)} AS {name}"
+
+
+def _part(value: str, there: pa.DataType, wanted: pa.DataType) -> str:
+    if not pa.types.is_struct(there) or not pa.types.is_struct(wanted) or there == wanted:
+        return value
+    kinds = {f.name: f.type for f in there}
+    parts = (f"{quote(f.name)} := {_part(f'{value}.{quote(f.name)}', kinds[f.name], f.type)}" for f in wanted)
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
 
 
 @operator_sql.register
