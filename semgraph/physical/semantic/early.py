@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -54,10 +54,12 @@ async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, ask
         return Told(index, answers_of, np.ones(table.num_rows, bool))
     queues = await _queues(node, node.stop, table, asking.now)
     at_once = rows_a_call(node, table.num_rows, asking.way)
+    keys: Sequence[object] = told_apart(node, table, asking) if at_once > 1 else range(table.num_rows)
+    questions = [key if asked else None for key, asked in zip(keys, wanted, strict=True)]
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
     known = {} if asking.known is None else asking.known
-    while chunk := [row for queue in queues for row in queue.take(at_once, node.stop.n)]:
+    while chunk := [row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)]:
         reached[chunk] = True
         index = sorted(row for row in chunk if wanted[row])
         found = await _unless_known(node, table, index, asking, known)
@@ -91,7 +93,7 @@ async def in_chunks(
     """
     queues = await _queues(node, stop, table, now)
     pieces, places = [(await through(table.slice(0, 0)))[0]], list[int]()
-    while chunk := sorted(row for queue in queues for row in queue.take(at_once, stop.n)):
+    while chunk := sorted(row for queue in queues for row in queue.take(at_once, stop.n, range(table.num_rows), ())):
         found, stays = await through(table.take(pa.array(chunk, pa.int64())))
         kept = {chunk[i] for i in stays}
         pieces.append(found)
@@ -150,16 +152,23 @@ class _Queue:
     kept: int = 0
     taken: list[int] = field(default_factory=list)
 
-    def take(self, at_once: int, n: int) -> list[int]:
-        """The rows to look at next: as many as are likely to be enough, at most as many again as there were, full calls."""
+    def take(self, at_once: int, n: int, questions: Sequence[object], known: Collection[object]) -> list[int]:
+        """The rows to look at next: as many as are likely to be enough, at most as many again as there were, full calls.
+
+        A call is full with `at_once` questions that differ, and are not `known`; a row that asks nothing has None.
+        """
         missing = n - self.kept
         self.taken = []
         if missing > 0 and self.next < len(self.rows):
             likely = math.ceil(missing * self.next / self.kept) if self.kept else self.next
             count = max(missing, min(likely, self.next))
-            end = self.next + math.ceil(count / at_once) * at_once
-            self.taken = self.rows[self.next : end]
-            self.next += len(self.taken)
+            new: set[object] = set()
+            while self.next < len(self.rows) and (len(self.taken) < count or len(new) % at_once):
+                row = self.rows[self.next]
+                if questions[row] is not None and questions[row] not in known:
+                    new.add(questions[row])
+                self.taken.append(row)
+                self.next += 1
         return self.taken
 
     def settle(self, stays: dict[int, bool]) -> None:
