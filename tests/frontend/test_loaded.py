@@ -89,3 +89,12 @@ def test_a_deleted_file_is_missed(session, folder):
     (folder / "prompts" / "code.md").unlink()
     with pytest.raises(PlanError, match="code"):
         session.prepare("outer")
+
+
+def test_sessions_of_one_process_share_what_they_have_loaded(session, folder, tmp_path_factory):
+    first = session.prepare("outer")
+    assert semgraph.Session(store="memory", folder=folder).prepare("outer") is first
+    elsewhere = semgraph.Session(store="memory", folder=tmp_path_factory.mktemp("elsewhere"))
+    assert elsewhere.prepare(folder / "outer.yaml") is not first
+    with pytest.raises(PlanError, match="outer"):
+        elsewhere.prepare("outer")
