@@ -119,7 +119,23 @@ class RowError(SemgraphError):
 
 
 class DataError(SemgraphError):
-    """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it stops theirs."""
+    """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it stops theirs.
+
+    `write` is the one of a batch that cannot be written, where a store refuses it.
+    """
+
+    def __init__(
+        self, what: str, *, step: str | None = None, position: Position | None = None, hint: str | None = None
+    ) -> None:
+        self.problem = Problem(what, step or None, position, hint=hint)
+        self.write: object = None
+        super().__init__(str(self.problem))
+
+    def at(self, step: str, position: Position | None) -> DataError:
+        """The same with its place, unless it has one."""
+        if self.problem.position is not None:
+            return self
+        return DataError(self.problem.what, step=self.problem.step or step, position=position, hint=self.problem.hint)
 
 
 class EngineError(SemgraphError):
@@ -136,6 +152,23 @@ class Fault(Exception):
     def under(self, *prefix: str | int) -> Fault:
         """The same fault, seen from further out."""
         return Fault(self.what, *prefix, *self.path, there=self.there, hint=self.hint)
+
+
+class Faults(Fault):
+    """Several faults."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(part for fault in faults for part in each(fault))
+        super().__init__("; ".join(fault.what for fault in self.faults))
+
+    def under(self, *prefix: str | int) -> Faults:
+        """The same faults, seen from further out."""
+        return Faults(fault.under(*prefix) for fault in self.faults)
+
+
+def each(fault: Fault) -> tuple[Fault, ...]:
+    """The single faults of a fault."""
+    return fault.faults if isinstance(fault, Faults) else (fault,)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

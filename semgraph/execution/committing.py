@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError
-from semgraph.execution.commit import batch_of
+from semgraph.execution.commit import Writes, writes_of
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Members, Window, rows_of
@@ -20,7 +20,7 @@ from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Merge
 from semgraph.physical.columns import values
 from semgraph.physical.planner import SinkSpec
-from semgraph.stores.base import Batch, Mark
+from semgraph.stores.base import Mark
 
 COMMIT = "commit"
 _AT_ONCE = 8  # transactions of different partitions
@@ -39,21 +39,31 @@ class Commits:
 
     async def rows(self, sinks: Sinks) -> None:
         """Write the rows of some sinks, in one transaction without marks."""
-        batch = await batch_of(sinks, self._embed)
-        if batch.writes:
-            await self._commit(batch, None)
+        writes = await writes_of(sinks, self._embed)
+        if writes.batch.writes:
+            await self._commit(writes, None)
 
     async def window(self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime) -> bool:
         """Write a window with its marks, in one transaction. False if another run wrote the partition first."""
         if not self.options.write or not self.plan.sinks:
             return True
+        head = uuid4().hex
         try:
-            batch = await batch_of([(s, rows_of(t, window.members)) for s, t in sinks], self._embed)
+            writes = await writes_of([(s, rows_of(t, window.members)) for s, t in sinks], self._embed)
+            await self._commit(writes, self._mark(order, window, members, now, head))
         except DataError as error:
             self.outcome.halt(window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}')
             return False
-        head = uuid4().hex
-        mark = Mark(
+        except ConcurrentWrite as error:
+            self.outcome.halt(window.partition, str(error))
+            return False
+        self.heads[window.partition] = head
+        self.outcome.committed += len(window.members)
+        self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
+        return True
+
+    def _mark(self, order: Order, window: Window, members: Members, now: datetime, head: str) -> Mark:
+        return Mark(
             plan=self.plan.logical.name,
             partition=members.partitions[window.partition],
             rows=tuple(members.keys[m] for m in window.members),
@@ -64,28 +74,20 @@ class Commits:
             head=head,
             witness=self._witness(order),
         )
-        try:
-            await self._commit(batch, mark)
-        except ConcurrentWrite as error:
-            self.outcome.halt(window.partition, str(error))
-            return False
-        self.heads[window.partition] = head
-        self.outcome.committed += len(window.members)
-        self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
-        return True
 
     async def _embed(self, texts: Sequence[str], partition: str) -> Vectors:
         return await self.runtime.embed(texts, partition, COMMIT)
 
-    async def _commit(self, batch: Batch, mark: Mark | None) -> None:
+    async def _commit(self, writes: Writes, mark: Mark | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)
         async with self._places:
             metrics.round_trips += 1
             started = time.perf_counter()
-            await self.runtime.store.commit(batch, mark)
+            with writes.placed():
+                await self.runtime.store.commit(writes.batch, mark)
             metrics.seconds += time.perf_counter() - started
         key = self.plan.logical.graph.key
-        for write in batch.writes:
+        for write in writes.batch.writes:
             self._written.setdefault(write.label, set()).update(values(write.rows.column(key)))
             self.outcome.written[write.label] = len(self._written[write.label])
 

@@ -30,6 +30,7 @@ from semgraph.physical.cluster import clusters
 from semgraph.physical.context import NodeContext
 from semgraph.physical.embed import run_embed
 from semgraph.physical.framing import check_answer
+from semgraph.physical.locating import placed
 from semgraph.physical.match import run_match
 from semgraph.physical.relational import Segment, gives_nothing, run_segment, runtime_schema
 from semgraph.physical.require import required
@@ -112,14 +113,15 @@ class Evaluation:
         return list(await asyncio.gather(*(self.table(node) for node in nodes)))
 
     async def _compute(self, node: Node) -> pa.Table:
-        compute = self._way(node)
-        found = await compute
+        try:
+            found = await self._way(node)
+        except DataError as error:
+            raise await placed(error, node, self.runtime.plan.segments, self.tables, self.now) from error
         before = await self._before(node)
         incoming = before if self.runtime.begins(node) else None
         self._note(Rows(found, incoming, partial(self.runtime.observe, node), self.runtime.meter.step(node.step)))
         if self.runtime.observations is not None:
-            rows_in = 0 if before is None else before.num_rows
-            self.runtime.observations.rows(node, rows_in, found.num_rows)
+            self.runtime.observations.rows(node, 0 if before is None else before.num_rows, found.num_rows)
         return found
 
     async def _before(self, node: Node) -> pa.Table | None:

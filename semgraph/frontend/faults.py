@@ -1,10 +1,12 @@
-"""Faults of plain data: several at once, and those of a key rather than of its value."""
+"""Faults of plain data: those of a key rather than of its value, and of names that are not known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, Faults, did_you_mean, each
+
+__all__ = ["Faults", "KeyFault", "each", "replaced", "unknown"]
 
 
 class KeyFault(Fault):
@@ -13,23 +15,6 @@ class KeyFault(Fault):
     def under(self, *prefix: str | int) -> KeyFault:
         """The same fault, seen from further out."""
         return KeyFault(self.what, *prefix, *self.path, there=self.there, hint=self.hint)
-
-
-class Faults(Fault):
-    """Several faults."""
-
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(part for fault in faults for part in each(fault))
-        super().__init__("; ".join(fault.what for fault in self.faults))
-
-    def under(self, *prefix: str | int) -> Faults:
-        """The same faults, seen from further out."""
-        return Faults(fault.under(*prefix) for fault in self.faults)
-
-
-def each(fault: Fault) -> tuple[Fault, ...]:
-    """The single faults of a fault."""
-    return fault.faults if isinstance(fault, Faults) else (fault,)
 
 
 def replaced(fault: Fault, *path: str | int) -> Fault:

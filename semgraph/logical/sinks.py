@@ -7,9 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean
-from semgraph.expr.types import type_of_arrow
+from semgraph.errors import Fault, Faults, did_you_mean
+from semgraph.expr.binder import stands_for
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.logical.checks import Columns, check_names, column_scalar, typed
+from semgraph.logical.misspelt import misspelt
 from semgraph.logical.node import LabelRead, Node, argument
 from semgraph.logical.schema import Graph, Label
 
@@ -74,7 +77,19 @@ class Merge(Sink):
         for name in schema.names:
             if name in label.columns and name not in found and name not in ends:
                 found[name] = column_scalar(name)
-        return tuple((found | dict(self.set) | dict(self.create)).items())
+        given = dict(self.set) | dict(self.create)
+        return tuple((found | {name: self._as_property(name, scalar) for name, scalar in given.items()}).items())
+
+    def _as_property(self, name: str, scalar: Scalar) -> Scalar:
+        """What is NULL whatever the row has the property's type."""
+        kind = self.label.columns[name].arrow
+        if (
+            "NULL" not in scalar.sql
+            or scalar.sql.startswith("CAST(")
+            or not stands_for(scalar, self.input.schema, kind)
+        ):
+            return scalar
+        return Scalar(scalar.text, f"CAST({scalar.sql} AS {sql_type(kind)})", scalar.columns)
 
     def infer(self) -> pa.Schema:
         label, schema = self.label, self.input.schema
@@ -87,11 +102,10 @@ class Merge(Sink):
             typed(columns, schema, arg)
         self._check_ends()
         written = pa.schema(typed(self.written, schema, "set"))
-        for f in written:
-            wanted = label.columns[f.name].arrow
-            if f.type != wanted:
-                msg = f"{label.name}.{f.name} is {type_of_arrow(wanted)}, the relation has {type_of_arrow(f.type)}"
-                raise Fault(msg, "set", f.name)
+        faults = [self._wrong_type(f) for f in written if f.type != label.columns[f.name].arrow]
+        faults += misspelt(self.label, self.input.schema, dict(self.written))
+        if faults:
+            raise Faults(faults)
         check_names(self.unite, written, "unite")
         for name in self.unite:
             if not pa.types.is_list(written.field(name).type):
@@ -99,6 +113,20 @@ class Merge(Sink):
         if self.graph.partition not in written.names:
             raise Fault(f'what is written needs the column "{self.graph.partition}": whose it is')
         return written
+
+    def _wrong_type(self, found: pa.Field[Any]) -> Fault:
+        """What is said of a column that has not the type of its property."""
+        kind = self.label.columns[found.name]
+        given = {**dict(self.set), **dict(self.create)}.get(found.name)
+        is_there = "the relation has" if given is None else f'"{given}" is'
+        what = f"{self.label.name}.{found.name} is {kind}, {is_there} {type_of_arrow(found.type)}"
+        arg = "create" if found.name in dict(self.create) else "set"
+        path = () if given is None else (arg, found.name)
+        shown = given or found.name
+        casts = {"json": f"to_json({shown})", "list": "EXPRESSION", "struct": "EXPRESSION"}
+        cast = casts.get(kind.name, f"CAST({shown} AS {sql_type(kind.arrow)})")
+        hint = f"write what has that type: {arg}: {{{found.name}: {cast}}}"
+        return Fault(what, *path, hint=hint)
 
     def _check_ends(self) -> None:
         names = self.input.schema.names

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.physical.columns import values
 from semgraph.physical.relational import conform, runtime_schema
@@ -48,7 +48,8 @@ def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
     target: dict[Any, Any] = {}
     for source, end, _ in edges:
         if target.setdefault(source, end) != end:
-            raise EngineError(f'cluster forest: "{source}" has two targets; limit them to one in a step before')
+            hint = "keep one of them in a step before: {limit: {n: 1, per: source, order: ...}}"
+            raise DataError(f'cluster forest: "{source}" has two targets', hint=hint)
     found: dict[Any, Any] = {}
     for key in keys:
         path, node = [], key

@@ -173,14 +173,14 @@ def sink_rows(sink: Sink) -> Node:
             (graph.key, parse_scalar(f'"{sink.key or graph.key}"')),
             (graph.partition, parse_scalar(graph.partition)),
         )
-        return Project(input=sink.input, columns=columns)
+        return Project(input=sink.input, columns=columns, origin=sink.origin)
     written = dict(sink.written)  # type: ignore[attr-defined]
     derived = {d.name: d for d in sink.label.derived.values() if d.by != "embed" and d.of in written}
-    rows: Node = Project(input=sink.input, columns=tuple(written.items()), step="")
+    rows: Node = Project(input=sink.input, columns=tuple(written.items()), step="", origin=sink.origin)
     if derived:
         columns = tuple((n, parse_scalar(n)) for n in written if n not in derived)
         texts = tuple((d.name, parse_scalar(f'{d.by}("{d.of}")')) for d in derived.values())
-        rows = Project(input=rows, columns=(*columns, *texts))
+        rows = Project(input=rows, columns=(*columns, *texts), origin=sink.origin)
     return rows
 
 

@@ -278,8 +278,8 @@ class Store(Protocol):
 
         Raises:
             ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
-            EngineError: An edge without its ends, what is of another partition, a deleted node with edges, a value that
-                cannot be stored; nothing was written. The message names label and key.
+            DataError: An edge without its ends, what is of another partition, a deleted node with edges, a value that
+                cannot be stored; nothing was written. It names label and key; `write` is the one at fault.
             StoreUnavailable: Connection lost, disk full, or vectors of another length than the stored; nothing was written.
         """
         ...

@@ -264,7 +264,7 @@ class Neo4jStore:
         Raises:
             ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
-            EngineError: An edge's end is not there, or a node that should go still has edges; nothing was written.
+            DataError: An edge's end is not there, or a node that should go still has edges; nothing was written.
         """
         return await commit(self._bolt, self.graph, self._indexes, self._dimensions, batch, mark)
 

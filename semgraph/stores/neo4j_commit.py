@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semgraph.errors import ConcurrentWrite, EngineError
+from semgraph.errors import ConcurrentWrite, DataError
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Written
+from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write, Written
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import quoted
 from semgraph.stores.cypher.write import compile_commit
 from semgraph.stores.neo4j_bolt import Bolt, Records, RuleBroken
-from semgraph.stores.rows import Dimensions, check_partitions, other_group, other_length
+from semgraph.stores.refusals import KEEPS_ENDS, no_end, other_group, other_length, still_has_edges, writing
+from semgraph.stores.rows import Dimensions, check_partitions
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -26,7 +27,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
 async def commit(
     bolt: Bolt, graph: Graph, indexes: Indexes, dimensions: Dimensions, batch: Batch, mark: Mark | None
 ) -> Written:
-    """Write all of a batch, or nothing. Raises ConcurrentWrite, EngineError, StoreUnavailable."""
+    """Write all of a batch, or nothing. Raises ConcurrentWrite, DataError, StoreUnavailable."""
     _refuse_other_lengths(bolt, graph, dimensions, batch)
     if mark is None and not any(write.rows.num_rows for write in batch.writes):
         return Written()
@@ -39,7 +40,8 @@ async def commit(
             raise ConcurrentWrite(mark.partition if mark is not None else "")
         for i, write in enumerate(batch.writes):
             if not isinstance(write, Delete) and records[0][i] < write.rows.num_rows:
-                await _refuse(partial(bolt.run, tx), graph, indexes, write)
+                with writing(write):
+                    await _refuse(partial(bolt.run, tx), graph, indexes, write)
         return [int(count) for count in records[0][: len(batch.writes)]]
 
     try:
@@ -47,8 +49,9 @@ async def commit(
     except RuleBroken as error:
         for write in batch.writes:
             if isinstance(write, EdgeWrite):  # an edge of this key may lie between ends of another partition
-                await _refuse_other_group(bolt.read, graph, indexes, write, graph.key)
-        raise EngineError(f"{_broken(batch, str(error))}; nothing was written") from error
+                with writing(write):
+                    await _refuse_other_group(bolt.read, graph, indexes, write, graph.key)
+        raise _broken(batch, str(error)) from error
     written: dict[str, int] = {}
     for write, count in zip(batch.writes, counts, strict=True):
         written[write.label] = written.get(write.label, 0) + count
@@ -65,7 +68,7 @@ def _refuse_other_lengths(bolt: Bolt, graph: Graph, dimensions: Dimensions, batc
 
 
 async def _refuse(ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite) -> None:
-    """Say why rows were passed over. Raises EngineError, unless it was because only what is there was to be written."""
+    """Say why rows were passed over. Raises DataError, unless it was because only what is there was to be written."""
     await _refuse_other_group(ask, graph, indexes, write, graph.key)
     if isinstance(write, EdgeWrite) and not write.only_existing:
         await _refuse_missing_end(ask, graph, write)
@@ -108,16 +111,20 @@ async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite) -> None:
     rows = write.rows.select([graph.key, "source", "target"]).to_pylist()
     for row, source in await ask(text, {"rows": rows}):
         end, of = ("target", label.target) if source else ("source", label.source)
-        raise EngineError(
-            f'{label.name} {row[graph.key]}: its {end} "{row[end]}" is no {of} in the store; nothing was written'
-        )
+        raise no_end(f"{label.name} {row[graph.key]}", end, row[end], of)
 
 
-def _broken(batch: Batch, message: str) -> str:
+def _broken(batch: Batch, message: str) -> DataError:
     """Which promise a batch breaks, in the words of the graph."""
+    kind: type[Write] | None = None
+    found = DataError(message)
     if "still has relationships" in message:
         labels = dict.fromkeys(write.label for write in batch.writes if isinstance(write, Delete) and not write.detach)
-        return f"a {' or '.join(labels)} that is to be deleted still has edges: delete them too, or detach"
-    if message.startswith("Relationship"):
-        return f"{message}, between other ends, and an edge keeps its ends"
-    return message
+        kind, found = Delete, still_has_edges(f"a {' or '.join(labels)}", "it still has edges")
+    elif message.startswith("Relationship"):
+        what = f"{message}, between other ends, and an edge keeps its ends"
+        kind, found = EdgeWrite, DataError(what, hint=KEEPS_ENDS)
+    own = [write for write in batch.writes if kind is not None and isinstance(write, kind)]
+    refused = DataError(f"{found.problem.what}; nothing was written", hint=found.problem.hint)
+    refused.write = own[0] if len(own) == 1 else None
+    return refused

@@ -19,7 +19,8 @@ from semgraph.stores.cypher.terms import sent
 from semgraph.stores.neo4j_bolt import Bolt, Records
 from semgraph.stores.neo4j_underived import Underived
 from semgraph.stores.neo4j_values import column_of, fields, partition_field
-from semgraph.stores.rows import Dimensions, column, end_column, end_nodes, other_length, partitions_of, search_schema
+from semgraph.stores.refusals import other_length
+from semgraph.stores.rows import Dimensions, column, end_column, end_nodes, partitions_of, search_schema
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
 """An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a full-text index, which

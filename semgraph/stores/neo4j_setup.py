@@ -15,7 +15,7 @@ from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.cypher import schema
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.neo4j_underived import derive
-from semgraph.stores.rows import other_length
+from semgraph.stores.refusals import other_length
 from semgraph.stores.settles import derived_told
 
 if TYPE_CHECKING:

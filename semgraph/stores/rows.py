@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.errors import DataError, EngineError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.pattern import Element
 from semgraph.logical.schema import NAME, Graph, Label
 from semgraph.logical.trails import elements_of, step_type
 from semgraph.stores.base import Batch, Delete, MatchQuery, SearchQuery, Write
+from semgraph.stores.refusals import other_group, writing
 
 Dimensions = Mapping[tuple[str, str], int]
 """Lengths of the stored vectors, by label and vector property."""
@@ -147,29 +148,25 @@ def check_columns(graph: Graph, write: Write) -> None:
 
 
 def check_partitions(graph: Graph, batch: Batch) -> None:
-    """Refuse a batch that merges one key under two partitions, whether or not it is stored. Raises EngineError."""
+    """Refuse a batch that merges one key under two partitions, whether or not it is stored. Raises DataError."""
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if isinstance(write, Delete) or times[write.label] < 2 or graph.partition not in write.rows.column_names:
             continue
         parts = write.rows.column(graph.partition).to_pylist()
-        for key, part in zip(write.rows.column(graph.key).to_pylist(), parts, strict=True):
-            if part is not None and seen.setdefault((write.label, key), part) != part:
-                raise other_group(f"{write.label} {key}", seen[write.label, key], part)
-
-
-def other_group(what: str, stored: str | None, given: str) -> EngineError:
-    """The error for a write to what is stored under another partition."""
-    return EngineError(f'{what} is of group "{stored or ""}", not "{given}"; nothing was written')
+        with writing(write):
+            for key, part in zip(write.rows.column(graph.key).to_pylist(), parts, strict=True):
+                if part is not None and seen.setdefault((write.label, key), part) != part:
+                    raise other_group(f"{write.label} {key}", seen[write.label, key], part)
 
 
 def json_form(text: str, what: str) -> str:
-    """JSON text in canonical form. `what` says what it is, should it be none. Raises EngineError."""
+    """JSON text in canonical form. `what` says what it is, should it be none. Raises DataError."""
     try:
         return canonical_json(json.loads(text, parse_constant=_no_number))
     except ValueError as error:
-        raise EngineError(f"{what} is not JSON: {error}") from None
+        raise DataError(f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)") from None
 
 
 def _no_number(word: str) -> float:
@@ -177,39 +174,26 @@ def _no_number(word: str) -> float:
 
 
 def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
-    """Open attributes as a store keeps them: by name, without those that are null. Raises EngineError."""
+    """Open attributes as a store keeps them: by name, without those that are null. Raises DataError."""
     found = json.loads(json_form(text, f"attributes of {label.name} {key}"))
     if not isinstance(found, dict):
-        raise EngineError(f"attributes of {label.name} {key} are no JSON object")
+        raise DataError(f"attributes of {label.name} {key} are no JSON object", hint='write {"name": value, ...}')
     for name in found:
         if not NAME.match(name) or name in {*label.columns, *label.derived, *label.ignore}:
             why = (
                 "a property of its own" if NAME.match(name) else "not letters, digits and _, not starting with a digit"
             )
-            raise EngineError(f'attribute "{name}" of {label.name} {key} is {why}')
+            raise DataError(
+                f'attribute "{name}" of {label.name} {key} is {why}', hint="give it another name in a step before"
+            )
     return {name: value for name, value in found.items() if value is not None}
 
 
 def labels_form(names: Iterable[str | None], label: Label, key: str) -> list[str]:
-    """Open labels as they are returned: sorted, each once, without the label itself. Raises EngineError."""
+    """Open labels as they are returned: sorted, each once, without the label itself. Raises DataError."""
     found = {name for name in names if name is not None}
     for name in sorted(found):
         if not NAME.match(name):
-            raise EngineError(
-                f'label "{name}" of {label.name} {key} is not letters, digits and _, not starting with a digit'
-            )
+            what = f'label "{name}" of {label.name} {key} is not letters, digits and _, not starting with a digit'
+            raise DataError(what, hint="give it another name in a step before")
     return sorted(found - {label.name})
-
-
-# The embedders that are used where none is named, by the length of their vectors.
-_EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
-
-
-def other_length(store: str, label: str, index: str, stored: int, given: int) -> StoreUnavailable:
-    """The error for vectors of another length than the stored ones."""
-    likely = _EMBEDDERS.get(stored)
-    made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
-    return StoreUnavailable(
-        f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {given:,}. "
-        f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
-    )

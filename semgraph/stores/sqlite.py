@@ -21,15 +21,18 @@ from semgraph.stores.base import (
     Alias,
     Batch,
     Delete,
+    EdgeWrite,
     Mark,
     MatchQuery,
+    NodeWrite,
     PartitionState,
     SearchQuery,
     Statistics,
     Written,
 )
 from semgraph.stores.conjunct import read
-from semgraph.stores.rows import check_partitions, match_schema, other_length, scan_schema, search_schema
+from semgraph.stores.refusals import other_length, writing
+from semgraph.stores.rows import check_partitions, match_schema, scan_schema, search_schema
 from semgraph.stores.settles import derived_told
 from semgraph.stores.sqlite_derived import count_unembedded, fill_derived
 from semgraph.stores.sqlite_file import File
@@ -214,7 +217,7 @@ class SqliteStore:
         return await self._file.run(lambda con: states(con, tables, plan, partitions), large=_large(len(partitions)))
 
     async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
-        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, EngineError, StoreUnavailable."""
+        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, DataError, StoreUnavailable."""
         tables = self._tables if self.graph else {}
         count = sum(write.rows.num_rows for write in batch.writes)
         if not count and mark is None:
@@ -222,7 +225,7 @@ class SqliteStore:
 
         def prepare() -> list[Merge]:
             merges = [write for write in batch.writes if not isinstance(write, Delete)]
-            found = [Merge(self._table(write.label), write, self.name) for write in merges if write.rows.num_rows]
+            found = [self._merge(write) for write in merges if write.rows.num_rows]
             check_partitions(self.graph, batch)
             return found
 
@@ -232,6 +235,10 @@ class SqliteStore:
             return commit(con, tables, batch, merges, mark)
 
         return Written(await self._file.run(work, writes=True, large=_large(count)))
+
+    def _merge(self, write: NodeWrite | EdgeWrite) -> Merge:
+        with writing(write):
+            return Merge(self._table(write.label), write, self.name)
 
     async def statistics(self) -> Statistics:
         """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
-from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
 from semgraph.stores.sqlite_terms import list_holds, lists_meet
-from semgraph.stores.sqlite_write import add_labels, unite
+from semgraph.stores.sqlite_values import add_labels, unite
 
 T = TypeVar("T")
 _OLDEST = (3, 35)
@@ -136,8 +136,7 @@ class File:
             if isinstance(error, sqlite3.Error):
                 raise _translated(error, self.name) from error
             if isinstance(error, UnicodeEncodeError):
-                msg = f"{self.name}  a text holds half of a surrogate pair, which is no character ({error})"
-                raise EngineError(msg) from None
+                raise DataError(f"a text holds half of a surrogate pair, which is no character ({error})") from None
             raise
         return found
 

@@ -21,7 +21,7 @@ from functools import cached_property
 from semgraph.errors import EngineError, PlanError, Problem, StoreUnavailable
 from semgraph.expr import Type
 from semgraph.logical.schema import Graph, Label
-from semgraph.stores.rows import other_length
+from semgraph.stores.refusals import other_length
 from semgraph.stores.sqlite_values import AFFINITY
 
 APPLICATION = 0x53474D31

@@ -8,29 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from semgraph.errors import EngineError
 from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite
-from semgraph.stores.rows import attributes_form, check_columns, column, labels_form, other_group, other_length
+from semgraph.stores.refusals import (
+    meant_otherwise,
+    no_end,
+    other_end,
+    other_group,
+    other_length,
+    still_has_edges,
+    writing,
+)
+from semgraph.stores.rows import attributes_form, check_columns, column, labels_form
 from semgraph.stores.sqlite_marks import leave, take_head
 from semgraph.stores.sqlite_schema import ID, Table, quote, read_dimensions
-from semgraph.stores.sqlite_values import encode, encode_vectors
-
-
-def unite(stored: str | None, new: str | None) -> str | None:
-    """Two lists as they are stored: the first, then the values of the second that it lacks. NULL adds nothing."""
-    if stored is None or new is None:
-        return stored if new is None else new
-    kept = json.loads(stored)
-    known = set(kept)
-    return canonical_json([*kept, *(item for item in dict.fromkeys(json.loads(new)) if item not in known)])
-
-
-def add_labels(stored: str | None, new: str | None) -> str | None:
-    """Two lists of labels as they are stored, as one."""
-    if stored is None or new is None:
-        return stored if new is None else new
-    return canonical_json(sorted({*json.loads(stored), *json.loads(new)}))
+from semgraph.stores.sqlite_values import encode, encode_vectors, unite
 
 
 class Merge:
@@ -64,15 +56,14 @@ class Merge:
         found = labels_form(json.loads(text), self.table.label, key)
         for name in found:
             if name in self.table.graph.labels:
-                msg = f'"{name}" cannot be a further label of {self.table.label.name} {key}: the graph declares it'
-                raise EngineError(msg)
+                raise meant_otherwise(name, f"{self.table.label.name} {key}")
         return found
 
     def _attributes(self, text: str, key: str) -> dict[str, Any]:
         return attributes_form(text, self.table.label, key)
 
     def run(self, con: sqlite3.Connection, version: int) -> int:
-        """Merge the rows, within a transaction; how many were merged. Raises EngineError, StoreUnavailable."""
+        """Merge the rows, within a transaction; how many were merged. Raises DataError, StoreUnavailable."""
         stored = self._stored(con)
         new: list[int] = []
         old: list[int] = []
@@ -92,7 +83,7 @@ class Merge:
         return len(new) + len(old)
 
     def _stored(self, con: sqlite3.Connection) -> dict[str, int]:
-        """Ids by key of the rows that are there. Raises EngineError for one of another partition."""
+        """Ids by key of the rows that are there. Raises DataError for one of another partition."""
         found = _found(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in found and found[key][1] != part:
@@ -118,8 +109,7 @@ class Merge:
             there = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
             sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {there} LIMIT 1'
             for edge, missing in con.execute(sql):
-                why = "has no " + end if missing is None else f'has the {end} "{missing}", which is no {node} here'
-                raise EngineError(f"{label.name} {edge} {why}. Nothing was written.")
+                raise no_end(f"{label.name} {edge}", end, missing, node)
             sql = (
                 f'SELECT e.key, e.{end}, t.{self.table.partition}, e.part FROM temp."#ends" e '
                 f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part LIMIT 1"
@@ -131,8 +121,7 @@ class Merge:
                 f"WHERE t.{end} <> e.{end} LIMIT 1"
             )
             for edge, stored, given in con.execute(sql):
-                msg = f'{label.name} {edge} has the {end} "{stored}" and was to get "{given}": an edge keeps its ends'
-                raise EngineError(f"{msg}. Nothing was written.")
+                raise other_end(f"{label.name} {edge}", end, stored, given)
 
     def _insert(self, con: sqlite3.Connection, new: Sequence[int]) -> None:
         if not new:
@@ -240,8 +229,8 @@ def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete) 
         for edge, source, target in con.execute(
             f"SELECT {edges.key}, source, target FROM {edges.name} WHERE {touching} LIMIT 1"
         ):
-            msg = f"{write.label} cannot be deleted: {edges.label.name} {edge} lies between {source} and {target}"
-            raise EngineError(f"{msg}. Nothing was written. Delete the edge before, or say detach.")
+            between = f"{edges.label.name} {edge} lies between {source} and {target}"
+            raise still_has_edges(f"a {write.label}", between)
     count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
     marked = 'SELECT 1 FROM temp."#deleted" g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)'
     con.execute(f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,))
@@ -265,9 +254,11 @@ def commit(
     found: Counter[str] = Counter()
     deletes = [write for write in batch.writes if isinstance(write, Delete)]
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
-        found[write.label] += delete(con, tables, write)
+        with writing(write):
+            found[write.label] += delete(con, tables, write)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
-        found[merge.write.label] += merge.run(con, version)
+        with writing(merge.write):
+            found[merge.write.label] += merge.run(con, version)
     if mark is not None:
         leave(con, mark)
     return dict(found)

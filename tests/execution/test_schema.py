@@ -92,7 +92,7 @@ def test_an_answer_of_another_form_is_that_rows_error(folder):
     ],
 )
 def test_a_column_that_holds_no_schema(folder, fields, said):
-    with pytest.raises(DataError, match=f"step filled: fields is no schema: {said}"):
+    with pytest.raises(DataError, match=rf"cards\.yaml:\d+:\d+  step filled: fields is no schema: {said}"):
         run(folder, [{"id": "1", "name": "Ada", "fields": fields}])
 
 

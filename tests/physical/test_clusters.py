@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.physical import cluster
 from semgraph.physical.cluster import clusters
@@ -39,7 +39,7 @@ def test_a_cycle_in_a_forest_ends_at_its_smallest_member() -> None:
 
 
 def test_a_forest_refuses_two_targets() -> None:
-    with pytest.raises(EngineError, match="two targets"):
+    with pytest.raises(DataError, match="two targets"):
         run("forest", ["a"], [("a", "b", 1), ("a", "c", 1)])
 
 

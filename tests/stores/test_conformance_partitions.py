@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.stores.base import Delete, PartitionState
 
 
@@ -34,7 +34,7 @@ async def everything(store):
 async def refused(store, world, what, *writes):
     """Commit what must be refused, beside what could be written; everything stays as it was."""
     before = await everything(store)
-    with pytest.raises(EngineError, match=what + "; nothing was written"):
+    with pytest.raises(DataError, match=what + "; nothing was written"):
         await world.commit(
             store,
             world.write("Person", {"uuid": "g1", "name": "lost"}, {"uuid": "g9"}),

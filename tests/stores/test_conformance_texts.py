@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.expr.functions import words
 from semgraph.stores.base import Method
 
@@ -37,9 +37,9 @@ async def test_kept_and_found_everywhere(home, store, world, text):
         await check(store, world, text)
         return
     for row in ({"uuid": text}, {"uuid": "p", "group_id": text}, {"uuid": "p", "name": text}):
-        with pytest.raises(EngineError, match=f"{home.longest:,}"):
+        with pytest.raises(DataError, match=f"{home.longest:,}"):
             await world.commit(store, world.write("Person", row))
-    with pytest.raises(EngineError, match=f"{home.longest:,}"):
+    with pytest.raises(DataError, match=f"{home.longest:,}"):
         await world.commit(store, mark=world.mark("h", rows=(text,)))
     row = {"uuid": "p", "summary": text, "aliases": [text], "attributes": {"said": text}}
     await world.commit(store, world.write("Person", row))
@@ -54,7 +54,7 @@ async def test_the_character_nul(home, store, world):
     if home.nul:
         await check(store, world, "heron\0 and \0more")
         return
-    with pytest.raises(EngineError, match="NUL"):
+    with pytest.raises(DataError, match="NUL"):
         await world.commit(store, world.write("Person", {"uuid": "p", "name": "heron\0"}))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.errors import DataError, StoreUnavailable
 from semgraph.stores.base import Method
 
 
@@ -138,7 +138,7 @@ async def test_attributes_are_replaced_whole(store, world):
     ids=str,
 )
 async def test_names_that_rows_bring_are_checked(store, world, row):
-    with pytest.raises(EngineError, match=r"Person|JSON"):
+    with pytest.raises(DataError, match=r"Person|JSON"):
         await world.commit(store, world.write("Person", {"uuid": "a", **row}))
     assert (await store.statistics()).counts["Person"] == 0
 
@@ -211,7 +211,7 @@ async def test_only_existing_edges(store, world):
 async def test_an_edge_without_its_ends_is_an_error_and_nothing_is_written(store, world, source, target, end):
     await world.commit(store, world.write("Person", {"uuid": "a"}, {"uuid": "b"}), world.write("Note", {"uuid": "n"}))
     good = {"uuid": "good", "source": "a", "target": "b"}
-    with pytest.raises(EngineError, match=rf"(?s)KNOWS.*bad.*{end}|{end}.*KNOWS.*bad"):
+    with pytest.raises(DataError, match=rf"(?s)KNOWS.*bad.*{end}|{end}.*KNOWS.*bad"):
         await world.commit(
             store,
             world.write("Person", {"uuid": "c"}),
@@ -229,7 +229,7 @@ async def test_an_edge_keeps_its_ends(store, world):
         world.write("Person", {"uuid": "a"}, {"uuid": "b"}, {"uuid": "c"}),
         world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b", "fact": "x"}),
     )
-    with pytest.raises(EngineError, match=r"KNOWS"):
+    with pytest.raises(DataError, match=r"KNOWS"):
         await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c", "fact": "y"}))
     assert (await scan(store, "KNOWS", "fact"))["k"] == {
         "uuid": "k",
@@ -264,9 +264,9 @@ async def linked(store, world):
 
 async def test_a_node_with_edges_is_not_deleted(linked, world):
     for key in ("a", "b", "c"):
-        with pytest.raises(EngineError, match="Person"):
+        with pytest.raises(DataError, match="Person"):
             await world.commit(linked, world.delete("Person", key))
-    with pytest.raises(EngineError, match="Note"):
+    with pytest.raises(DataError, match="Note"):
         await world.commit(linked, world.delete("Note", "n"))
     assert (await linked.statistics()).counts == {"Person": 3, "Note": 1, "KNOWS": 2, "NAMES": 1}
 

@@ -17,7 +17,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.session import Session
@@ -435,14 +435,14 @@ async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 4)
     people = world.write("Person", *({"uuid": key} for key in "abc"))
     await world.commit(store, people, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}))
-    with pytest.raises(EngineError, match=r"'k'.*an edge keeps its ends; nothing was written"):
+    with pytest.raises(DataError, match=r"'k'.*an edge keeps its ends; nothing was written"):
         await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c"}))
 
 
 @pytest.mark.parametrize("label", ["Note", "_SemgraphMark"])
 async def test_a_label_that_means_something_is_not_given_to_others(store: Neo4jStore, world: Any, label: str) -> None:
     await store.ensure(world.graph, 4)
-    with pytest.raises(EngineError, match=f'"{label}" cannot be a further label of Person p'):
+    with pytest.raises(DataError, match=f'"{label}" cannot be a further label of Person p'):
         await world.commit(store, world.write("Person", {"uuid": "p", "labels": [label]}))
 
 
@@ -658,7 +658,7 @@ async def test_what_cannot_be_stored_is_refused(
 ) -> None:
     await store.ensure(world.graph, 4)
     rows = pa.table({"uuid": ["p"], "group_id": ["g"], column: value})
-    with pytest.raises(EngineError, match=said):
+    with pytest.raises(DataError, match=said):
         await store.commit(Batch((NodeWrite("Person", rows),)))
     assert (await store.statistics()).counts["Person"] == 0
 

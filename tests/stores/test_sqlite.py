@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from semgraph.errors import EngineError, PlanError, StoreUnavailable
+from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method
@@ -153,7 +153,7 @@ async def test_a_read_only_file_can_be_read(file, world):
 
 
 async def test_half_a_surrogate_pair_is_refused(file, world):
-    with pytest.raises(EngineError, match="surrogate"):
+    with pytest.raises(DataError, match="surrogate"):
         await file.states("p", ["\ud800"])
     await world.commit(file, world.write("Note", {"uuid": "n"}))
 

@@ -39,8 +39,8 @@ def shaped(node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]) ->
                 found.append(_formed(node.prompt.all[number], text or ""))
             except Fault as fault:
                 shown = "" if text is None else f": {text[:_SHOWN]}"
-                msg = f"step {node.step}: {node.form} is no schema: {fault.what}{shown}. {fault.hint or _HINT}"
-                raise DataError(msg) from None
+                what = f"{node.form} is no schema: {fault.what}{shown}"
+                raise DataError(what, hint=fault.hint or _HINT) from None
         rows.append(numbers[place])
     return replace(node, prompt=PromptSet(tuple(("", prompt) for prompt in found), node.prompt.by)), rows
 

@@ -18,6 +18,7 @@ from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Writ
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
 from semgraph.stores.cypher.written import refuse_long, rows_of
+from semgraph.stores.refusals import writing
 from semgraph.stores.rows import check_columns
 
 FRESH = f"{SYSTEM}_fresh"
@@ -37,16 +38,16 @@ class CommitText:
 
 
 def compile_commit(graph: Graph, batch: Batch, mark: Mark | None, indexes: Indexes) -> CommitText:
-    """The statement for a batch. Raises EngineError for columns, labels or attributes that cannot be written."""
+    """The statement for a batch. Raises EngineError for unknown columns, DataError for what cannot be stored."""
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     if mark is not None:
         parts.append(_HEAD)
         parameters["mark"] = _mark(mark)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: _ORDER[type(pair[1])]):
-        shape = Shape.of(graph, write, indexes)
-        parts.append(shape.text(i))
-        parameters[f"w{i}"] = rows_of(graph, write)
+        with writing(write):
+            parts.append(Shape.of(graph, write, indexes).text(i))
+            parameters[f"w{i}"] = rows_of(graph, write)
     if mark is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"

@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError
+from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Delete, EdgeWrite, NodeWrite, Write
 from semgraph.stores.cypher.terms import SYSTEM, sent
+from semgraph.stores.refusals import meant_otherwise
 from semgraph.stores.rows import attributes_form, json_form, labels_form
 
 LONGEST = 8000
@@ -25,7 +26,7 @@ _INT64 = 1 << 63
 
 
 def rows_of(graph: Graph, write: Write) -> list[dict[str, Any]]:
-    """The rows as the statement reads them. Raises EngineError for what cannot be written."""
+    """The rows as the statement reads them. Raises DataError for what cannot be written."""
     label = graph.label(write.label)
     if isinstance(write, Delete):
         keys = write.rows.column(graph.key).to_pylist()
@@ -46,7 +47,7 @@ def _values(rows: pa.Table, label: Label, name: str) -> list[Any]:
     try:
         array = array if array.type == kind.arrow else array.cast(kind.arrow)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise EngineError(f"{name} of {label.name} cannot be stored as {kind}: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{name} of {label.name} cannot be stored as {kind}: {str(error).splitlines()[0]}") from None
     listed: list[Any] = array.to_pylist()
     return listed
 
@@ -58,13 +59,13 @@ def _vectors(array: Any, what: str) -> list[Any]:
     given = array.drop_null()
     sizes = {len(vector) for vector in given} if not pa.types.is_fixed_size_list(array.type) else {array.type.list_size}
     if len(sizes) > 1:
-        raise EngineError(f"{what} has vectors of different lengths: {', '.join(map(str, sorted(sizes)))}")
+        raise DataError(f"{what} has vectors of different lengths: {', '.join(map(str, sorted(sizes)))}")
     if not len(given):
         return [None] * len(array)
     flat = given.flatten()
     numbers = flat.cast(pa.float32()).to_numpy(zero_copy_only=False).reshape(len(given), -1)
     if flat.null_count or not np.isfinite(numbers).all():
-        raise EngineError(f"{what} has a vector with NULL, NaN or infinity in it")
+        raise DataError(f"{what} has a vector with NULL, NaN or infinity in it")
     listed = iter(numbers.tolist())
     return [next(listed) if ok else None for ok in array.is_valid().to_pylist()]
 
@@ -113,9 +114,7 @@ class _Written:
         found = labels_form(names, self.label, key)
         for name in found:
             if name in self.graph.labels or name.startswith(SYSTEM):
-                raise EngineError(
-                    f'"{name}" cannot be a further label of {self.label.name} {key}: it has a meaning of its own'
-                )
+                raise meant_otherwise(name, f"{self.label.name} {key}")
         return found
 
     def _stored(self, name: str, value: Any, key: str) -> Any:
@@ -126,17 +125,19 @@ class _Written:
         elif kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
             value = canonical_json(value)
         elif isinstance(value, list) and None in value:
-            raise EngineError(f"{what} is a list with NULL in it, which Neo4j cannot store")
+            hint = "leave NULL out of it: list_filter(..., x -> x IS NOT NULL)"
+            raise DataError(f"{what} is a list with NULL in it, which Neo4j cannot store", hint=hint)
         if name in self.indexed:
             refuse_long(value, what)
         return sent(value)
 
 
 def refuse_long(value: Any, what: str) -> None:
-    """Refuse a text that Neo4j cannot index. Raises EngineError."""
+    """Refuse a text that Neo4j cannot index. Raises DataError."""
     if isinstance(value, str) and len(value.encode()) > LONGEST:
-        raise EngineError(
-            f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
+        what = f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
+        raise DataError(
+            what, hint="keys, groups and properties under `index` are such texts: cut(...) makes them shorter"
         )
 
 
