@@ -187,6 +187,11 @@ class Batch:
 
     writes: tuple[Write, ...]
 
+    @property
+    def deletes(self) -> bool:
+        """Whether anything goes."""
+        return any(isinstance(write, Delete) for write in self.writes)
+
 
 @dataclass(frozen=True)
 class Written:

@@ -266,6 +266,7 @@ class Neo4jStore:
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
             DataError: An edge's end is not there, or a node that should go still has edges; nothing was written.
         """
+        self._searches.shrunk(batch.deletes)
         return await commit(self._bolt, self.graph, self._indexes, self._dimensions, batch, mark)
 
     async def statistics(self) -> Statistics:
@@ -279,8 +280,8 @@ class Neo4jStore:
 
         Not one transaction: a partition may be larger than a server's memory. Marks go first.
         """
-        own = quoted(self.graph.partition)
-        confined = "" if partitions is None else f" WHERE x.{own} IN $partitions"
+        self._searches.shrunk()
+        confined = "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
         nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
         parts = [

@@ -30,7 +30,9 @@ sorts all its entries anyway, for all where that is more than 5,000.
 
 @dataclass
 class Searches:
-    """What outlives a search: the statements made so far, and how far each index had to be read."""
+    """What outlives a search: the statements made so far, how far each index had to be read, and which labels and partitions
+    were seen to have so many rows that their vector index is read.
+    """
 
     bolt: Bolt
     graph: Graph | None = None
@@ -38,12 +40,19 @@ class Searches:
     dimensions: Dimensions = field(default_factory=dict)
     underived: Underived | None = None
     factors: dict[str, int] = field(default_factory=dict)
+    large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
     _texts: dict[Any, SearchText] = field(default_factory=dict)
 
     def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived) -> None:
         """Say what the database holds; statements made before are forgotten."""
         self.graph, self.indexes, self.dimensions, self.underived = graph, indexes, dimensions, underived
         self._texts.clear()
+        self.large.clear()
+
+    def shrunk(self, deletes: bool = True) -> None:
+        """Say that partitions may have become small."""
+        if deletes:
+            self.large.clear()
 
     async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """The hits of each query. Raises EngineError, StoreUnavailable."""
@@ -67,6 +76,7 @@ class _Search:
         self, of: Searches, graph: Graph, underived: Underived, queries: tuple[SearchQuery, ...], rows: pa.Table
     ) -> None:
         self.of, self.graph, self.underived, self.queries, self.rows = of, graph, underived, queries, rows
+        self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
         self.found: dict[tuple[int, int, int], list[list[Any]]] = {}
 
@@ -118,8 +128,17 @@ class _Search:
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
             partition = {name: row[name] for name in text.partitions.values()}
-            groups.setdefault(repr(partition), {**partition, "rows": []})["rows"].append(row)
+            if repr(partition) not in groups:
+                groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
+            groups[repr(partition)]["rows"].append(row)
         return found | {"groups": list(groups.values())}
+
+    def _large(self, text: SearchText, q: int) -> dict[str, bool]:
+        """Of what is read of the partition of a row, whether it is known to be much."""
+        return {f"l{i}": (label, self._whose(path, q)) in self.of.large for i, (label, path) in enumerate(text.near)}
+
+    def _whose(self, path: str | None, q: int) -> tuple[str, ...] | None:
+        return None if path is None else partitions_of(self.rows.slice(self.places[q], 1), path)[0]
 
     def _sought(self, branch: Branch, rows: pa.Table) -> list[Any]:
         """What each row looks for."""
@@ -152,6 +171,9 @@ class _Search:
             branch, limit = branches[number], self.limits.get(number, _ALL)
             method = self._method(branch)
             fresh.setdefault((branch.query, q, branch.method), []).extend(hits)
+            if method.via == "nearest" and fetched is not None:
+                query = self.queries[branch.query]
+                self.of.large.add((query.label, self._whose(query.partition, q)))
             if fetched is not None and not _enough(method, hits, fetched, last, limit):
                 further[number] = max(further.get(number, 0), _further(method, len(hits), fetched, limit))
                 unfinished.add(q)

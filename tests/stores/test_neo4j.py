@@ -495,10 +495,44 @@ async def test_the_index_gives_what_reading_all_gives(
     before = store.round_trips
     by_index = await store.search(queries, rows)
     assert store.round_trips > before + 1  # hits of other groups had to be read past
-    for one, other in zip(exact, by_index, strict=True):
+    again = await store.search(queries, rows)  # what is large is not counted any more
+    for one, other in zip([*exact, *exact], [*by_index, *again], strict=True):
         assert one.num_rows == other.num_rows > 0
         assert one.drop_columns(["score"]) == other.drop_columns(["score"])
         assert one.column("score").to_pylist() == pytest.approx(other.column("score").to_pylist(), abs=1e-6)
+
+
+async def test_a_partition_that_became_small_is_read_whole_again(
+    monkeypatch: pytest.MonkeyPatch, store: Neo4jStore, world: Any
+) -> None:
+    from semgraph.stores.cypher import hits, search
+
+    monkeypatch.setattr(hits, "EXACT_BELOW", 20)
+    monkeypatch.setattr(search, "EXACT_BELOW", 20)
+    await store.ensure(world.graph, 4)
+    people = [{"uuid": f"p{i:03}", "name_embedding": [i, 1, 1, 1]} for i in range(60)]
+    await world.commit(store, world.write("Person", *people))
+    query, rows = world.query("Person", Method("nearest", "name", "vector", k=3)), world.rows(vector=[[1, 1, 1, 1]])
+
+    async def known_as_large() -> bool:
+        """Whether a search says that nothing has to be counted before its index is read."""
+        asked: list[tuple[str, Any]] = []
+        read = type(store._bolt).read
+
+        async def noted(self: Any, text: str, parameters: Any = None) -> Any:
+            asked.append((text, parameters))
+            return await read(self, text, parameters)
+
+        monkeypatch.setattr(type(store._bolt), "read", noted)
+        await store.search([query], rows)
+        monkeypatch.setattr(type(store._bolt), "read", read)
+        return any(group["l0"] for _, parameters in asked for group in parameters["groups"])
+
+    assert [await known_as_large() for _ in range(3)] == [False, True, True]
+    await world.commit(store, world.delete("Person", *(f"p{i:03}" for i in range(5, 60))))
+    assert await known_as_large() is False
+    [found] = await store.search([query], rows)
+    assert world.keys(found) == {0: ["p001", "p002", "p000"]}
 
 
 async def test_full_text_is_read_on_until_k_have_passed(store: Neo4jStore, world: Any) -> None:

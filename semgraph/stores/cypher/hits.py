@@ -53,7 +53,7 @@ def _end(end: str) -> str:
     return "startNode(h)" if end == "source" else "endNode(h)"
 
 
-Known = Callable[[str, str, str], tuple[str, str]]
+Known = Callable[[SearchQuery, str, str, str], tuple[str, str]]
 
 
 class Hits:
@@ -113,7 +113,8 @@ class Hits:
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.k is None:
             return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {alike}\n{end}"], ""
-        n, near = known(self.pattern, self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g"), vector)
+        own = self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
+        n, near = known(self.query, self.pattern, own, vector)
         kind = "node" if self.label.kind == "node" else "relationship"
         read = (
             f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"

@@ -44,12 +44,15 @@ class SearchText:
         bound: Values of its conjuncts.
         branches: What its records belong to.
         partitions: Row fields by the column with the partition value.
+        near: For each `l{number}` of a group, the label and the column of the partition (None: all) that it is about: whether
+            these are known to have `EXACT_BELOW` rows, so that they need not be counted.
     """
 
     text: str
     bound: Bound
     branches: tuple[Branch, ...]
     partitions: Mapping[str, str]
+    near: tuple[tuple[str, str | None], ...] = ()
 
 
 def compile_search(
@@ -91,7 +94,7 @@ class _Writer:
     indexes: Indexes
     names: dict[Value, str] = field(default_factory=dict)
     partitions: dict[str, str] = field(default_factory=dict)
-    near: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
+    near: dict[tuple[str, str, str], tuple[str, str | None]] = field(default_factory=dict)
     branches: list[Branch] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
 
@@ -113,24 +116,25 @@ class _Writer:
         operator = "IN" if query.partition in self.lists else "="
         return f"{own} {operator} {row}.{name}"
 
-    def known(self, pattern: str, confined: str, vector: str) -> tuple[str, str]:
+    def known(self, query: SearchQuery, pattern: str, confined: str, vector: str) -> tuple[str, str]:
         """Two variables: how many rows of a label a partition has, as far as it matters, and, if few, what they are with
         their vectors. They are the same for all rows of a group, so vectors are read once for all of them.
         """
-        number = len(self.near)
-        return self.near.setdefault((pattern, confined, vector), (f"n{number}", f"c{number}"))
+        self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
+        return _names(list(self.near).index((pattern, confined, vector)))
 
     def done(self) -> SearchText:
         """All of it, joined."""
         prelude, imported = ["UNWIND $groups AS g"], [ROW]
-        for i, ((pattern, confined, vector), names) in enumerate(self.near.items()):
-            imported += names
-            n, known = names
+        for i, (pattern, confined, vector) in enumerate(self.near):
+            n, known = _names(i)
+            imported += n, known
             where = f" WHERE {confined}" if confined else ""
             prelude.append(
                 f"CALL () {{ MATCH {pattern} RETURN count(h) AS t{i} }}\n"
-                f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW}\n"
-                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} RETURN count(h) AS {n} }}\n"
+                f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW} AND NOT g.l{i}\n"
+                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} WITH count(h) AS counted\n"
+                f"  RETURN CASE WHEN g.l{i} THEN {EXACT_BELOW} ELSE counted END AS {n} }}\n"
                 f"CALL (g, {n}) {{ WITH g, {n} WHERE {n} < {EXACT_BELOW}\n"
                 f"  MATCH {pattern}{where} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
             )
@@ -140,4 +144,9 @@ class _Writer:
             + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
         )
         bound = Conditions(self.graph, {}, self.names).bound
-        return SearchText(text, bound, tuple(self.branches), dict(self.partitions))
+        return SearchText(text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values()))
+
+
+def _names(number: int) -> tuple[str, str]:
+    """Variables: how many rows a partition has of a label, and what they are, where they are few."""
+    return f"n{number}", f"c{number}"
