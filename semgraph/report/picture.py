@@ -44,11 +44,23 @@ class Edge:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key."""
+    """All nodes and edges of one partition, by key. `has_edges`: whether its graph has types of edges."""
 
     partition: str
+    has_edges: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
     edges: dict[str, Edge] = field(default_factory=dict)
+
+    @property
+    def ties(self) -> bool:
+        """Whether there is something to say of edges, be it that there are none."""
+        return self.has_edges or bool(self.edges)
+
+    @property
+    def counts(self) -> str:
+        """How much there is: `3 nodes, 0 edges`."""
+        nodes = plural(len(self.nodes), "node")
+        return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.ties else nodes
 
     def name(self, key: str) -> str:
         """What a node is called; the beginning of its key if no table says."""
@@ -64,7 +76,7 @@ def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
             continue
         for row in table.to_pylist():
             whose = row.get(graph.partition)
-            picture = found.setdefault(str(whose or ""), Picture(str(whose or "")))
+            picture = found.setdefault(str(whose or ""), Picture(str(whose or ""), bool(graph.edges)))
             _add(picture, row, graph, names)
     return [p for p in found.values() if p.nodes or p.edges]
 
@@ -136,8 +148,7 @@ def _cut(name: str) -> str:
 
 
 def _title(picture: Picture, graph: Graph) -> str:
-    counts = f"{plural(len(picture.nodes), 'node')}, {plural(len(picture.edges), 'edge')}"
-    return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}", this run: {counts}'
+    return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}", this run: {picture.counts}'
 
 
 def _columns(
@@ -163,4 +174,5 @@ def _alone(picture: Picture, edges: Sequence[Edge], width: int) -> Iterator[str]
     alone = [name for key, name in picture.nodes.items() if key not in touched]
     if alone:
         rest = f", … {len(alone) - _MORE} more" if len(alone) > _MORE else ""
-        yield fit("  without an edge: " + ", ".join(alone[:_MORE]) + rest, width).rstrip()
+        lead = "without an edge: " if picture.ties else ""
+        yield fit("  " + lead + ", ".join(alone[:_MORE]) + rest, width).rstrip()

@@ -118,3 +118,13 @@ def test_of_many_edges_forty_are_drawn() -> None:
 
 def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
     assert pictures({"counts": pa.table({"n": [1]})}, GRAPH) == []
+
+
+def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
+    alone = Graph.build({"nodes": {"Person": {"properties": {"name": "string"}}}, "draw": {"node": "name"}})
+    (picture,) = pictures({"people": pa.Table.from_pylist(PEOPLE[:2])}, alone)
+    assert list(lines(picture, alone, 80)) == ['group "demo", this run: 2 nodes', "  Alice Chen, TechCorp"]
+    (with_types,) = pictures({"people": pa.Table.from_pylist(PEOPLE[:2])}, GRAPH)
+    assert list(lines(with_types, GRAPH, 80)) == [
+        'group "demo", this run: 2 nodes, 0 edges', "  without an edge: Alice Chen, TechCorp",
+    ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from semgraph.report.formats import count, plural
+from semgraph.report.formats import count
 from semgraph.report.html.layout import bend, layout, path
 from semgraph.report.html.markup import Html, el, join, scrolling, table
 from semgraph.report.picture import Edge, Picture
@@ -23,8 +23,7 @@ def graph(picture: Picture, number: str) -> Html:
         picture: What to show.
         number: What tells it from others on its page.
     """
-    said = f"{plural(len(picture.nodes), 'node')}, {plural(len(picture.edges), 'edge')}"
-    title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{said}"
+    title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
     names = _names(picture)
     listed = _table(picture, title)
     if not 0 < len(names) <= DRAWN:
@@ -141,4 +140,4 @@ def _alone(picture: Picture) -> Iterator[Html]:
     alone = [name for key, name in picture.nodes.items() if key not in tied]
     if alone:
         more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
-        yield el("p", "Nodes without an edge: ", ", ".join(alone[:_ROWS]), more)
+        yield el("p", "Nodes without an edge: " if picture.ties else "Nodes: ", ", ".join(alone[:_ROWS]), more)
