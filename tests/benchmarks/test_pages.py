@@ -23,16 +23,13 @@ def test_what_is_committed_is_what_the_lines_say() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The pages and results of a checkout of its own, with one measured trial more."""
-    for name in (*DOCUMENTS, "benchmarks/results"):
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name)
-        elif (ROOT / name).exists():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / name)
-    case = load("ingest").cases()[0]
-    figures = {"calls": 8, "seconds": 1.5}
-    Lines("ingest", tmp_path / "benchmarks/results").append(Line("ingest", case.key, 0, figures, case.settings, MADE))
+    """The pages of a checkout of its own and the lines of one benchmark, with one measured trial more."""
+    for name in (*DOCUMENTS, "benchmarks/results/engine.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    case = load("engine").cases()[0]
+    figures = {"cpu_ms_per_call": 8, "seconds": 1.5}
+    Lines("engine", tmp_path / "benchmarks/results").append(Line("engine", case.key, 0, figures, case.settings, MADE))
     return tmp_path
 
 
@@ -45,14 +42,14 @@ def test_each_of_them_is_found_out_when_it_is_not(copy: Path) -> None:
     results = copy / "benchmarks/results"
     _written(copy)
     assert wrong(results, copy) == []
-    for name in ("docs/benchmarks.md", "benchmarks/results/ingest.md", "benchmarks/results/ingest-worth-dark.svg"):
-        path = copy / name
-        made = path.read_text(encoding="utf-8")
-        path.write_text(made.replace("8", "7"), encoding="utf-8")
-        assert path in wrong(results, copy), name
-        path.write_text(made, encoding="utf-8")
-    (results / "ingest.jsonl").write_text((results / "ingest.jsonl").read_text().replace('"calls": 8', '"calls": 7'))
-    assert results / "ingest.md" in wrong(results, copy)
+    touched = [copy / "docs/benchmarks.md", results / "engine.md", results / "engine-cpu-dark.svg"]
+    for path in touched:
+        path.write_text(path.read_text(encoding="utf-8").replace("8", "7"), encoding="utf-8")
+    assert sorted(wrong(results, copy)) == sorted(touched)
+    _written(copy)
+    lines = results / "engine.jsonl"
+    lines.write_text(lines.read_text().replace('"cpu_ms_per_call": ', '"cpu_ms_per_call": 9'))
+    assert results / "engine.md" in wrong(results, copy)
 
 
 def test_a_page_that_no_line_stands_behind_is_found_out(copy: Path) -> None:
@@ -113,7 +110,8 @@ def test_where_it_loses_has_what_is_not_met_and_what_is_worse() -> None:
 def test_a_line_of_a_case_that_is_no_more_is_not_shown(copy: Path) -> None:
     results = copy / "benchmarks/results"
     before = files(results, copy)
-    Lines("ingest", results).append(Line("ingest", {"stream": "gone", "way": "as shipped"}, 0, {"calls": 1}, {}, MADE))
+    gone = {"what": "CPU of a call", "way": "gone"}
+    Lines("engine", results).append(Line("engine", gone, 0, {"cpu_ms_per_call": 1}, {}, MADE))
     assert files(results, copy) == before
 
 

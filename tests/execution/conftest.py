@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import semgraph
 from benchmarks.world import Fault, Faults, StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
+from semgraph.logical.schema import Graph as Declared
 from semgraph.stores.base import Store
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +45,12 @@ STORY = [
 ]
 Row = Mapping[str, Any]
 Graph = dict[str, dict[str, dict[str, Any]]]
+
+
+@cache
+def declared() -> Declared:
+    """The graph that the shipped plan is about."""
+    return load_plan(PLAN).graph
 
 
 def said(texts: Iterable[str], group: str | None = "g", start: int = 0) -> list[dict[str, Any]]:
@@ -132,7 +140,7 @@ class Place:
 
     async def dump(self, *, times: bool = False, group: str | None = None) -> Graph:
         """Everything that the graph holds, by label and key; times of writing only as whether there are any."""
-        graph = load_plan(PLAN).graph
+        graph = declared()
         store = self.look()
         try:
             await store.ensure(graph, None)

@@ -11,8 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from semgraph.execution.result import Progress
-from semgraph.frontend.yaml import load_plan
-from tests.execution.conftest import PLAN, STORY, Watched, Work, ended, said, wire
+from tests.execution.conftest import STORY, Watched, Work, declared, ended, said, wire
 
 KILLS = 3
 
@@ -29,7 +28,7 @@ def answered(journal: Path) -> set[str]:
 
 async def wipe(work: Work) -> None:
     store = work.place.look()
-    await store.ensure(load_plan(PLAN).graph, None)
+    await store.ensure(declared(), None)
     await store.clear()
     await store.aclose()
 

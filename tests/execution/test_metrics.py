@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from semgraph.frontend.yaml import load_plan
 from semgraph.meter import StepMetrics
-from tests.execution.conftest import PLAN, STORY, Work, said, variant
+from tests.execution.conftest import STORY, Work, declared, said, variant
 
 
 def flood(groups: int) -> list[dict[str, object]]:
@@ -75,7 +74,7 @@ async def test_round_trips_are_those_that_the_store_made(work: Work) -> None:
         ensured = store.round_trips - before - result.meter.total().round_trips
         [length] = set((await store.statistics()).dimensions.values())
         before = store.round_trips
-        await store.ensure(load_plan(PLAN).graph, length)
+        await store.ensure(declared(), length)
         alone = store.round_trips - before
     finally:
         await store.aclose()

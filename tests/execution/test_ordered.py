@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semgraph.errors import InputError
-from tests.execution.conftest import PLAN, STORY, Work, said
+from tests.execution.conftest import PLAN, STORY, Work, declared, said
 
 
 async def test_the_example_is_the_graph_that_it_tells_in_eight_calls(work: Work) -> None:
@@ -106,11 +106,9 @@ async def test_rows_made_alike_keep_their_names_however_the_input_grows(simple: 
 
 
 async def test_a_row_whose_node_was_deleted_is_read_anew(work: Work) -> None:
-    from semgraph.frontend.yaml import load_plan
-
     first = await work.run(said(STORY[:2]))
     store = work.place.look()
-    await store.ensure(load_plan(PLAN).graph, None)
+    await store.ensure(declared(), None)
     await store.clear(["g"])
     await store.aclose()
     again = await work.run(said(STORY[:2]))

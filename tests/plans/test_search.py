@@ -46,24 +46,25 @@ async def test_what_has_ended_is_found_with_its_end(told: Memory) -> None:
     assert acme["invalid_at"] is None
 
 
-@pytest.mark.parametrize(
-    ("query", "groups"),
-    [({"group_id": "g"}, {"g"}), ({"group_ids": ["h"]}, {"h"}), ({"group_ids": ["g", "h"]}, {"g", "h"}), ({}, {"g", "h"}),
-     ({"group_ids": []}, {"g", "h"}), ({"group_ids": [""]}, set()), ({"group_id": "nobody"}, set())],
-)  # fmt: skip
-async def test_a_query_sees_the_groups_that_it_names_and_without_any_all(
-    told: Memory, query: dict[str, Any], groups: set[str]
-) -> None:
-    edges, nodes = await found(told, query="Who leads the Project?", **query)
-    assert {e["group_id"] for e in edges} == groups
-    assert {n["group_id"] for n in nodes} == groups
+GROUPS: list[tuple[dict[str, Any], set[str]]] = [
+    ({"group_id": "g"}, {"g"}), ({"group_ids": ["h"]}, {"h"}), ({"group_ids": ["g", "h"]}, {"g", "h"}), ({}, {"g", "h"}),
+    ({"group_ids": []}, {"g", "h"}), ({"group_ids": [""]}, set()), ({"group_id": "nobody"}, set()),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("by", "embedded"), [("fulltext", 0), ("nearest", 1), ("hybrid", 1)])
-async def test_what_is_looked_at_is_a_parameter(told: Memory, by: str, embedded: int) -> None:
-    edges, _ = await found(told, {"by": by, "similar": 0.3}, query="Ann leads Project Kite", group_id="g")
-    assert edges[0]["fact"] == "Ann leads Project Kite."
-    assert told.model.counters.embedding_texts == embedded
+async def test_a_query_sees_the_groups_that_it_names_and_without_any_all(told: Memory) -> None:
+    for query, groups in GROUPS:
+        edges, nodes = await found(told, query="Who leads the Project?", **query)
+        assert {e["group_id"] for e in edges} == groups, query
+        assert {n["group_id"] for n in nodes} == groups, query
+
+
+async def test_what_is_looked_at_is_a_parameter(told: Memory) -> None:
+    for by, embedded in (("fulltext", 0), ("nearest", 1), ("hybrid", 1)):
+        told.model.reset()
+        edges, _ = await found(told, {"by": by, "similar": 0.3}, query="Ann leads Project Kite", group_id="g")
+        assert edges[0]["fact"] == "Ann leads Project Kite.", by
+        assert told.model.counters.embedding_texts == embedded, by
 
 
 async def test_nothing_is_near_that_is_not_similar(told: Memory) -> None:
