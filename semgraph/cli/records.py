@@ -60,7 +60,7 @@ def rm(
 def why(
     options: Options,
     run: Reference,
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="A key or its beginning, a name, or STEP:key=value.")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="A key, a text or its beginning; or STEP:column=value.")],
     messages: Annotated[bool, typer.Option("--messages", help="Print the exact requests and answers.")] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""

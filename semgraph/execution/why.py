@@ -12,11 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.likeness import MEMBER, UUID, Row, as_text, at, holds, parsed, same_member, texts
+from semgraph.execution.likeness import MEMBER, UUID, Row, parsed, same_member, texts
+from semgraph.execution.looking import in_column, meant, nearest
 from semgraph.execution.runs import Run
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -75,17 +76,18 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
     Args:
         run: The record.
-        what: `STEP:column=value`, or a value that rows hold: a key or its beginning, or a name.
+        what: `STEP:column=value`, or a value that rows hold, a key or a text; of each the beginning will do that only one has.
         lookup: The journal: a call by its id.
 
     Raises:
-        PlanError: The record has no such step, column or row.
+        PlanError: The record has no such step, column or row, or several begin so.
     """
     tracer = _Tracer(run, lookup)
     matches = tracer.find(what)
     if not matches:
-        hint = "a key or its beginning, a name as the results have it, or STEP:column=value"
-        raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', hint=hint))
+        there = "what is looked for is a key or a text, whole or its beginning, or STEP:column=value"
+        near = nearest(what, (row for step in tracer.steps for row in tracer.rows("steps", step)))
+        raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', there=there, hint=near))
     (step, row), *others = matches
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
@@ -158,15 +160,8 @@ class _Tracer:
         step, colon, rest = what.partition(":")
         column, equals, value = rest.partition("=")
         if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
-            return [(step, row) for row in self._of(step, column) if as_text(at(row, column)) == value]
-        key = str(self.run.facts.get("key", ""))
-        for own in (True, False):  # its own key, before another's that it names
-            for name in reversed(self.steps):
-                rows = self.rows("steps", name)
-                found = [(name, row) for row in rows if holds(row.get(key) if own else row, what)]
-                if found:
-                    return found
-        return []
+            return in_column(step, column, value, self._of(step, column))
+        return meant(what, str(self.run.facts.get("key", "")), self.steps, partial(self.rows, "steps"))
 
     def _of(self, step: str, column: str) -> list[Row]:
         if step not in self.steps:

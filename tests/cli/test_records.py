@@ -86,9 +86,31 @@ def test_what_is_looked_for_may_be_a_name_or_the_beginning_of_a_key(project: Pro
     assert '"KNOWS" is in 2 more rows of that step' in project("why", "last", "KNOWS").out
 
 
+def test_the_beginning_of_a_text_will_do_where_only_one_text_begins_so(project: Project) -> None:
+    project("run", "people")
+    for what in ("Bob kn", "bob KNOWS c", "ties:says=Bob k"):
+        found = json.loads(project("why", "last", what, "--format", "json").out)
+        assert found["links"][0]["row"]["says"] == "Bob knows Cleo."
+    assert "Bob knows Cleo." in project("why", "last", "Bob").out, "a whole text goes before what only begins so"
+
+
+def test_of_several_texts_that_begin_so_each_is_listed_and_none_is_taken(project: Project) -> None:
+    project("run", "people")
+    for what, values in (
+        ("Ann k", ["Ann knows Bob.", "Ann knows Cleo."]),
+        ("ties:says=Ann", ["Ann knows Bob.", "Ann knows Cleo."]),
+    ):
+        ended = project("why", "last", what)
+        first, *listed = ended.err.splitlines()
+        assert (ended.code, ended.out) == (2, "")
+        assert first.endswith("is the beginning of 2 values. Write more of the one that is meant")
+        assert listed == [f'  "{value}"   step ties' for value in values]
+
+
 def test_what_is_not_there_is_told_with_what_is(project: Project) -> None:
     project("run", "people")
     assert 'holds "Zoe"' in project("why", "last", "Zoe").err
+    assert 'Did you mean "Cleo"?' in project("why", "last", "Celo").err
     assert "Steps: notes, told, ends, ties" in project("why", "last", "tide:name=KNOWS").err
     assert 'Did you mean "says"?' in project("why", "last", "ties:say=x").err
     assert project("why", "last", "Zoe").code == 2
