@@ -80,7 +80,7 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def _literal(now: datetime | None) -> str:
-    return "NULL" if now is None else f"'{now.astimezone(UTC).isoformat(sep=' ')}'"
+    return "NULL::TIMESTAMPTZ" if now is None else f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
 
 
 _statements: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()

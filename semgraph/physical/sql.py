@@ -43,32 +43,37 @@ def quote(name: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL) -> str:
-    """SQL of a scalar: order-sensitive aggregates go by the ordinal, those of distinct values by the values (DuckDB allows
-    no other order for them); window functions stay within the partition.
+def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()) -> str:
+    """SQL of a scalar: order-sensitive aggregates go by `order` and the ordinal, those of distinct values by the values
+    (DuckDB allows no other order for them); window functions stay within the partition.
     """
     tree = scalar.ast
     for window in list(tree.find_all(exp.Window)):
         if partitioned:
             window.set("partition_by", [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])])
         if isinstance(window.this, _ORDERED_WINDOWS):
-            order = window.args.get("order") or exp.Order(expressions=[])
-            order.append("expressions", exp.Ordered(this=exp.column(ordinal, quoted=True)))
-            window.set("order", order)
+            own = window.args.get("order") or exp.Order(expressions=[])
+            own.append("expressions", exp.Ordered(this=exp.column(ordinal, quoted=True)))
+            window.set("order", own)
     for aggregate in list(tree.find_all(*_ORDERED_AGGREGATES)):
         inner = aggregate.this
         if not isinstance(inner, exp.Order) and not isinstance(aggregate.parent, exp.Window):
-            values = inner.expressions[:1] if isinstance(inner, exp.Distinct) else [exp.column(ordinal, quoted=True)]
-            by = [exp.Ordered(this=value.copy()) for value in values]
+            if isinstance(inner, exp.Distinct):
+                by = [exp.Ordered(this=inner.expressions[0].copy())]
+            else:
+                by = [exp.Ordered(this=term.by.ast, desc=term.descending, nulls_first=False) for term in order]
+                by.append(exp.Ordered(this=exp.column(ordinal, quoted=True)))
             aggregate.set("this", exp.Order(this=inner, expressions=by))
     return to_sql(tree)
 
 
-def cast_columns(columns: Columns, node: Node, source: Node, ordinal: str = ORDINAL) -> list[str]:
+def cast_columns(
+    columns: Columns, node: Node, source: Node, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
+) -> list[str]:
     """Computed columns, each cast to the one canonical type that the schema says."""
     found = []
     for name, scalar in columns:
-        sql = scalar_sql(scalar, source.partitioned, ordinal)
+        sql = scalar_sql(scalar, source.partitioned, ordinal, order)
         plain = len(scalar.columns) == 1 and scalar.sql == quote(scalar.columns[0])
         if not plain:
             sql = f"CAST({sql} AS {sql_type(node.schema.field(name).type)})"
@@ -256,15 +261,17 @@ def _(node: GroupJoin, source: Source) -> str:
     on = join_condition(left, node.other, node.alias, node.using, node.where)
     ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"
     own = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left)), f"{RIGHT}.{alias}", ordinal]
-    over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order_sql(node.order, left, ordinal)}"
-    own.append(f"row_number() OVER ({over}) AS {quote(_RANK)}")
+    order, by, within = node.order, RIGHT_ORDINAL.strip('"'), ""
+    if node.limit is not None:
+        over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order_sql(node.order, left, ordinal)}"
+        own.append(f"row_number() OVER ({over}) AS {quote(_RANK)}")
+        order, by, within = (), _RANK, f"WHERE {quote(_RANK)} <= {node.limit}"
     right = right_side(node.other, source, node.alias)
     pairs = f"SELECT {', '.join(own)} FROM {source(left)} AS {LEFT} LEFT JOIN {right} AS {RIGHT} ON {on}"
     matches = tuple((name, _of_matches(scalar)) for name, scalar in node.add)
-    computed = dict(zip((n for n, _ in node.add), cast_columns(matches, node, left, _RANK), strict=True))
+    computed = dict(zip((n for n, _ in node.add), cast_columns(matches, node, left, by, order), strict=True))
     columns = [computed.get(name, f"any_value({quote(name)}) AS {quote(name)}") for name in node.schema.names]
     rest = [f"any_value({name}) AS {name}" for name in hidden(left) if name != ORDINAL]
-    within = f"WHERE {quote(_RANK)} <= {node.limit}" if node.limit is not None else ""
     return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS {ROWS} {within} GROUP BY {ORDINAL}"
 
 
