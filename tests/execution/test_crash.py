@@ -13,7 +13,7 @@ from pathlib import Path
 from semgraph.execution.result import Progress
 from tests.execution.conftest import STORY, Watched, Work, declared, ended, said, wire
 
-KILLS = 3
+KILLS = 2
 
 
 def answered(journal: Path) -> set[str]:

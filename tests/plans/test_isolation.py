@@ -6,8 +6,6 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
-
 from tests.plans.conftest import Memory, at
 from tests.plans.test_add_triplet import triplet
 
@@ -39,6 +37,14 @@ async def theirs(memory: Memory) -> dict[str, list[str]]:
 
 
 CASES: dict[str, Case] = {
+    "get_nodes": lambda m, _: m.run("get_nodes", wanted=[{"group_id": "g"}]),
+    "get_edges": lambda m, _: m.run("get_edges", wanted=[{"group_id": "g"}]),
+    "retrieve_episodes": lambda m, _: m.run("retrieve_episodes", queries=[{"group_ids": ["g"]}], params={"last_n": 9}),
+    "gated_summaries": lambda m, of: m.run(
+        "gated_summaries",
+        entities=[{"uuid": of["ann"], "group_id": "g", "at": at(9)}],
+        stated=[{"uuid": "f", "group_id": g, "source": of["ann"], "target": "x", "fact": f"{g} says."} for g in "gh"],
+    ),
     "build_communities": lambda m, _: m.run("build_communities", groups=[{"group_id": "g"}]),
     "update_communities": lambda m, of: m.run(
         "update_communities", entities=[{"uuid": of["ann"], "group_id": "g", "name": "Ann", "summary": "Ann is new."}]
@@ -49,26 +55,19 @@ CASES: dict[str, Case] = {
     ),
     "add_triplet": lambda m, _: m.run("add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9))]),
     "remove_episode": lambda m, _: m.run("remove_episode", episodes=[{"uuid": "g0"}], params={"retell": "all"}),
-    "delete_nodes": lambda m, _: m.run("delete_nodes", wanted=[{"group_id": "g"}]),
     "delete_edges": lambda m, _: m.run("delete_edges", wanted=[{"group_id": "g"}]),
-    "gated_summaries": lambda m, of: m.run(
-        "gated_summaries",
-        entities=[{"uuid": of["ann"], "group_id": "g", "at": at(9)}],
-        stated=[{"uuid": "f", "group_id": g, "source": of["ann"], "target": "x", "fact": f"{g} says."} for g in "gh"],
-    ),
-    "get_nodes": lambda m, _: m.run("get_nodes", wanted=[{"group_id": "g"}]),
-    "get_edges": lambda m, _: m.run("get_edges", wanted=[{"group_id": "g"}]),
-    "retrieve_episodes": lambda m, _: m.run("retrieve_episodes", queries=[{"group_ids": ["g"]}], params={"last_n": 9}),
+    "delete_nodes": lambda m, _: m.run("delete_nodes", wanted=[{"group_id": "g"}]),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-async def test_what_is_done_for_a_group_is_nothing_to_another(memory: Memory, name: str) -> None:
+async def test_what_is_done_for_a_group_is_nothing_to_another(memory: Memory) -> None:
+    """One after the other in one graph: what reads first, what deletes last."""
     of = await told_twice(memory)
     before = await theirs(memory)
-    result = await CASES[name](memory, of)
-    assert not result.failed
-    assert await theirs(memory) == before
-    assert "Zeta" not in json.dumps(memory.model.requests)
-    assert "h says." not in json.dumps(memory.model.requests)
-    assert all(r.get("group_id", "g") == "g" for t in result.tables.values() for r in t.to_pylist())
+    for name, case in CASES.items():
+        result = await case(memory, of)
+        assert not result.failed, name
+        assert await theirs(memory) == before, name
+        assert "Zeta" not in json.dumps(memory.model.requests), name
+        assert "h says." not in json.dumps(memory.model.requests), name
+        assert all(r.get("group_id", "g") == "g" for t in result.tables.values() for r in t.to_pylist()), name

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semgraph.frontend.yaml import load_plan
 from semgraph.session import Session
+from tests.plans.conftest import PLANS, loaded
 
-PLANS = Path(__file__).parents[2] / "plans"
 NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
 
 
 async def replay(name: str, store: Any) -> dict[str, Any]:
     async with Session(llm="recorded", store=store, journal=False, runs="") as session:
-        result = await session.arun(PLANS / f"{name}.yaml")
+        result = await session.arun(loaded(name))
     assert not result.failed
     assert result.meter.total().attempts == 0
     return result.to_json()["tables"]
@@ -25,7 +23,7 @@ async def replay(name: str, store: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
-    assert set(await replay(name, "memory")) == set(load_plan(PLANS / f"{name}.yaml").returns)
+    assert set(await replay(name, "memory")) == set(loaded(name).returns)
 
 
 @pytest.mark.parametrize("name", NAMES)
