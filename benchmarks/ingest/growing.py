@@ -6,26 +6,34 @@ import json
 import sys
 from typing import Any
 
-from benchmarks.ingest.ours import Figures, graphiti, run
+from benchmarks.ingest.ours import Figures, graphiti, switches, tell
+from benchmarks.ingest.streams import made
 from benchmarks.suite.children import finished
+from benchmarks.suite.serving import Server, serving
 
 
 def grown(way: str, count: int, trial: int) -> Figures:
     """Tell so many messages by a way of ours to a store in memory; the model answers at once."""
-    found: Figures = json.loads(finished("benchmarks.ingest.growing", way, str(count), str(trial)))
+    with serving(*switches(made(_stream(count), trial), 0)) as server:
+        words = "benchmarks.ingest.growing", way, str(count), str(trial), server.url
+        found: Figures = json.loads(finished(*words))
     return found
+
+
+def _stream(count: int) -> str:
+    return f"grown {count}"
 
 
 def grown_by_graphiti(count: int, trial: int) -> Figures:
     """The same with graphiti-core, on Neo4j."""
-    return graphiti(f"grown {count}", {}, 0, trial, alone=True)
+    return graphiti(_stream(count), {}, 0, trial, alone=True)
 
 
-def _measured(way: str, count: str, trial: str) -> dict[str, Any]:
+def _measured(way: str, count: str, trial: str, url: str) -> dict[str, Any]:
     from benchmarks.ingest.cases import WAYS
 
     chosen = WAYS[way]
-    return run(chosen.plan, f"grown {count}", "memory", chosen.options, 0, int(trial))
+    return tell(chosen.plan, made(_stream(int(count)), int(trial)), "memory", chosen.options, Server(url))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
+from semgraph.logical.schema import Graph
 from semgraph.scoring import score_graph
 from semgraph.session import Session
 from semgraph.stores.base import Store
@@ -45,11 +47,22 @@ def run(plan: str, stream: str, store: str, options: Mapping[str, Any], latency:
     """
     told = made(stream, trial)
     with serving(*switches(told, latency)) as server:
-        if (first := f"{plan} {store} {dict(options)}") not in _WARM:
-            warm = replace(made("turns dated", trial), undated=told.undated)
-            asyncio.run(_run(plan, warm, store, options, server))
-            _WARM.add(first)  # imports and statements that are prepared once are not what is measured
-        return asyncio.run(_run(plan, told, store, options, server))
+        return tell(plan, told, store, options, server)
+
+
+def tell(plan: str, stream: Stream, store: str, options: Mapping[str, Any], server: Server) -> Figures:
+    """The same with a server that runs: imports and statements that are prepared once are not what is measured."""
+    if (first := f"{plan} {store} {dict(options)}") not in _WARM:
+        warm = replace(made("turns dated", 0), undated=stream.undated)
+        asyncio.run(_run(plan, warm, store, options, server))
+        _WARM.add(first)
+    return asyncio.run(_run(plan, stream, store, options, server))
+
+
+@cache
+def _graph() -> Graph:
+    """What the shipped plans remember in."""
+    return load_plan(PLAN).graph
 
 
 def switches(stream: Stream, latency: float) -> list[str]:
@@ -65,7 +78,7 @@ async def _run(plan: str, stream: Stream, where: str, options: Mapping[str, Any]
     limits = {name: value for name, value in options.items() if name.startswith("max_")}
     chosen = {name: value for name, value in options.items() if name not in limits}
     try:
-        await store.ensure(load_plan(PLAN).graph, DIMENSIONS)
+        await store.ensure(_graph(), DIMENSIONS)
         await store.clear(groups_of(stream))
         async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="", **limits) as session:
             if stream.before:
@@ -132,7 +145,7 @@ def _by_episode(figures: Figures) -> Figures:
 async def _cleared(stream: Stream) -> None:
     store = _opened("neo4j-local")
     try:
-        await store.ensure(load_plan(PLAN).graph, DIMENSIONS)
+        await store.ensure(_graph(), DIMENSIONS)
         await store.clear(groups_of(stream))
     finally:
         await store.aclose()
@@ -141,7 +154,7 @@ async def _cleared(stream: Stream) -> None:
 async def _left_in_neo4j(stream: Stream) -> Figures:
     store = _opened("neo4j-local")
     try:
-        await store.attach(load_plan(PLAN).graph)
+        await store.attach(_graph())
         return await _left(store, stream)
     finally:
         await store.aclose()

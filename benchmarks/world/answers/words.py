@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from benchmarks.world.answers.judging import alike, same, verdict, words
 from benchmarks.world.claims import ENDS, NAME, Claim, read
@@ -67,6 +68,7 @@ class Wanted:
         return sum(weight for weight, met in parts if met) / sum(weight for weight, _ in parts)
 
 
+@lru_cache(maxsize=4096)
 def wanted(what: str) -> Wanted | None:
     """What a clause asks for, or None if it is not understood."""
     what = what.strip().rstrip(".?\"'”")
@@ -109,8 +111,9 @@ class Asked:
         return [claim for line in self.text.splitlines() for claim in claims_in(bare(line))]
 
 
+@lru_cache(maxsize=4096)
 def apart(question: str) -> Asked:
-    """Take a question apart."""
+    """Take a question apart. One and the same stands above hundreds of pairs."""
     clauses = [m for m in _CLAUSE.finditer(question) if wanted(m["what"])]
     if not clauses:
         return Asked(None, "", question)
