@@ -18,7 +18,7 @@ SemgraphError                     1
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -163,7 +163,11 @@ class Faults(Fault):
 
     def under(self, *prefix: str | int) -> Faults:
         """The same faults, seen from further out."""
-        return Faults(fault.under(*prefix) for fault in self.faults)
+        return self.mapped(lambda fault: fault.under(*prefix))
+
+    def mapped(self, change: Callable[[Fault], Fault]) -> Faults:
+        """Each of them changed."""
+        return Faults(map(change, self.faults))
 
 
 def each(fault: Fault) -> tuple[Fault, ...]:

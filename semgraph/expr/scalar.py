@@ -136,7 +136,12 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
         msg = f'"{_short(source)}" is not one expression'
         raise Fault(msg, hint="scalars only: no statement, no semicolon")
     _admit(tree, source)
-    return from_ast(_substitute(tree, params), source)
+    found = from_ast(_substitute(tree, params), source)
+    try:
+        _tree(found.sql)
+    except SqlglotError as error:  # an operator without what it is applied to, such as "@"
+        raise Fault(f'cannot read the expression "{_short(source)}"', there=_first_line(error)) from None
+    return found
 
 
 def _source(value: object) -> object:

@@ -8,7 +8,8 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position
 from semgraph.frontend.arguments import read_flag, read_names
-from semgraph.frontend.build import SINKS, build, by_keyword
+from semgraph.frontend.build import SINKS, by_keyword
+from semgraph.frontend.despite import build_despite
 from semgraph.frontend.document import walk_paths
 from semgraph.frontend.faults import Faults, KeyFault, unknown
 from semgraph.frontend.finding import find_plan
@@ -111,7 +112,8 @@ def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
     with reading.steps.naming(name):
         source = at("from", reading.steps.relation, given["from"])
         rest = {key: value for key, value in given.items() if key != "from"}
-        sink = build(_SINKS[keyword], rest, reading.steps, source=source, step=reading.prefix + name, origin=origin)
+        cls, step, scope = _SINKS[keyword], reading.prefix + name, reading.steps
+        sink = build_despite(cls, rest, scope, scope.lost, source=source, step=step, origin=origin)
     assert isinstance(sink, Sink)
     if getattr(sink, "first", False) and any(n.calls_llm or n.calls_store or n.embeds for n in walk(source)):
         hint = "leave first out: the sink is then written with its window"

@@ -127,8 +127,9 @@ def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[
         if name not in told
     ]
     found: dict[str, Any] = {}
+    meant = {fault.hint for fault in faults}
     for key, f in keys.items():
-        if key in _BESIDE.values() and f.name != key:
+        if (key in _BESIDE.values() and f.name != key) or (key not in given and f'did you mean "{key}"?' in meant):
             continue
         try:
             found |= _argument(cls, key, f, given, scope)

@@ -8,23 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
-from semgraph.frontend import commas
-from semgraph.frontend.build import OPERATORS, SOURCES, build, by_keyword
+from semgraph.frontend.build import SOURCES, build, by_keyword
+from semgraph.frontend.despite import Despite, Lost, build_despite
 from semgraph.frontend.document import Document, Trail
 from semgraph.frontend.expansion import Expansion
-from semgraph.frontend.faults import Faults, KeyFault, each, unknown
+from semgraph.frontend.faults import Faults, each, unknown
 from semgraph.frontend.found import Poisoned, Pruned, Results
+from semgraph.frontend.lines import OPERATOR_WORDS, SOURCE_WORDS, operator_on
 from semgraph.frontend.prompts import Prompts
-from semgraph.frontend.scope import kind_of, wrong
+from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import holds, known_keys, told
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import Graph
 
-_OPERATORS = by_keyword(OPERATORS)
 _UNION = by_keyword(SOURCES)["union"]
-SOURCE_WORDS = ("from", "union", "call", "switch")
 
 
 Found = Node | Results
@@ -46,6 +45,7 @@ class Steps:
         call: Builds a called plan.
         problems: Where problems are put.
         prefix: Put before the names of steps: the calling step's name and "/".
+        lost: Columns that could not be made.
         broken: Inputs with problems. With "" among them, any unknown name may be one.
     """
 
@@ -62,6 +62,7 @@ class Steps:
     broken: frozenset[str] = frozenset()
     built: dict[str, Found | Poisoned | Pruned] = field(default_factory=dict)
     inner: dict[str, Node] = field(default_factory=dict)
+    lost: Lost = field(default_factory=Lost)
     _open: list[str] = field(default_factory=list)
     _step: str = ""
 
@@ -148,7 +149,15 @@ class Steps:
     def _build(self, name: str) -> Found | Poisoned | Pruned:
         path: Trail = ("steps", name)
         done: list[Found | Pruned] = []
-        self.attempt(lambda: done.append(self._form(self.raw[name], path)), *path, step=self.prefix + name)
+
+        def form() -> None:
+            try:
+                done.append(self._form(self.raw[name], path))
+            except Despite as fault:
+                done.append(fault.node)
+                raise
+
+        self.attempt(form, *path, step=self.prefix + name)
         return done[0] if done else Poisoned()
 
     def _form(self, value: Any, path: Trail) -> Found | Pruned:
@@ -204,18 +213,30 @@ class Steps:
         if not items:
             raise Fault("a step needs a source", there="sources: " + ", ".join(SOURCE_WORDS))
         found: Found | None = None
+        faults: list[Fault] = []
         for i, item in enumerate(items):
             try:
-                keyword, value = _operator(item, first=i == 0)
-                try:
-                    origin = self.document.position(*path, i, keyword, key=True)
-                    found = self.operator(keyword, value, found, origin)
-                except Fault as fault:
-                    raise fault.under(keyword) from None
+                found = self._next(item, found, path, i)
+            except Despite as fault:
+                faults += fault.under(i).faults
+                found = fault.node
             except Fault as fault:
-                raise fault.under(i) from None
+                raise Faults([*faults, fault.under(i)]) from None
+            except (Poisoned, Pruned):
+                if faults:
+                    raise Faults(faults) from None
+                raise
         assert found is not None
+        if faults:
+            raise Despite(faults, found) if isinstance(found, Node) else Faults(faults)
         return found
+
+    def _next(self, item: Any, found: Found | None, path: Trail, i: int) -> Found:
+        keyword, value = operator_on(item, first=i == 0)
+        try:
+            return self.operator(keyword, value, found, self.document.position(*path, i, keyword, key=True))
+        except Fault as fault:
+            raise fault.under(keyword) from None
 
     def operator(self, keyword: str, value: Any, found: Found | None, origin: Position) -> Found:
         """One operator on what stands above it."""
@@ -235,9 +256,10 @@ class Steps:
                 )
             found = next(iter(found.tables.values()))
         try:
-            return build(_OPERATORS[keyword], value, self, source=found, step=self._step, origin=origin)
+            cls, step = OPERATOR_WORDS[keyword], self._step
+            return build_despite(cls, value, self, self.lost, source=found, step=step, origin=origin)
         except Faults as faults:
-            raise Faults(self.prompts.located(fault) for fault in faults.faults) from None
+            raise faults.mapped(self.prompts.located) from None
 
     def switch(self, value: Any) -> Found:
         """The form of a step that a parameter picks."""
@@ -267,24 +289,3 @@ def word(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)
-
-
-def _operator(item: Any, *, first: bool) -> tuple[str, Any]:
-    if not isinstance(item, Mapping):
-        hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
-        raise Fault(f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint)
-    if len(item) != 1:
-        keys = ", ".join(str(key) for key in item) or "none"
-        hint = commas.HINT if commas.rests(item) else "each operator has its own dash"
-        raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
-    ((keyword, value),) = item.items()
-    if keyword in SOURCE_WORDS:
-        if not first:
-            raise KeyFault(f'"{keyword}" is a source and starts a step', keyword, hint="begin another step with it")
-    elif keyword not in _OPERATORS:
-        hint = did_you_mean(keyword, [*_OPERATORS, *SOURCE_WORDS])
-        raise KeyFault(f'"{keyword}" is no operator', keyword, there="operators: " + ", ".join(_OPERATORS), hint=hint)
-    elif first:
-        hint = "the line before it: {from: NAME}"
-        raise KeyFault(f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint)
-    return keyword, value
