@@ -195,9 +195,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, e.g. {"Person": 3}; rows that `only_existing` passes over, and keys to delete that
-    are not there, do not count. A label of which nothing was written may be left out.
-    """
+    """Rows merged or deleted per label, {"Person": 3}; labels with none may lack. What is passed over does not count."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
 
@@ -279,13 +277,12 @@ class Store(Protocol):
         ...
 
     async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
-        """Write all of a batch, or nothing, in one transaction and one round trip.
+        """Write all of a batch, or nothing, in one transaction and one round trip. If it raises, nothing was written.
 
         Raises:
-            ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
-            DataError: An edge without its ends, what is of another partition, a deleted node with edges, a value that
-                cannot be stored; nothing was written. It names label and key; `write` is the one at fault.
-            StoreUnavailable: Connection lost, disk full, or vectors of another length than the stored; nothing was written.
+            ConcurrentWrite: `mark.before` is no longer the partition's head.
+            DataError: A missing end, another partition, a node with edges, an odd value; names label, key and `write`.
+            StoreUnavailable: Connection lost, disk full, or vectors of another length than the stored.
         """
         ...
 
