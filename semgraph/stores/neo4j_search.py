@@ -13,7 +13,7 @@ from semgraph.errors import EngineError
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.cypher import lucene
-from semgraph.stores.cypher.hits import Indexes
+from semgraph.stores.cypher.hits import VECTORS, Indexes
 from semgraph.stores.cypher.search import Branch, SearchText, compile_search
 from semgraph.stores.cypher.terms import sent
 from semgraph.stores.neo4j_bolt import Bolt, Records
@@ -105,6 +105,7 @@ class _Search:
 
     def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
         more = {name: partition_field(rows, path) for path, name in text.partitions.items()}
+        vectors: dict[tuple[float, ...], int] = {}
         found: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
             method = self._method(branch)
@@ -113,7 +114,8 @@ class _Search:
                 all_ = branch.whole or method.k is None
                 self.limits[branch.number] = _ALL if all_ else factor * (method.k or 0) + _FIRST
             if method.via != "order":
-                more[f"m{branch.number}"] = self._sought(branch, rows)
+                sought = self._sought(branch, rows)
+                more[f"m{branch.number}"] = _numbered(sought, vectors) if method.via == "nearest" else sought
             limit = self.limits.get(branch.number, _ALL)
             found[f"f{branch.number}"] = (
                 limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
@@ -125,6 +127,7 @@ class _Search:
                 sought = more[f"m{branch.number}"]
                 more[f"u{branch.number}"] = [self.underived.holders(label, method.prop, value) for value in sought]
         found |= self.underived.parameters(text.text)
+        found[VECTORS] = list(map(list, vectors))
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
             partition = {name: row[name] for name in text.partitions.values()}
@@ -211,6 +214,11 @@ class _Search:
         columns = list(zip(*values, strict=True)) or [()] * kind.num_fields
         arrays = [column_of(c, label, f.name, f.type) for c, f in zip(columns, kind, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def _numbered(sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]) -> list[int | None]:
+    """The place of each vector among the different ones: they are most of what is sent, and many rows look for the same."""
+    return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
 
 def _enough(method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int) -> bool:

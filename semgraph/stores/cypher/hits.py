@@ -15,6 +15,8 @@ from semgraph.stores.rows import aliases, end_nodes, returned
 
 EXACT_BELOW = 5000
 """A partition with fewer rows of a label is read whole by `nearest`."""
+VECTORS = "vectors"
+"""The parameter with the different vectors that rows look for; a row has the place of its own."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Hits:
             found = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
             return [self._read_on(number, found, "s", method)], index
         if method.via == "nearest":
-            return self._nearest(method, number, sought, known)
+            return self._nearest(method, number, f"${VECTORS}[{sought}]", known)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
         first = method.prop if test.startswith("h.") else None
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.underived:
