@@ -143,9 +143,8 @@ def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar.sql)
     sql = with_now(scalar.sql)
-    read = pa.schema(
-        [field for field in schema if field.name in scalar.roots]
-    )  # few columns: quick, and often bound before
+    roots = scalar.roots
+    read = pa.schema([field for field in schema if field.name in roots])  # few columns: quick, and often bound before
     try:
         found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}", sql != scalar.sql)
     except duckdb.Error as error:

@@ -61,7 +61,7 @@ class Scalar:
     @property
     def has_window(self) -> bool:
         """Whether it looks at other rows, so that it cannot move past an operator that drops some."""
-        return _tree(self.sql).find(exp.Window) is not None
+        return _has_window(self.sql)
 
     @property
     def ast(self) -> exp.Expr:
@@ -224,6 +224,11 @@ def _path_of(column: exp.Column) -> Iterator[str]:
                 parts.append(outer.expression.name)
         if parts and parts[0] not in _bound_names(column):
             yield ".".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def _has_window(sql: str) -> bool:
+    return _tree(sql).find(exp.Window) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -80,7 +80,7 @@ class Node(ABC):
         """Columns of the first input that the operator itself reads."""
         return frozenset(self.inputs[0].schema.names) if self.inputs else frozenset()
 
-    @property
+    @cached_property
     def passes(self) -> frozenset[str]:
         """Columns of the result that are its first input's, unchanged."""
         return frozenset(self.schema.names) - self.adds if self.carries and self.inputs else frozenset()
@@ -90,7 +90,7 @@ class Node(ABC):
         """Whether it asks an embedder."""
         return False
 
-    @property
+    @cached_property
     def rowwise(self) -> bool:
         """Whether it goes `by_row`, and looks at no other rows in its scalars."""
         return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))
@@ -151,7 +151,7 @@ class Node(ABC):
     @classmethod
     def arguments(cls) -> tuple[dataclasses.Field[Any], ...]:
         """The fields that plans set, inputs included."""
-        return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
+        return _arguments(cls)
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
@@ -199,6 +199,11 @@ class Node(ABC):
             if f.repr and not isinstance(getattr(self, f.name), Node) and getattr(self, f.name) != f.default
         )
         return f"{self.keyword or type(self).__name__}({shown})"
+
+
+@cache
+def _arguments(cls: type[Node]) -> tuple[dataclasses.Field[Any], ...]:
+    return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
 
 
 class _Under:
