@@ -37,17 +37,18 @@ async def remove(memory: Memory, *uuids: str, **options: Any) -> Any:
     return await memory.run("remove_episode", episodes=[{"uuid": uuid} for uuid in uuids], **options)
 
 
-@pytest.mark.parametrize("last", range(1, 6))
-async def test_removing_what_was_added_last_restores_the_graph(memory: Memory, last: int) -> None:
-    await hear(memory, *range(last), saga="tour")
-    before = plain(await memory.graph(), await memory.around())
-    calls = memory.model.calls.total()
-    await hear(memory, last, saga="tour")
-    added = memory.model.calls.total() - calls
-    result = await remove(memory, f"e{last}", params={"reopen": True})
-    assert plain(await memory.graph(), await memory.around()) == before
-    assert result.meter.total().calls_issued == 0
-    assert added > 0
+async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -> None:
+    await hear(memory, 0, saga="tour")
+    for last in range(1, 6):
+        before = plain(await memory.graph(), await memory.around())
+        calls = memory.model.calls.total()
+        await hear(memory, last, saga="tour")
+        added = memory.model.calls.total() - calls
+        result = await remove(memory, f"e{last}", params={"reopen": True})
+        assert plain(await memory.graph(), await memory.around()) == before, last
+        assert result.meter.total().calls_issued == 0
+        assert added > 0
+        await hear(memory, last, saga="tour")
 
 
 async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(memory: Memory) -> None:
