@@ -16,7 +16,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.planner import PhysicalPlan
-from semgraph.physical.search import SearchSpec
+from semgraph.physical.search_spec import SearchSpec
 
 Actual = Mapping[str, Mapping[str, Any]]
 

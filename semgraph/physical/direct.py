@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -127,7 +128,10 @@ def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR091
 
 def _fixed(tree: exp.Expr) -> Value | None:
     scalar = from_ast(tree)
-    constant = _constant(scalar.sql, type_of(scalar, pa.schema([])))
+    try:
+        constant = _constant(scalar.sql, type_of(scalar, pa.schema([])))
+    except duckdb.Error:  # of no type that rows have, such as a number of 128 bits
+        return None
     return lambda table, _now: _repeat(constant, table.num_rows)
 
 

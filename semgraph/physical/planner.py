@@ -22,7 +22,7 @@ from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
 from semgraph.physical.relational import Segment, compile_segment, plan_segments
-from semgraph.physical.search import SearchSpec
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.stores.base import Store
 
 

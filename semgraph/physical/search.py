@@ -7,201 +7,23 @@ The store ranks and filters what it can; one DuckDB statement does the rest, so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 
 import pyarrow as pa
-from sqlglot import exp
 
-from semgraph.expr.constants import always
 from semgraph.expr.functions import words
 from semgraph.expr.names import LEFT, STEP, STORED
-from semgraph.expr.scalar import Scalar, from_ast
 from semgraph.logical.embed import VECTOR
-from semgraph.logical.search import RANKING, Search
+from semgraph.logical.search import Search
 from semgraph.physical.columns import values
-from semgraph.physical.direct import Value, value_of
 from semgraph.physical.relational import column_of, execute, runtime_schema
 from semgraph.physical.search_beyond import hidden_hits
 from semgraph.physical.search_fuse import Asked, fuse, step_matters
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.search_sql import RESULT_OF, asked_column, statement, vector_column
 from semgraph.physical.search_store import Asking, Searching
 from semgraph.physical.search_vectors import Embed, given_vectors, of_one_size, vectors_of, whose
-from semgraph.physical.sql import quote
-from semgraph.stores.base import Method, SearchQuery, Store
-
-_NAMES = tuple(name for name, _ in RANKING)
-_OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
-
-
-def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """The conjuncts of `where` that the store takes, as it sees them, and those left for DuckDB, as the plan says them."""
-    names = tuple(name for name in (node.alias, node.source, node.target) if name)
-    taken: list[tuple[Scalar, Scalar]] = []
-    rest: list[tuple[Scalar, Scalar]] = []
-    stored = set(node.graph.label(node.label).columns) if node.label else set()
-    for part in node.where.conjuncts() if node.where is not None else ():
-        if always(part):
-            continue
-        seen = _without_step_columns(part, node.alias, stored)
-        if seen.ast == exp.true():
-            continue  # "only what came before": all that is stored did
-        (taken if store.takes(seen, names) and not seen.asks_now else rest).append((part, seen))
-    return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
-
-
-def _without_step_columns(scalar: Scalar, alias: str, stored: set[str]) -> Scalar:
-    """Columns that only a step's rows have are NULL in a stored one."""
-
-    def change(tree: exp.Expr) -> exp.Expr:
-        if isinstance(tree, exp.Column) and tree.table == alias and tree.name not in stored:
-            return exp.Null()
-        return tree
-
-    found = scalar.ast.transform(change)
-    return from_ast(found if found == scalar.ast else _folded(found), scalar.text)
-
-
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-
-
-def _folded(tree: exp.Expr) -> exp.Expr:
-    """A comparison with NULL is NULL; a COALESCE whose first term besides NULLs is a truth value is that value."""
-    for name, value in list(tree.args.items()):
-        if isinstance(value, exp.Expr):
-            tree.set(name, _folded(value))
-        elif isinstance(value, list):
-            tree.set(name, [_folded(one) if isinstance(one, exp.Expr) else one for one in value])
-    if isinstance(tree, exp.Paren) and isinstance(tree.this, (exp.Null, exp.Boolean)):
-        return tree.this
-    if isinstance(tree, _COMPARISONS) and (isinstance(tree.this, exp.Null) or isinstance(tree.expression, exp.Null)):
-        return exp.Null()
-    if isinstance(tree, exp.Coalesce):
-        terms = [term for term in (tree.this, *tree.expressions) if not isinstance(term, exp.Null)]
-        return terms[0] if terms and isinstance(terms[0], exp.Boolean) else tree
-    return tree
-
-
-@dataclass(frozen=True)
-class SearchSpec:
-    """A search, compiled for a store.
-
-    Args:
-        node: The operator.
-        taken: Conjuncts that the store evaluates.
-        residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched without a limit; so they are
-            where `order` is more than properties.
-        with_step: Whether there are rows of the step to search.
-        nearest: How exact the nearest of the store are, in words.
-    """
-
-    node: Search
-    taken: tuple[Scalar, ...]
-    residual: tuple[Scalar, ...]
-    with_step: bool = True
-    nearest: str = "exact"
-
-    @classmethod
-    def compile(cls, node: Search, store: Store) -> SearchSpec:
-        """Split `where` between store and engine."""
-        taken, residual = conjuncts_for_store(node, store)
-        return cls(node, taken, residual, nearest=store.nearest if node.label else "exact")
-
-    @cached_property
-    def fields(self) -> tuple[str, ...]:
-        """Fields of a hit, without those of its ranking."""
-        return tuple(f.name for f in self.node.hit_type if f.name not in _NAMES)
-
-    @cached_property
-    def step_vectors(self) -> dict[str, str]:
-        """The vectors of a step's rows that are embedded for the hits, with the texts that they are of."""
-        within = self.node.within.schema.names if self.node.within is not None else ()
-        of = {v: k for k, v in self.node.graph.label(self.node.label).vectors.items()} if self.node.label else {}
-        return {name: of[name] for name in self.node.vectors if name not in within and of[name] in within}
-
-    @cached_property
-    def properties(self) -> tuple[str, ...]:
-        """What the store must return: what is read of a hit, and what ranking and residual filters need."""
-        label = self.node.graph.label(self.node.label)
-        extra = set(self.node.ranked_by)
-        extra |= {
-            path.split(".")[1] for s in self.residual for path in s.columns if path.startswith(f"{self.node.alias}.")
-        }
-        wanted = [*self.fields, *sorted(extra - set(self.fields))]
-        skip = {self.node.graph.key, "source", "target"}
-        known = {*label.columns, *label.vectors.values()} - skip
-        return tuple(name for name in wanted if name in known)
-
-    def query(self, k: int, prefix: str) -> SearchQuery:
-        """The store's part, for the `k` best of each method; row values are in columns that start with `prefix`."""
-        node = self.node
-        limit = None if self.unlimited else k
-        methods = tuple(
-            Method(
-                by.via, by.prop, f"{prefix}{i}", by.above, limit and limit * (_OVERFETCH if by.rank == "overlap" else 1)
-            )
-            for i, by in enumerate(node.by)
-        )
-        stored = node.graph.label(node.label).columns
-        order = tuple(term for term in self.terms if term[0] in stored)  # what a step alone has is NULL in stored rows
-        partition = None if node.partition == "all" else node.partition or node.graph.partition
-        return SearchQuery(
-            node.label,
-            methods or (Method("order", k=limit),),
-            self.properties,
-            node.alias,
-            self.taken,
-            partition,
-            order,
-            tuple((end, getattr(node, end), self.end_properties[end]) for end in node.ends),
-        )
-
-    @cached_property
-    def end_properties(self) -> dict[str, tuple[str, ...]]:
-        """What the store must return of the nodes at a hit's ends, besides their keys."""
-        scalars = [*self.residual, *(t.by for t in self.node.order)]
-        found = {}
-        for end, kind in self.node.ends.items():
-            prefix = f"{getattr(self.node, end)}."
-            read = {path.split(".")[1] for s in scalars for path in s.columns if path.startswith(prefix)}
-            names = dict.fromkeys([*(f.name for f in kind), *sorted(read)])
-            found[end] = tuple(name for name in names if name != self.node.graph.key)
-        return found
-
-    @cached_property
-    def unlimited(self) -> bool:
-        """Whether the store must return all hits: what it cannot evaluate chooses or orders them here."""
-        return bool(self.residual) or not all(_plain_term(term.by, self.node) for term in self.node.order)
-
-    @property
-    def terms(self) -> tuple[tuple[str, bool], ...]:
-        """The properties that hits are ordered by, and whether descending; none where `unlimited`."""
-        return () if self.unlimited else tuple((t.by.columns[0].split(".")[1], t.descending) for t in self.node.order)
-
-    @property
-    def row_columns(self) -> frozenset[str]:
-        """Columns of the rows that the store's part reads, besides the methods' values."""
-        own = {path.split(".")[0] for s in self.taken for path in s.columns} - self.node.adds
-        partition = {self.node.partition or self.node.graph.partition} if self.node.partition != "all" else set[str]()
-        return frozenset(own | partition)
-
-    @cached_property
-    def direct_tests(self) -> tuple[Value, ...]:
-        """The conjuncts of `where` that can be looked at without a statement."""
-        parts = self.node.where.conjuncts() if self.node.where is not None else ()
-        tests = (value_of(part, self.node.schema) for part in parts)
-        return tuple(test for test in tests if test is not None)
-
-    @cached_property
-    def sql(self) -> str:
-        """The statement; see `search_sql.statement`."""
-        return statement(self)
-
-
-def _plain_term(scalar: Scalar, node: Search) -> bool:
-    path = scalar.columns[0] if len(scalar.columns) == 1 else ""
-    return path.startswith(f"{node.alias}.") and scalar.sql == ".".join(quote(p) for p in path.split(".")[:2])
 
 
 async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetime | None) -> list[pa.Array]:  # type: ignore[type-arg]
@@ -279,5 +101,5 @@ async def _finish(
         tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
     chosen = spec if with_step or spec.node.within is None else replace(spec, with_step=False)
     schema = runtime_schema(spec.node)
-    table = await execute(chosen.sql, tables, schema.append(pa.field(RESULT_OF, pa.int64())), now)
+    table = await execute(statement(chosen), tables, schema.append(pa.field(RESULT_OF, pa.int64())), now)
     return table.select(schema.names), values(table.column(RESULT_OF))

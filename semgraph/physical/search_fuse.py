@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,9 @@ from semgraph.expr.functions import overlap
 from semgraph.logical.search import RANKING
 from semgraph.physical.columns import values
 from semgraph.physical.relational import conform, runtime_schema
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.sql import PARTITION
 from semgraph.stores.rows import end_column
-
-if TYPE_CHECKING:
-    from semgraph.physical.search import SearchSpec
 
 _PAIRS = 4_096  # of row and step row that are looked at before a statement is run for them
 

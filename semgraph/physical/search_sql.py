@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -13,11 +13,9 @@ from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Sort
 from semgraph.logical.node import Node
 from semgraph.logical.search import RANKING, By
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.sql import PARTITION, hidden, quote, scalar_sql
 from semgraph.stores.rows import end_column
-
-if TYPE_CHECKING:
-    from semgraph.physical.search import SearchSpec
 
 NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
@@ -39,6 +37,7 @@ def vector_column(method: int) -> str:
     return f"#v{method}"
 
 
+@lru_cache(maxsize=256)
 def statement(spec: SearchSpec) -> str:
     """The statement of a search over `LEFT` (rows, with `asked_column`s), `STORED` (hits) and `STEP` (a step's rows)."""
     node = spec.node

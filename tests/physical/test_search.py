@@ -21,9 +21,10 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.physical.relational import execute, runtime_schema
-from semgraph.physical.search import SearchSpec, run_searches
+from semgraph.physical.search import run_searches
 from semgraph.physical.search_fuse import Asked, fuse
-from semgraph.physical.search_sql import asked_column
+from semgraph.physical.search_spec import SearchSpec
+from semgraph.physical.search_sql import asked_column, statement
 from semgraph.physical.search_vectors import vectors_of, whose
 from semgraph.stores.base import Batch, NodeWrite
 from semgraph.stores.sqlite import SqliteStore
@@ -244,7 +245,7 @@ def test_fusing_in_memory_is_what_the_statement_does(
         tables = {LEFT: left, STORED: hits}
         for i, column in enumerate(columns):
             tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
-        return fuse(Asked(spec, left, None, columns), hits), await execute(spec.sql, tables, runtime_schema(node))
+        return fuse(Asked(spec, left, None, columns), hits), await execute(statement(spec), tables, runtime_schema(node))
 
     here, there = asyncio.run(both())
     assert here.to_pylist() == there.to_pylist()
