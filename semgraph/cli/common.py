@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
+_ELSEWHERE = "Name another place"
+_HINTS = {
+    errno.EISDIR: "A file is needed there: name one",
+    errno.EEXIST: "A folder is needed there, and this is a file: name another place",
+    errno.ENOTDIR: "A folder is needed there, and this is a file: name another place",
+    errno.ENOENT: "Make the folder first, or name another place",
+    errno.EACCES: f"{_ELSEWHERE}, or ask for the right to read and write there",
+    errno.EPERM: f"{_ELSEWHERE}, or ask for the right to read and write there",
+    errno.EROFS: f"Nothing can be written there. {_ELSEWHERE}",
+    errno.ENOSPC: f"Free some room on that disk. {_ELSEWHERE}",
+    errno.ENAMETOOLONG: "Give it a shorter name",
+}
 _KEPT = "\n\t\u00a0\u200d"
 
 
@@ -219,4 +232,5 @@ def _told(error: BaseException) -> str:
 
 def _system(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}"
+    hint = _HINTS.get(error.errno or 0)
+    return f"{where}{error.strerror or error}" + (f". {hint}" if hint else "")

@@ -22,7 +22,9 @@ Folder = Annotated[str | None, typer.Option(metavar="DIR", help="Where its data 
 def start(
     options: Options,
     folder: Folder = None,
-    port: Annotated[int | None, typer.Option(help="The Bolt port.", show_default="7687, or a free one")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="The Bolt port.", show_default="7687, or a free one")
+    ] = None,
 ) -> None:
     """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140 MB."""
     import time

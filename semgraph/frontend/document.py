@@ -77,7 +77,9 @@ def read_text(path: Path, what: str = "plan") -> str:
     file = shown(path)
     notice(path)
     if path.is_dir():
-        raise PlanError(Problem(f"this is a folder, no {what}", position=Position(file, 1, 1)))
+        raise PlanError(
+            Problem(f"this is a folder, no {what}", position=Position(file, 1, 1), hint="name a file in it")
+        )
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:

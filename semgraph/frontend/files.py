@@ -213,6 +213,7 @@ def _csv(path: Path, delimiter: str = ",") -> pa.Table:
 
     with path.open(encoding="utf-8-sig", newline="") as file:
         names = next(texts.reader(file, delimiter=delimiter), [])
+    _refuse_other_separator(path, names, delimiter)
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
@@ -225,6 +226,16 @@ def _csv(path: Path, delimiter: str = ",") -> pa.Table:
     except pa.ArrowInvalid as error:
         hint = "each row needs as many cells as the first line; a cell with a comma stands in double quotes"
         raise InputError(Problem(f"{path}: {_plainly(error)}", hint=hint)) from None
+
+
+def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
+    """A file whose one column has a name that is several names."""
+    known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+    for other in known if len(names) == 1 else ():
+        if len(parts := names[0].split(other)) > 1 and all(re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts):
+            hint = "save it with commas as .csv, or with tabs as .tsv"
+            what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
+            raise InputError(Problem(f"{path}: {what}", hint=hint))
 
 
 def _plainly(error: Exception) -> str:

@@ -20,6 +20,8 @@ from semgraph.logical.node import Node
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 
+_LARGEST = 1 << 63
+
 
 def read_head(reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]) -> None:
     """Everything before the steps; what is wrong is put among the problems.
@@ -79,6 +81,8 @@ def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, A
         if isinstance(declared[name], (int, float)) and not known and not isinstance(value, (int, float, NoneType)):
             kind = "true or false" if isinstance(declared[name], bool) else "a number"
             raise Fault(f'parameter "{name}" takes {kind}, not {value!r}', hint=f"its default is {declared[name]!r}")
+        if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
+            raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}')
     reading.params.update(settled)
 
 

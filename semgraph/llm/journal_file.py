@@ -90,7 +90,7 @@ def shrink(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-_CHOOSE = "Name another file for the journal, or switch it off"
+_CHOOSE = "Name another file for the journal, or switch it off (semgraph.toml, [journal]: path, keep_days = 0)"
 _AGAIN = "then run again: what was answered before is kept"
 
 

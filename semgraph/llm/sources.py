@@ -79,7 +79,9 @@ def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool 
             problems.append(Problem(f"{origin}: there is no such file", hint="Name an existing one, or none"))
         return Source(origin)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        problems.append(Problem(f"{origin}: cannot be read", there=str(error)))
+        said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        said = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else said
+        problems.append(Problem(f"{origin}: cannot be read", there=said, hint="all keys: docs/settings.md"))
         return Source(origin)
     return _checked(origin, dict(_flat(tree)), path.parent, problems)
 

@@ -72,6 +72,9 @@ class Explained:
         if self.run is None:
             return ""
         name, facts = self.run.name, self.run.facts
+        if "plan" not in facts:
+            hint = f"take another, or remove it: semgraph runs rm {name}"
+            raise PlanError(Problem(f"the record of run {name} does not say what it did: it is damaged", hint=hint))
         if (other := facts.get("plan")) != self.plan.name:
             hint = f"semgraph explain {other} --run {name}"
             raise PlanError(Problem(f"run {name} was a run of {other}, not of {self.plan.name}", hint=hint))

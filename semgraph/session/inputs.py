@@ -66,5 +66,6 @@ def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) 
             table = check_rows(spec, value, partition=order.partition if order else "", key=order.key if order else "")
         else:
             table = spec.schema.empty_table()
-        found[name] = table.slice(0, rows) if rows is not None and (order or plan.order is None) else table
+        whole = rows is None or (order is None and plan.order is not None)
+        found[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     return found

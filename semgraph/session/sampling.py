@@ -84,7 +84,7 @@ async def sampled(plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, 
         raise PlanError(
             Problem("there is nothing to sample", hint="give the plan's inputs: -i NAME=FILE, and --sample 20")
         )
-    some = {n: table.slice(0, rows) if n == name else table for n, table in inputs.items()}
+    some = {n: table.slice(0, min(rows, table.num_rows)) if n == name else table for n, table in inputs.items()}
     async with resources.opened_store() as store:
         kept = await held(plan, store, partitions_read(plan, some))
     given = resources.given

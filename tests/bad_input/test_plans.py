@@ -107,3 +107,46 @@ def test_two_plans_that_call_each_other(project: Project) -> None:
         )
         project.write(f"plans/{mine}.yaml", calling + TAIL)
     assert "plans/" in quiet(project("run", "plans/one.yaml"), 2)
+
+
+COUNTS = step("limit: {n: $least}").replace("steps:", "params: {least: 3}\nsteps:")
+
+
+@pytest.mark.parametrize("value", ["1e400", "NaN", "99999999999999999999999", "-99999999999999999999999"])
+@pytest.mark.usefixtures("untouched")
+def test_a_parameter_that_is_no_number_of_64_bits(project: Project, value: str) -> None:
+    project.write("bad.yaml", COUNTS)
+    err = quiet(project("run", "bad.yaml", f"--set=least={value}"), 2)
+    assert err.startswith('--set: parameter "least" takes a number of 64 bits, not '), err
+
+
+def test_a_number_of_128_bits_in_a_plan_is_compared_as_it_stands(project: Project) -> None:
+    project.write("big.yaml", step("filter: length(text) < 99999999999999999999999"))
+    assert project("run", "big.yaml", "--rows", "99999999999999999999").out.startswith("out: 1 row\n")
+
+
+def test_what_stands_in_the_way_of_a_file_is_told_with_what_to_do(project: Project) -> None:
+    project.write("plan.yaml", COUNTS)
+    project("run", "plan.yaml")
+    (project.folder / "taken").mkdir()
+    for command, said in (
+        (
+            ("plans", "copy", "search", "plan.yaml"),
+            "plan.yaml: File exists. A folder is needed there, and this is a file",
+        ),
+        (("report", "last", "-o", "taken"), "taken: Is a directory. A file is needed there: name one"),
+        (("run", "taken"), "taken:1:1  this is a folder, no plan. Name a file in it"),
+        (("run", "plan.yaml", "--config", "taken"), "./taken: cannot be read. Is a directory"),
+    ):
+        ended = project(*command)
+        assert ended.code in (1, 2), command
+        assert said in ended.err, ended.err
+
+
+def test_the_record_of_a_run_that_is_damaged(project: Project) -> None:
+    project.write("plan.yaml", COUNTS)
+    (project.folder / ".semgraph" / "runs" / "abcd").mkdir(parents=True)
+    (project.folder / ".semgraph" / "runs" / "abcd" / "run.json").write_text('{"pl')
+    err = quiet(project("explain", "plan.yaml", "--run", "abcd"), 2)
+    assert "the record of run abcd does not say what it did: it is damaged" in err
+    assert "semgraph runs rm abcd" in err

@@ -68,6 +68,24 @@ def test_a_csv_file_that_is_wrong(project: Project, content: str | bytes, said: 
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("chat.csv", "group_id;valid_at;content\ng;2025-01-15;I live\n", "between semicolons, and those of a .csv between commas"),
+        ("chat.csv", "group_id\tvalid_at\tcontent\n", "between tabs, and those of a .csv between commas"),
+        ("chat.tsv", "group_id,valid_at,content\n", "between commas, and those of a .tsv between tabs"),
+    ],
+    ids=["semicolons", "tabs", "commas in a .tsv"],
+)  # fmt: skip
+@pytest.mark.usefixtures("untouched")
+def test_cells_between_other_separators_are_told_as_such(project: Project, name: str, content: str, said: str) -> None:
+    project.write(name, content)
+    err = quiet(project("run", "add_episode", "-i", f"episodes={name}"), 2)
+    assert err.startswith(f"{name}: its cells stand "), err
+    assert said in err
+    assert "Save it with commas as .csv, or with tabs as .tsv" in err
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"valid_at": None}, "an episode needs valid_at: when it was said"),

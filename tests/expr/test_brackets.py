@@ -52,3 +52,8 @@ def test_no_bracket_is_without_its_other_half(text: str) -> None:
 )
 def test_brackets_in_texts_names_and_remarks_count_for_nothing(text: str) -> None:
     assert parse_scalar(text).text == text
+
+
+def test_an_operator_without_what_it_is_applied_to_is_told_as_such() -> None:
+    with pytest.raises(Fault, match=r'cannot read the expression "@"'):
+        parse_scalar("@")
