@@ -224,6 +224,10 @@ def _told(error: BaseException) -> str:
         return "interrupted"
     if isinstance(error, OSError):
         return _system(error)
+    if isinstance(error, RecursionError):
+        return (
+            "too many operators stand one on another. Make the plan shallower: fewer steps in a row, or several plans"
+        )
     return (
         f"{type(error).__name__}: {error}\nThis should not happen: semgraph did not expect it. "
         "Run again with -v for the whole story, and report it"
@@ -232,5 +236,16 @@ def _told(error: BaseException) -> str:
 
 def _system(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
+    if not error.filename and error.errno == errno.ENOENT and _is_gone():
+        return "the folder that this runs in is not there any more. Change to another one"
     hint = _HINTS.get(error.errno or 0)
     return f"{where}{error.strerror or error}" + (f". {hint}" if hint else "")
+
+
+def _is_gone() -> bool:
+    """Whether there is no current folder."""
+    try:
+        os.getcwd()  # noqa: PTH109 - asks the system
+    except OSError:
+        return True
+    return False

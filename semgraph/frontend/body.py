@@ -163,6 +163,8 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
     chosen = [
         step for step in steps if reading.prefix + step in asking
     ]  # a name may stand for other steps inside calls too
+    if not chosen and _calls_broken(reading):
+        return  # it may be meant for a step of that call
     if not chosen:
         raise Fault(f'step "{steps[0]}" asks no model: there is nothing to choose')
     reading.choices.update((reading.prefix + step, choice) for step in chosen)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.frontend.csv_rows import plainly, read_csv
 from semgraph.frontend.rows import check_rows
 from semgraph.logical.plan import InputSpec, LogicalPlan
 
@@ -205,59 +206,21 @@ def _json_list(path: Path) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _csv(path: Path, delimiter: str = ",") -> pa.Table:
-    """All columns as text: what a number or a time is, the plan says. An empty cell is NULL, `""` an empty text."""
-    import csv as texts
-
-    from pyarrow import csv
-
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        names = next(texts.reader(file, delimiter=delimiter), [])
-    _refuse_other_separator(path, names, delimiter)
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    try:
-        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, convert)  # threads lose the row's number
-    except pa.ArrowInvalid as error:
-        hint = "each row needs as many cells as the first line; a cell with a comma stands in double quotes"
-        raise InputError(Problem(f"{path}: {_plainly(error)}", hint=hint)) from None
-
-
-def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
-    """A file whose one column has a name that is several names."""
-    known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-    for other in known if len(names) == 1 else ():
-        if len(parts := names[0].split(other)) > 1 and all(re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts):
-            hint = "save it with commas as .csv, or with tabs as .tsv"
-            what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
-            raise InputError(Problem(f"{path}: {what}", hint=hint))
-
-
-def _plainly(error: Exception) -> str:
-    text = str(error).splitlines()[0]
-    return text.removeprefix("CSV parse error: ") or type(error).__name__
-
-
 def _parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
         return pq.read_table(path)
     except pa.ArrowInvalid as error:
-        raise InputError(Problem(f"{path}: this is no Parquet file: {_plainly(error)}")) from None
+        raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json_list,
-    ".csv": _csv,
-    ".tsv": lambda path: _csv(path, "\t"),
+    ".csv": read_csv,
+    ".tsv": lambda path: read_csv(path, "\t"),
     ".parquet": _parquet,
 }
 

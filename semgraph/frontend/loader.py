@@ -47,7 +47,12 @@ def load_document(
         what = "a plan is a mapping with plan, inputs, steps and so on"
         raise PlanError(Problem(what, position=document.position(), hint="start with plan: NAME"))
     read_head(reading, preset, params or {}, use or {})
-    read_body(reading, own_inputs(reading))
+    try:
+        read_body(reading, own_inputs(reading))
+    except RecursionError:
+        hint = "write each step after those that it reads, and nested ones as steps of their own"
+        what = "its steps read each other through too many others"
+        raise PlanError(Problem(what, position=document.position("steps", key=True), hint=hint)) from None
     reading.attempt(partial(read_allow, reading))
     reading.attempt(partial(read_example, reading))
     if loading.problems:

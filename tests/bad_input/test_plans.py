@@ -6,6 +6,8 @@ The words of each message are in tests/frontend/bad; here stands that each reach
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -150,3 +152,32 @@ def test_the_record_of_a_run_that_is_damaged(project: Project) -> None:
     err = quiet(project("explain", "plan.yaml", "--run", "abcd"), 2)
     assert "the record of run abcd does not say what it did: it is damaged" in err
     assert "semgraph runs rm abcd" in err
+
+
+@pytest.mark.usefixtures("untouched")
+def test_steps_that_read_each_other_through_thousands(project: Project) -> None:
+    chain = "".join(f"  s{i}: [{{from: s{i + 1}}}]\n" for i in range(3000))
+    project.write("deep.yaml", f"plan: deep\nsteps:\n{chain}")
+    err = quiet(project("run", "deep.yaml"), 2)
+    assert err.startswith("deep.yaml:2:1  its steps read each other through too many others. Write each step after"), (
+        err
+    )
+
+
+def test_a_folder_that_is_gone(project: Project) -> None:
+    project.folder.joinpath("gone").mkdir()
+    command = f"cd gone && rmdir ../gone && {sys.executable} -m semgraph run search"
+    ended = subprocess.run(
+        command, shell=True, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "the folder that this runs in is not there any more. Change to another one\n"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_wrong_parameter_is_told_without_what_follows_in_called_plans(project: Project) -> None:
+    lines = quiet(project("run", "add_episode", "--set", "candidates=-1"), 2).splitlines()
+    assert [line.split("step ")[1] for line in lines] == [
+        "resolved/near: -1 is negative",
+        "strays_resolved/near: -1 is negative",
+    ]

@@ -67,6 +67,22 @@ def test_a_csv_file_that_is_wrong(project: Project, content: str | bytes, said: 
     assert said in err
 
 
+@pytest.mark.usefixtures("untouched")
+def test_a_quote_that_nothing_closes_takes_no_other_rows_with_it(project: Project) -> None:
+    project.write(
+        "chat.csv",
+        'group_id,valid_at,content\ng,2025-01-15,"I live\nhere."\ng,2025-01-16,"I work\ng,2025-01-17,Fine.\n',
+    )
+    err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
+    assert err.startswith("chat.csv:4: a double quote is opened in this row and never closed. Close it"), err
+
+
+def test_a_lone_quote_inside_a_cell_is_a_letter(project: Project) -> None:
+    project.write("plan.yaml", "plan: p\ninputs: {t: {text: string}}\nsteps: {a: [{from: t}]}\nreturns: [a]\n")
+    project.write("inches.csv", 'text\na pipe of 5" or so\n')
+    assert 'a pipe of 5" or so' in project("run", "plan.yaml", "-i", "t=inches.csv").out
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
