@@ -103,7 +103,7 @@ def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "huge.yaml:1:1  this file is too large for a plan. 10.0 MB; a plan has at most 1 MB. "
         "Rows belong into an input file: -i NAME=FILE"
     )
-    assert told("folder.yaml") == "folder.yaml:1:1  this is a folder, no plan"
+    assert told("folder.yaml") == "folder.yaml:1:1  this is a folder, no plan. Name a file in it"
 
 
 def test_a_plan_that_is_nested_without_end(tmp_path: Path) -> None:
