@@ -51,7 +51,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "dense dated": (SHIPPED, "similar 0.2", "combined, dates fused", "fused", "lean"),
     "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "fused", "lean"),
 }
-EMBEDDED = {SHIPPED: False, "bulk": False, "combined": True, "lean": True}
+EMBEDDED = {SHIPPED: False, "combined": True, "lean": True, "bulk": False}
 """Of the same turns over SQLite, and whether with --full only: the calls are those over Neo4j."""
 STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "bulk")
 SMALL = (SHIPPED, "combined, dates fused", "fused", "lean", "bulk", "bulk, packed by 5")
