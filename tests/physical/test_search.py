@@ -245,7 +245,9 @@ def test_fusing_in_memory_is_what_the_statement_does(
         tables = {LEFT: left, STORED: hits}
         for i, column in enumerate(columns):
             tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
-        return fuse(Asked(spec, left, None, columns), hits), await execute(statement(spec), tables, runtime_schema(node))
+        return fuse(Asked(spec, left, None, columns), hits), await execute(
+            statement(spec), tables, runtime_schema(node)
+        )
 
     here, there = asyncio.run(both())
     assert here.to_pylist() == there.to_pylist()
