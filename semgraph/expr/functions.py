@@ -96,13 +96,13 @@ def overlap(query: str, text: str) -> float:
     >>> overlap("who leads Phoenix", "Alice leads Phoenix")
     0.6666666666666666
     """
-    a, b = _distinct(query), _distinct(text)
+    a, b = distinct_words(query), distinct_words(text)
     shared = len(a & b)
     return shared / math.sqrt(len(a) * len(b)) if shared else 0.0
 
 
-def _distinct(text: str) -> frozenset[str]:
-    """The words of a text. Short texts are compared with many others, one after another."""
+def distinct_words(text: str) -> frozenset[str]:
+    """The words of a text, each once. Short texts are compared with many others, one after another."""
     return _kept(text) if len(text) <= _SHORT else frozenset(_WORD.findall(text.lower()))
 
 

@@ -12,7 +12,7 @@ import re
 _RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+(_\d+)?", re.IGNORECASE)
 
 ROWS, LEFT, RIGHT, INNER = '"#rows"', '"#left"', '"#right"', '"#inner"'
-STORED, STEP = '"#stored"', '"#step"'
+STORED, STEP, PAIRS = '"#stored"', '"#step"', '"#pairs"'
 
 
 def reserved(name: str) -> bool:

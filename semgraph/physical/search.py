@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from semgraph.expr.functions import words
-from semgraph.expr.names import LEFT, STEP, STORED
+from semgraph.expr.names import LEFT, PAIRS, STEP, STORED
 from semgraph.logical.embed import VECTOR
 from semgraph.logical.search import Search
 from semgraph.physical.columns import values
@@ -24,6 +24,7 @@ from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.search_sql import RESULT_OF, asked_column, statement, vector_column
 from semgraph.physical.search_store import Asking, Searching
 from semgraph.physical.search_vectors import Embed, given_vectors, of_one_size, vectors_of, whose
+from semgraph.physical.shortlist import shortlist, worth_it
 
 
 async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetime | None) -> list[pa.Array]:  # type: ignore[type-arg]
@@ -100,6 +101,9 @@ async def _finish(
             tables[STEP] = tables[STEP].append_column(vector_column(i), vectors)
         tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
     chosen = spec if with_step or spec.node.within is None else replace(spec, with_step=False)
+    if STEP in tables and worth_it(spec, tables):
+        tables[PAIRS] = await shortlist(spec, tables, now)
+        chosen = replace(spec, listed=True)
     schema = runtime_schema(spec.node)
     table = await execute(statement(chosen), tables, schema.append(pa.field(RESULT_OF, pa.int64())), now)
     return table.select(schema.names), values(table.column(RESULT_OF))

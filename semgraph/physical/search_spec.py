@@ -76,6 +76,7 @@ class SearchSpec:
         residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched without a limit; so they are
             where `order` is more than properties.
         with_step: Whether there are rows of the step to search.
+        listed: Whether the statement gets the pairs of row and step row that it ranks.
         nearest: How exact the nearest of the store are, in words.
     """
 
@@ -83,6 +84,7 @@ class SearchSpec:
     taken: tuple[Scalar, ...]
     residual: tuple[Scalar, ...]
     with_step: bool = True
+    listed: bool = False
     nearest: str = "exact"
 
     @classmethod

@@ -8,7 +8,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from semgraph.expr.binder import ORDINAL
-from semgraph.expr.names import INNER, LEFT, RIGHT, STEP, STORED
+from semgraph.expr.names import INNER, LEFT, PAIRS, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Sort
 from semgraph.logical.node import Node
@@ -21,6 +21,9 @@ NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
 _Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
 _PLACE, _FIRST, _RANK, _WHOSE = '"#place"', '"#first"', '"#rank"', '"#whose"'
+_NUMBER = '"#number"'  # of a row of the step
+PAIR = ('"#for"', '"#by"', '"#found"')
+"""Columns of a pair: the row, the method, the row of the step."""
 _RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
 
 
@@ -165,20 +168,49 @@ def _stored_hits(spec: SearchSpec) -> str:
     return f"SELECT {columns} FROM ({hits}) AS {LEFT}{where}"
 
 
-def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
+def _step_rows(spec: SearchSpec, within: Node) -> str:
+    """The rows of the step as hits, with their numbers and vectors."""
     node = spec.node
-    alias, key = quote(node.alias), quote(node.graph.key)
     vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
     partition = f", {PARTITION} AS {_WHOSE}" if within.partitioned else ""
-    present = {*within.schema.names, *spec.step_vectors}
-    inner = f"SELECT {_base_struct(spec, present)} AS {alias}{vectors}{partition} FROM {STEP}"
+    struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
+    return (
+        f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
+    )
+
+
+def _pairs(spec: SearchSpec, within: Node) -> str:
+    """Rows, each with every row of the step that it may find."""
+    node = spec.node
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
     if within.partitioned and node.input.partitioned:
         terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_WHOSE}")
-    pairs = f"FROM {LEFT} JOIN ({inner}) AS {RIGHT} ON {' AND '.join(terms) or 'TRUE'}"
+    return f"FROM {LEFT} JOIN {_step_rows(spec, within)} ON {' AND '.join(terms) or 'TRUE'}"
+
+
+@lru_cache(maxsize=256)
+def allowed(spec: SearchSpec) -> str:
+    """The statement of all pairs that `where` lets through; their method is 0."""
+    within = spec.node.within
+    assert within is not None
+    q, method, s = PAIR
+    return f"SELECT {LEFT}.{ORDINAL} AS {q}, 0 AS {method}, {RIGHT}.{_NUMBER} AS {s} {_pairs(spec, within)}"
+
+
+def _listed(spec: SearchSpec, within: Node, method: int) -> str:
+    """The pairs of a shortlist."""
+    q, by, s = (f"{PAIRS}.{name}" for name in PAIR)
+    rows = f"JOIN {_step_rows(spec, within)} ON {RIGHT}.{_NUMBER} = {s}"
+    return f"FROM {PAIRS} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {q} AND {by} = {method} {rows}"
+
+
+def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
+    node = spec.node
+    alias, key = quote(node.alias), quote(node.graph.key)
 
     def hits(method: int, score: str) -> str:
         own = f"{LEFT}.{ORDINAL} AS {_Q}, {method} AS {_METHOD}, {score} AS {_SCORE}, {alias}, {alias}.{key} AS {_KEY}"
+        pairs = _listed(spec, within, method) if spec.listed else _pairs(spec, within)
         return f"SELECT {own}{_term_columns(spec)} {pairs}"
 
     if not node.by:
@@ -194,11 +226,13 @@ def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]
     if by.via == "equal":
         return "1.0", f"{_asked(i)} = {alias}.{quote(by.prop)}"
     if by.via == "fulltext":
-        score = f"overlap({_asked(i)}, {_text([t for t in spec.node.texts[i] if _has(spec, t)], alias)})"
+        score = f"overlap({_asked(i)}, {_text(step_texts(spec, i), alias)})"
         return score, f"{score} > 0"
     score = f"array_cosine_similarity({_asked(i)}, {quote(vector_column(i))})"
     return f"CAST({score} AS DOUBLE)", f"{score} > {by.above}"
 
 
-def _has(spec: SearchSpec, name: str) -> bool:
-    return spec.node.within is not None and name in spec.node.within.schema.names
+def step_texts(spec: SearchSpec, method: int) -> list[str]:
+    """The columns of a step's rows that a method by full text compares."""
+    within = spec.node.within
+    return [name for name in spec.node.texts[method] if within is not None and name in within.schema.names]

@@ -1,0 +1,142 @@
+"""A window of many rows finds among them what the same rows find by a statement over all pairs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semgraph.expr import parse_scalar as sql
+from semgraph.llm.base import Vectors
+from semgraph.logical.checks import Sort
+from semgraph.logical.relational import Input
+from semgraph.logical.schema import Graph
+from semgraph.logical.search import By, Search
+from semgraph.physical import shortlist
+from semgraph.physical.relational import runtime_schema
+from semgraph.physical.search import run_searches
+from semgraph.physical.search_spec import SearchSpec
+from semgraph.stores.sqlite import SqliteStore
+
+GRAPH = Graph.build(
+    {
+        "nodes": {
+            "Person": {
+                "properties": {"name": "string", "note": "string"},
+                "derived": {"name_key": "key(name)", "name_embedding": {"embed": "name"}},
+                "fulltext": {"person": ["name", "note"]},
+            }
+        }
+    }
+)
+TYPES: dict[str, pa.DataType] = {
+    name: pa.string() for name in ("uuid", "group_id", "name", "note", "name_key", "asked")
+}
+ROWS = Input(
+    name="rows",
+    columns=pa.schema({**TYPES, "turn": pa.int64()}),
+    windowed=True,
+)
+WORDS = ["ann", "bob", "cy", "lee", "ray", "of", "the", "north"]
+EQUAL = By("equal", "name_key", sql("name_key"))
+SHARED = By("fulltext", "name", sql("asked"), rank="overlap")
+NEAR = By("nearest", "name", sql("name"), above=0.5)
+
+
+async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
+    """A vector for each text: which letters it has; none has a direction that is zero but the blank one."""
+    return np.array([[float(text.count(letter)) for letter in "anbolerycthu"] for text in texts], np.float32)
+
+
+def some_rows(seed: int, groups: int = 1, count: int = 60) -> pa.Table:
+    """Rows of a few words, many of them equal, some without a name or without anything asked."""
+    draw = random.Random(seed)
+
+    def text(least: int) -> str:
+        return " ".join(draw.choice(WORDS) for _ in range(draw.randint(least, 3)))
+
+    rows = []
+    for n in range(count):
+        name = text(1) if draw.random() < 0.9 else None
+        more = {"note": text(0) or None, "asked": text(0) if draw.random() < 0.9 else None, "name_key": name}
+        whose = n % groups
+        rows.append({"uuid": f"u{draw.random()}", "group_id": f"g{whose}", "name": name, "turn": n // 2, **more})
+        rows[-1] |= {"_p": whose, "_m": n}
+    return pa.Table.from_pylist(rows, schema=runtime_schema(ROWS))
+
+
+def found(rows: pa.Table, many: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[dict[str, Any]]:
+    own: dict[str, Any] = {"graph": GRAPH, "input": ROWS, "label": "Person", "within": ROWS, "alias": "hit", "k": 3}
+    node = Search(**own | {"by": (SHARED,)} | options)
+    monkeypatch.setattr(shortlist, "MANY", many)
+
+    async def go() -> pa.Table:
+        store = SqliteStore(":memory:")
+        await store.ensure(GRAPH, 12)
+        (table,) = await run_searches([SearchSpec.compile(node, store)], rows, [rows], store, embed, None)
+        await store.aclose()
+        return table
+
+    return asyncio.run(go()).to_pylist()
+
+
+@pytest.mark.parametrize("by", [(EQUAL,), (SHARED,), (NEAR,), (EQUAL, SHARED, NEAR)])
+@pytest.mark.parametrize("where", [None, "coalesce(hit.turn < turn, TRUE)", "hit.name_key <> name_key"])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_the_pairs_of_a_shortlist_are_enough(
+    by: tuple[By, ...], where: str | None, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        rows = some_rows(seed, groups)
+        options = {"by": by, "where": sql(where) if where else None}
+        assert found(rows, 0, monkeypatch, **options) == found(rows, 10**9, monkeypatch, **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"how": "left"}, {"fuse": "none", "k": 5}, {"order": (Sort(sql("hit.turn")),), "by": ()}]
+)
+def test_whatever_is_done_with_hits_afterwards(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = some_rows(7)
+    assert found(rows, 0, monkeypatch, **options) == found(rows, 10**9, monkeypatch, **options)
+
+
+def test_rows_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = some_rows(9)
+    whole = found(rows, 0, monkeypatch, by=(EQUAL, SHARED, NEAR))
+    monkeypatch.setattr(shortlist, "_BLOCK", 7 * rows.num_rows)
+    assert found(rows, 0, monkeypatch, by=(EQUAL, SHARED, NEAR)) == whole
+
+
+def test_equal_rows_are_told_apart_by_their_keys_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"uuid": key, "group_id": "g", "name": "ann", "name_key": "ann", "asked": "ann", "turn": 0, "_p": 0, "_m": n}
+        for n, key in enumerate(["d", "b", "e", "a", "c"])
+    ]
+    table = pa.Table.from_pylist(rows, schema=runtime_schema(ROWS))
+    hits = found(table, 0, monkeypatch, k=2, where=sql("hit.uuid <> uuid"))
+    assert [(row["uuid"], row["hit"]["uuid"]) for row in hits] == [
+        ("d", "a"), ("d", "b"), ("b", "a"), ("b", "c"), ("e", "a"), ("e", "b"), ("a", "b"), ("a", "c"), ("c", "a"),
+        ("c", "b"),
+    ]  # fmt: skip
+
+
+def test_few_pairs_are_left_to_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = []
+    own = shortlist.shortlist
+
+    async def noted(*given: Any) -> pa.Table:
+        listed.append(given)
+        return await own(*given)
+
+    monkeypatch.setattr("semgraph.physical.search.shortlist", noted)
+    found(some_rows(1), 60 * 60, monkeypatch)
+    assert not listed
+    found(some_rows(1), 60 * 60 - 1, monkeypatch)
+    assert len(listed) == 1
+    found(some_rows(1, groups=60), 60, monkeypatch)  # many groups, each of few
+    assert len(listed) == 1
