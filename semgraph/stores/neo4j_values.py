@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from semgraph.logical.schema import Label
 from semgraph.stores.conjunct import Value, evaluate
 from semgraph.stores.cypher.terms import sent
 from semgraph.stores.rows import column
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def fields(rows: pa.Table, values: Mapping[str, Value], more: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -82,7 +84,9 @@ def _text(value: Any) -> str:
 
 
 def time_of(value: Any) -> datetime:
-    """A time in UTC. One without a zone is taken for UTC, a date for its beginning."""
+    """A time in UTC. One without a zone is taken for UTC, a date for its beginning. See `terms.returned_as`."""
+    if isinstance(value, dict):
+        return _EPOCH + timedelta(microseconds=value["us"])
     native: Any = getattr(value, "to_native", None)
     time: Any = native() if native is not None else datetime.fromisoformat(str(value))
     if not isinstance(time, datetime):
