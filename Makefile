@@ -51,7 +51,7 @@ recordings: $(VENV)/.installed
 pages: $(VENV)/.installed
 	$(BIN)/semgraph plans pages
 
-# everything that is measured in minutes, and the pages made of it, graphiti-core and LOTUS beside: about half an hour on two cores,
+# everything that is measured in minutes, and the pages made of it, graphiti-core and LOTUS beside: 22 minutes on two cores,
 # besides installing those (7 GB, most of it torch); what is held already is not measured again
 bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m benchmarks run
