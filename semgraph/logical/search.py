@@ -96,9 +96,10 @@ class Search(Reading):
     @property
     def properties(self) -> tuple[str, ...] | None:
         """The properties of the label that hits bring; None: all."""
-        if self.fields is None or not self.label:
-            return self.fields and ()
-        return tuple(name for name in self.graph.label(self.label).columns if name in self.fields)
+        if self.fields is None:
+            return None
+        columns = self.graph.label(self.label).columns if self.label else ()
+        return tuple(name for name in columns if name in self.fields)
 
     @cached_property
     def texts(self) -> dict[int, tuple[str, ...]]:

@@ -44,10 +44,11 @@ class Searches:
     _texts: dict[Any, SearchText] = field(default_factory=dict)
 
     def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived) -> None:
-        """Say what the database holds; statements made before are forgotten."""
+        """Say what the database holds; where that is another thing than before, statements are made anew."""
+        if (graph, indexes) != (self.graph, self.indexes):
+            self._texts.clear()
+            self.large.clear()
         self.graph, self.indexes, self.dimensions, self.underived = graph, indexes, dimensions, underived
-        self._texts.clear()
-        self.large.clear()
 
     def shrunk(self, deletes: bool = True) -> None:
         """Say that partitions may have become small."""
