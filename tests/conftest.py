@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new cases
 
 
 @dataclass(frozen=True)

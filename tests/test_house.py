@@ -1,4 +1,4 @@
-"""Rules that the house keeps for itself: layers, sizes, words."""
+"""Rules that the house keeps for itself: layers and words."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MAX_LINES = 300
-TOO_LONG: set[str] = set()  # must stay empty
 APPLICATION = re.compile(r"\b(episodes?|episodic|entit(y|ies)|graphiti)\b", re.IGNORECASE)
 VAGUE = re.compile(r"(^|_)(utils?|helpers?|manager|misc|v\d+|fast)(_|$)")
 
@@ -26,11 +24,6 @@ def sources(*folders: str) -> Iterator[Path]:
 
 def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def test_no_file_is_longer_than_it_can_be_read() -> None:
-    long = {shown(p) for p in sources("semgraph", "operators", "benchmarks") if p.read_text().count("\n") > MAX_LINES}
-    assert long == TOO_LONG
 
 
 def test_the_engine_has_no_word_of_any_application() -> None:
