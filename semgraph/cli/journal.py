@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,9 +20,30 @@ def journal() -> None:
 @app.command()
 @everywhere
 def forget(options: Options, groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Values.")]) -> None:
-    """Delete the answers and vectors of groups from the journal. The graph and the records of runs stay."""
-    from semgraph.session import Session
+    """Delete the answers and vectors of groups from the journal. The graph and the records of runs stay.
 
-    with Session() as session:
+    Exits with 1 if the journal holds nothing of these groups.
+    """
+    with options.session() as session:
+        journal = session.settings.journal_path
         count = session.forget(groups)
-        options.show(f"{count:,} answers and vectors deleted from {session.settings.journal_path or 'no journal'}")
+    if options.json:
+        options.dump({"deleted": count, "journal": None if journal is None else str(journal)})
+    elif count:
+        options.show(f"{count:,} answers and vectors deleted from {journal}")
+    if not count:
+        options.warn(_nothing(groups, journal, options.config))
+        raise typer.Exit(1)
+
+
+def _nothing(groups: list[str], journal: Path | None, config: str | None) -> str:
+    """Why nothing was deleted, and where else it may be."""
+    if journal is None:
+        return "nothing deleted: no journal is kept here (keep_days = 0)"
+    names = ", ".join(f'"{group}"' for group in groups)
+    if not journal.exists():
+        why = f"there is no journal at {journal}"
+    else:
+        why = f"{journal} holds nothing of {names}"
+    elsewhere = "" if config else ". If your runs use another configuration, name it: --config FILE"
+    return f"nothing deleted: {why}{elsewhere}"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+
+import pytest
 
 from tests.cli.conftest import Project, Serving
 
@@ -149,6 +153,27 @@ def test_answers_of_a_group_are_deleted_from_the_journal(project: Project, servi
     done = project("journal", "forget", "demo")
     assert done.code == 0, done.err
     assert done.out.startswith("3 answers and vectors deleted from ")
-    assert project("journal", "forget", "demo", "none").out.startswith("0 answers")
     assert project("run", "people", "--again").code == 0
     assert serving.calls == 6
+
+
+def test_forget_deletes_from_the_journal_of_the_configuration_that_is_named(project: Project) -> None:
+    project.write("other.toml", '[journal]\npath = "elsewhere/answers.db"\n')
+    assert project("run", "people", "--config", "other.toml").code == 0
+    done = project("journal", "forget", "demo", "--config", "other.toml")
+    assert (done.code, done.out.split()[0]) == (0, "3"), done.err
+    with closing(sqlite3.connect(project.folder / "elsewhere" / "answers.db")) as file:
+        assert file.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "json"]])
+def test_forget_fails_if_the_journal_holds_nothing_of_the_group(project: Project, options: list[str]) -> None:
+    missing = project("journal", "forget", "demo", *options)
+    assert (missing.code, "there is no journal at" in missing.err) == (1, True)
+    assert project("run", "people").code == 0
+    done = project("journal", "forget", "nobody", *options)
+    assert done.code == 1
+    assert 'holds nothing of "nobody"' in done.err
+    assert "--config FILE" in done.err
+    assert bool(done.out) == bool(options)
+    assert project("journal", "forget", "demo", "nobody", *options).code == 0
