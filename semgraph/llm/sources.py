@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ _NUMBERS: dict[str, type] = {
 }
 KEYS = ("store", "operators", "models", "limits", "journal", "journal.path", *_NUMBERS)
 TABLES = ("models", "limits", "journal")
+ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
+_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ALIKE = 0.84  # "defualt", "smal": a misspelling rather than the name of another role
 _OPTIONS = {"embedder": "models.embed"}
 
 
@@ -124,12 +129,26 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         return _path(_text(key, value), base)
     if key == "store":
         return _store(_text(key, value), base)
-    if key in also or (key.startswith("models.") and key.count(".") == 1):
+    if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
+        _check_role(key.removeprefix("models."))
         return _text(key, value)
-    known = [k for k in (*KEYS, *also, "models.default", "models.small", "models.embed") if k not in TABLES]
+    if key in also:
+        return _text(key, value)
+    known = [k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES]
     if key in TABLES:
         raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
     raise _Wrong(f'nothing reads "{key}"', there=f"There are {', '.join(known)}", hint=did_you_mean(key, known))
+
+
+def _check_role(role: str) -> None:
+    """Refuse a role that is a misspelling of one that semgraph reads: no prompt would use its model."""
+    if role in ROLES:
+        return
+    near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_ALIKE)
+    meant = near[0] if near else "embed" if role.lower().startswith("embed") else ""
+    if meant:
+        there = f"Roles of semgraph are {', '.join(ROLES)}; your own must not look like one of them"
+        raise _Wrong(f'"models.{role}" binds no known role', there=there, hint=f'did you mean "models.{meant}"?')
 
 
 def _text(key: str, value: Any) -> str:

@@ -18,6 +18,7 @@ from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.config import Settings
 from semgraph.llm.models import models_dir, on_disk
 from semgraph.llm.prices import price_of
+from semgraph.llm.sources import ROLES
 from semgraph.llm.specs import ModelSpec
 from semgraph.report.formats import count, size
 from semgraph.report.header import described, local
@@ -124,6 +125,9 @@ def _extras(settings: Settings) -> Iterator[Fact]:
 def _models(settings: Settings) -> Iterator[Fact]:
     for role in settings.roles:
         yield _model(role, settings.model(role), settings)
+        if role not in ROLES:
+            what = f"a role of your own: only prompts with `role: {role}` use this model"
+            yield Fact(NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role")
     yield _model("embedder", settings.embedder, settings)
 
 

@@ -70,6 +70,17 @@ def test_doctor_tells_where_each_setting_came_from(project: Project) -> None:
     assert "✓ Python" in out
 
 
+def test_doctor_reports_roles_that_only_prompts_of_ones_own_use(project: Project) -> None:
+    project.env.pop("SEMGRAPH_LLM")
+    project.write("semgraph.toml", '[models]\ndefault = "recorded:a.jsonl"\njudge = "recorded:b.jsonl"\n')
+    out = project("doctor").out
+    assert "! judge       a role of your own: only prompts with `role: judge` use this model" in out
+    project.write("semgraph.toml", '[models]\ndefualt = "recorded:a.jsonl"\n')
+    refused = project("doctor")
+    assert refused.code == 2
+    assert 'Did you mean "models.default"?' in refused.err
+
+
 def test_doctor_asks_an_endpoint_whether_it_is_there(project: Project, serving: Serving) -> None:
     assert fact(project, "model")["sign"] == "✓"
     assert serving.calls == 0

@@ -237,3 +237,24 @@ def test_openai_has_one_address():
     from semgraph.llm.wire import OPENAI_URL
 
     assert config.OPENAI_URL == OPENAI_URL
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("defualt", "default"), ("Default", "default"), ("smal", "small"), ("embedder", "embed"), ("embbed", "embed")],
+)
+def test_a_misspelt_role_is_refused_with_the_role_that_was_meant(load, written: str, meant: str):
+    (said,) = problems(load, toml=f'[models]\n{written} = "openai:gpt-4.1-mini"\n')
+    assert f'./semgraph.toml: "models.{written}" binds no known role' in said
+    assert f'Did you mean "models.{meant}"?' in said
+
+
+@pytest.mark.parametrize("role", ["judge", "smart", "smaller", "local_model"])
+def test_a_role_of_ones_own_is_accepted(load, role: str):
+    settings = load(toml=f'[models]\n{role} = "openai:gpt-4.1-mini"\n')
+    assert settings.model(role).model == "gpt-4.1-mini"
+
+
+def test_a_role_that_no_prompt_can_name_is_refused(load):
+    (said,) = problems(load, toml='[models]\n"my role" = "local"\n')
+    assert 'nothing reads "models.my role"' in said
