@@ -41,9 +41,6 @@ def _nothing(groups: list[str], journal: Path | None, config: str | None) -> str
     if journal is None:
         return "nothing deleted: no journal is kept here (keep_days = 0)"
     names = ", ".join(f'"{group}"' for group in groups)
-    if not journal.exists():
-        why = f"there is no journal at {journal}"
-    else:
-        why = f"{journal} holds nothing of {names}"
+    why = f"{journal} holds nothing of {names}" if journal.exists() else f"there is no journal at {journal}"
     elsewhere = "" if config else ". If your runs use another configuration, name it: --config FILE"
     return f"nothing deleted: {why}{elsewhere}"
