@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from semgraph.errors import BudgetReached, PlanError, Problem, RowError
 from semgraph.llm.base import LLM, Reply, Request, Usage
 from semgraph.llm.tokens import prompt_tokens
 from semgraph.llm.wrapper import Wrapper
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,6 @@ class Budget:
         """How long the run may go on; None: as long as it takes."""
         return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
 
-    def out_of_time(self) -> BudgetReached:
-        """What is raised when `max_seconds` passes while something is asked, attempts and waits included."""
-        return BudgetReached(f"stopped while a call was under way: max_seconds {self.max_seconds:,g} passed")
-
     @property
     def counts_tokens(self) -> bool:
         """Whether a reservation needs the tokens of the prompt."""
@@ -104,9 +103,56 @@ class Budget:
         if self._settled and not self._settled.done():
             self._settled.set_result(None)
 
+    async def spend(self, most: Cost, send: Callable[[], Awaitable[T]], cost: Callable[[T], Cost], what: str = "") -> T:
+        """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when `max_seconds` pass.
+
+        A request that is cancelled or fails is charged nothing: what the provider charged for it is not known. A failed
+        one that was answered, which the error says (`RowError.spent`), is charged.
+
+        Args:
+            most: The most it can cost.
+            send: Sends it, with all attempts and waits.
+            cost: What an answer did cost.
+            what: What is sent, for the error; the number of the call if empty.
+
+        Raises:
+            BudgetReached: It could pass a limit, and was not sent; or the time was up before it was answered.
+        """
+        await self.reserve(most, what)
+        actual = Cost()
+        try:
+            async with asyncio.timeout(self.seconds_left) as deadline:
+                answer = await send()
+            actual = cost(answer)
+        except TimeoutError:
+            if deadline.expired():
+                when = f"waiting for {what}" if what else "a call was under way"
+                raise BudgetReached(f"stopped while {when}: max_seconds {self.max_seconds:,g} passed") from None
+            raise
+        except RowError as error:
+            if error.spent is not None:
+                actual = cost_of(error.spent)
+            raise
+        else:
+            return answer
+        finally:
+            self.settle(most, actual)
+
+    async def drained(self, work: Awaitable[T]) -> T:
+        """Do work that sends requests, until their answers are recorded.
+
+        Where it ends with `BudgetReached`, the work of others that is in flight is waited for first, because it is paid
+        for: its answers are recorded and counted. `max_seconds` bounds that wait too.
+        """
+        try:
+            with self._asked():
+                return await work
+        except BudgetReached:
+            await self.quiet()
+            raise
+
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """While something is asked, from before it is admitted until its answer is in the journal."""
+    def _asked(self) -> Iterator[None]:
         self._asking += 1
         self._quiet.clear()
         try:
@@ -148,10 +194,7 @@ def _usd(amount: float) -> str:
 
 
 class Budgeted(Wrapper):
-    """Asks only what the budget admits.
-
-    A request that is cancelled, or that no attempt got answered, is charged nothing: what the provider charged for it
-    is not known. Cut and refused answers are charged.
+    """Asks only what the budget admits. Cut and refused answers are charged.
 
     Raises:
         PlanError: The budget limits dollars, and the price of the model is not known.
@@ -165,25 +208,7 @@ class Budgeted(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, if it cannot pass a limit."""
-        most = self._most(request)
-        await self.budget.reserve(most)
-        actual = Cost()
-        try:
-            async with asyncio.timeout(self.budget.seconds_left) as deadline:
-                reply = await self.inner.complete(request)
-            actual = cost_of(reply)
-        except TimeoutError:
-            if deadline.expired():
-                raise self.budget.out_of_time() from None
-            raise
-        except RowError as error:
-            if error.spent is not None:
-                actual = cost_of(error.spent)
-            raise
-        else:
-            return reply
-        finally:
-            self.budget.settle(most, actual)
+        return await self.budget.spend(self._most(request), lambda: self.inner.complete(request), cost_of)
 
     def _most(self, request: Request) -> Cost:
         if not self.budget.counts_tokens:
@@ -202,12 +227,7 @@ class Drained(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request."""
-        try:
-            with self.budget.asking():
-                return await self.inner.complete(request)
-        except BudgetReached:
-            await self.budget.quiet()
-            raise
+        return await self.budget.drained(self.inner.complete(request))
 
 
 def cost_of(reply: Reply) -> Cost:

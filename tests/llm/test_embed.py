@@ -16,6 +16,7 @@ from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.retry import RetryPolicy
+from semgraph.llm.stack import stack
 from tests.llm.server import Fault, ModelServer, error, vector_of
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
@@ -293,3 +294,62 @@ class TestOnce:
         unpriced = OpenAIEmbedder("e", base_url=server.base_url)
         with pytest.raises(PlanError, match="no price is known for openai:e@http"):
             EmbedOnce(unpriced, budget=Budget(max_usd=1))
+
+
+class TestTime:
+    """`max_seconds` bounds embeddings as it bounds chats, and what is paid for is waited for."""
+
+    async def test_a_hanging_embedder_ends_with_the_time(self, embedder, server: ModelServer):
+        server.embedding_fault = fails_for("never", Fault(hang=True))
+        once = EmbedOnce(embedder, budget=Budget(max_seconds=0.2))
+        with pytest.raises(BudgetReached, match=r"stopped while waiting for the next embeddings: max_seconds 0\.2 pas"):
+            async with asyncio.timeout(60):
+                await once.embed(["never"])
+
+    async def test_a_hanging_probe_for_the_length_of_vectors_ends_with_the_time(self, embedder, server: ModelServer):
+        server.embedding_fault = fails_for("dimensions", Fault(hang=True))
+        once = EmbedOnce(embedder, budget=Budget(max_seconds=0.2))
+        with pytest.raises(BudgetReached, match=r"the embedder's probe: max_seconds 0\.2 passed"):
+            async with asyncio.timeout(60):
+                await once.dimensions()
+
+    async def test_embeddings_in_flight_are_kept_when_calls_reach_their_limit(
+        self, embedder, endpoint, ask, journal: Journal, server: ModelServer
+    ):
+        gate = asyncio.Event()
+
+        async def held(_: dict) -> None:
+            await gate.wait()
+
+        server.embedding_fault = held
+        budget = Budget(max_calls=0)
+        once, model = EmbedOnce(embedder, journal, budget), stack(endpoint, Limiter(), budget=budget)
+        embedding = asyncio.create_task(once.embed(["paid"]))
+        await server.until(lambda server: server.embedding_requests)
+        call = asyncio.create_task(model.complete(ask()))
+        await asyncio.wait([call], timeout=0.1)
+        assert not call.done(), "the call says that the limit is reached only when the embeddings are here"
+        gate.set()
+        with pytest.raises(BudgetReached, match="max_calls 0"):
+            await call
+        assert embedding.done()
+        assert list(await journal.find_vectors(["paid"], once.name)) == ["paid"]
+
+    async def test_requests_in_flight_are_kept_when_another_one_reaches_a_limit(
+        self, embedder, journal: Journal, server: ModelServer
+    ):
+        """Of three requests the budget admits two: their vectors are recorded, although the caller gets an error."""
+        gate = asyncio.Event()
+
+        async def held(_: dict) -> None:
+            await gate.wait()
+
+        server.embedding_fault = held
+        once = EmbedOnce(embedder, journal, Budget(max_tokens=5), batch=2)
+        texts = ["1", "2", "3", "4", "5", "6"]
+        embedding = asyncio.create_task(once.embed(texts))
+        await server.until(lambda server: len(server.embedding_requests) == 2)
+        gate.set()
+        with pytest.raises(BudgetReached, match="max_tokens 5"):
+            await embedding
+        assert sorted(await journal.find_vectors(texts, once.name)) == ["1", "2", "3", "4"]

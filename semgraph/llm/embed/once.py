@@ -104,8 +104,10 @@ class EmbedOnce:
         return self.inner.name
 
     async def dimensions(self) -> int:
-        """Length of the vectors."""
-        return await self.inner.dimensions()
+        """Length of the vectors. Raises BudgetReached where the embedder does not say it within the run's time."""
+        if self.budget is None:
+            return await self.inner.dimensions()
+        return await self.budget.spend(Cost(), self.inner.dimensions, lambda _: Cost(), "the embedder's probe")
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, as the inner embedder counts them."""
@@ -121,8 +123,13 @@ class EmbedOnce:
         Raises:
             RowError: A text cannot be embedded. Others' texts in the same request are not affected.
             ModelUnavailable: No text will be embedded.
-            BudgetReached: The next request would pass a limit; it was not sent.
+            BudgetReached: The next request would pass a limit, and was not sent; or the run's time was up. What is in
+                flight then is waited for as long as the run's time allows.
         """
+        embedding = self._embed(texts, partition)
+        return await (embedding if self.budget is None else self.budget.drained(embedding))
+
+    async def _embed(self, texts: Sequence[str], partition: str) -> Embeddings:
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
         tally = _Tally()
@@ -167,7 +174,13 @@ class EmbedOnce:
         for want in wanted:
             want.waiting += 1
         try:
-            return {want.text: await asyncio.shield(want.vector) for want in wanted}
+            shields = [asyncio.shield(want.vector) for want in wanted]
+            # All are waited for before an error is raised: what else is on its way is paid for.
+            vectors = await asyncio.gather(*shields, return_exceptions=True)
+            for vector in vectors:
+                if isinstance(vector, BaseException):
+                    raise vector
+            return {want.text: want.vector.result() for want in wanted}
         finally:
             for want in wanted:
                 want.waiting -= 1
@@ -204,8 +217,14 @@ class EmbedOnce:
                 raise
 
     async def _fetch(self, part: list[_Wanted]) -> None:
+        """Embed texts of one partition. What fails it fails these texts only: other parts are on their way, and paid."""
         try:
             done = await self._ask([want.text for want in part], part[0].partition)
+            if self.journal:
+                vectors = {want.text: vector for want, vector in zip(part, done.vectors, strict=True)}
+                await self.journal.record_vectors(
+                    vectors, self.name + self._scope, {want.text: want.partition for want in part}
+                )
         except RowError as error:
             if len(part) == 1:
                 self._fail(part[0], error)
@@ -214,11 +233,10 @@ class EmbedOnce:
             half = len(part) // 2
             await asyncio.gather(self._fetch(part[:half]), self._fetch(part[half:]))
             return
-        if self.journal:
-            vectors = {want.text: vector for want, vector in zip(part, done.vectors, strict=True)}
-            await self.journal.record_vectors(
-                vectors, self.name + self._scope, {want.text: want.partition for want in part}
-            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for these texts raise it
+            for want in part:
+                self._fail(want, error)
+            return
         sizes = np.cumsum([0] + [len(want.text) + 1 for want in part]) / sum(len(want.text) + 1 for want in part)
         for i, want in enumerate(part):
             want.tally.charge(done, float(sizes[i]), float(sizes[i + 1]))
@@ -228,14 +246,8 @@ class EmbedOnce:
         if self.budget is None:
             return await self.inner.embed(texts, partition)
         tokens = sum(map(self.count_tokens, texts)) if self.budget.counts_tokens else 0
-        most, actual = Cost(0, tokens, self.dollars(Usage(tokens)) or 0.0), Cost()
-        await self.budget.reserve(most, "the next embeddings")
-        try:
-            done = await self.inner.embed(texts, partition)
-            actual = Cost(0, done.usage.prompt, done.dollars or 0.0)
-            return done
-        finally:
-            self.budget.settle(most, actual)
+        most = Cost(0, tokens, self.dollars(Usage(tokens)) or 0.0)
+        return await self.budget.spend(most, lambda: self.inner.embed(texts, partition), _cost, "the next embeddings")
 
     def _arrive(self, want: _Wanted, vector: Vectors) -> None:
         self._landed(want)
@@ -259,3 +271,7 @@ class EmbedOnce:
     def _landed(self, want: _Wanted) -> None:
         if self._flying.get(want.text) is want:
             del self._flying[want.text]
+
+
+def _cost(done: Embeddings) -> Cost:
+    return Cost(0, done.usage.prompt, done.dollars or 0.0)
