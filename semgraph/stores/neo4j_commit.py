@@ -15,7 +15,7 @@ from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import quoted
 from semgraph.stores.cypher.write import compile_commit
 from semgraph.stores.neo4j_bolt import Bolt, Records, RuleBroken
-from semgraph.stores.refusals import KEEPS_ENDS, no_end, other_group, other_length, still_has_edges, writing
+from semgraph.stores.refusals import KEEPS_ENDS, no_end, other_length, still_has_edges, taken, writing
 from semgraph.stores.rows import Dimensions, check_partitions
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ async def _refuse_other_group(
     text = (
         f"UNWIND $rows AS row\nMATCH {f'({found})' if is_node else f'()-[{found}]->()'}"
         f"{indexes.hint('n', name, graph.key)}\n"
-        f"WHERE coalesce(n.{part}, '') <> row.p RETURN row.of, row.k, n.{part}, row.p LIMIT 1"
+        f"WHERE coalesce(n.{part}, '') <> row.p RETURN row.of, row.k LIMIT 1"
     )
     columns = {"of": graph.key, "k": column, "p": graph.partition}
     values = [write.rows.column(name).to_pylist() for name in columns.values()]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-    for of, key, stored, given in await ask(text, {"rows": rows}):
+    for of, key in await ask(text, {"rows": rows}):
         what = f"{label.name} {of}"
-        raise other_group(what if column == graph.key else f'{what}: its {column} "{key}"', stored, given)
+        raise taken(what) if column == graph.key else no_end(what, column, key, name)
 
 
 async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite) -> None:

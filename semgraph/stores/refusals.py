@@ -24,20 +24,23 @@ def writing(write: Write) -> Iterator[None]:
         raise found from error.__cause__
 
 
-def other_group(what: str, stored: str | None, given: str) -> DataError:
-    """The error for a write to what is stored under another partition."""
+def taken(row: str) -> DataError:
+    """The error for a write to a key (`Person p1`) that is stored in another partition, which is not named."""
     hint = "a key is one for all groups: make it of the group too, id(group_id, ...)"
-    return DataError(f'{what} is of group "{stored or ""}", not "{given}"', hint=hint)
+    return DataError(f"the key of {row} is taken", hint=hint)
 
 
 def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
-    """The error for a new edge (`KNOWS e1`) without the node at one of its ends."""
+    """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own partition.
+
+    The text is the same if another partition has the node: nobody learns what others store.
+    """
     if key is None:
         return DataError(f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before")
     hint = (
         f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
     )
-    return DataError(f'{edge} has the {end} "{key}", which is no {label} in the store', hint=hint)
+    return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
 
 
 def other_end(edge: str, end: str, stored: str, given: str) -> DataError:

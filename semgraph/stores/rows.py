@@ -16,7 +16,7 @@ from semgraph.logical.pattern import Element
 from semgraph.logical.schema import NAME, Graph, Label
 from semgraph.logical.trails import elements_of, step_type
 from semgraph.stores.base import Batch, Delete, MatchQuery, SearchQuery, Write
-from semgraph.stores.refusals import other_group, writing
+from semgraph.stores.refusals import taken, writing
 
 Dimensions = Mapping[tuple[str, str], int]
 """Lengths of the stored vectors, by label and vector property."""
@@ -158,7 +158,7 @@ def check_partitions(graph: Graph, batch: Batch) -> None:
         with writing(write):
             for key, part in zip(write.rows.column(graph.key).to_pylist(), parts, strict=True):
                 if part is not None and seen.setdefault((write.label, key), part) != part:
-                    raise other_group(f"{write.label} {key}", seen[write.label, key], part)
+                    raise taken(f"{write.label} {key}")
 
 
 def json_form(text: str, what: str) -> str:

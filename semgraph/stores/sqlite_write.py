@@ -14,9 +14,9 @@ from semgraph.stores.refusals import (
     meant_otherwise,
     no_end,
     other_end,
-    other_group,
     other_length,
     still_has_edges,
+    taken,
     writing,
 )
 from semgraph.stores.rows import attributes_form, check_columns, column, labels_form
@@ -87,7 +87,7 @@ class Merge:
         found = _found(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in found and found[key][1] != part:
-                raise other_group(f"{self.table.label.name} {key}", found[key][1], part)
+                raise taken(f"{self.table.label.name} {key}")
         return {key: row for key, (row, _) in found.items()}
 
     def _check_ends(self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int]) -> None:
@@ -111,11 +111,11 @@ class Merge:
             for edge, missing in con.execute(sql):
                 raise no_end(f"{label.name} {edge}", end, missing, node)
             sql = (
-                f'SELECT e.key, e.{end}, t.{self.table.partition}, e.part FROM temp."#ends" e '
+                f'SELECT e.key, e.{end} FROM temp."#ends" e '
                 f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part LIMIT 1"
             )
-            for edge, at, stored, given in () if self.write.only_existing else con.execute(sql):
-                raise other_group(f'{label.name} {edge}: its {end} "{at}"', stored, given)
+            for edge, at in () if self.write.only_existing else con.execute(sql):
+                raise no_end(f"{label.name} {edge}", end, at, node)
             sql = (
                 f'SELECT e.key, t.{end}, e.{end} FROM temp."#ends" e JOIN {self.table.name} t ON t.{key} = e.key '
                 f"WHERE t.{end} <> e.{end} LIMIT 1"

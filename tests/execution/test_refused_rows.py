@@ -52,7 +52,7 @@ CASES: dict[str, tuple[tuple[str, str], str, str]] = {
     ),
     "an end that is not there": (
         (MERGE, f"{MERGE}\n  - merge: {{from: ties, edge: AFTER}}"),
-        'has the source "a", which is no Note in the store; nothing was written',
+        'has the source "a", which is no Note of its group; nothing was written',
         "Merge the Note in the same plan",
     ),
     "what a step cannot read": (
