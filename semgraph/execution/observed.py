@@ -20,6 +20,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.semantic import SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.physical.planner import PhysicalPlan
+from semgraph.private import create_private
 
 _NO_CONTENT = {"step", "origin", "schema"}
 
@@ -113,10 +114,14 @@ class Observations:
 
 
 class Memory:
-    """The file that keeps what runs saw. Opened for each reading and writing; several processes may use it."""
+    """The file that keeps what runs saw. Opened for each reading and writing; several processes may use it.
+
+    Only estimates depend on it, so no error of the file reaches the caller: `note` says what was wrong, "" if nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.note = ""
 
     @classmethod
     def beside(cls, journal: Path | None) -> Memory | None:
@@ -124,38 +129,87 @@ class Memory:
         return None if journal is None else cls(journal.with_name(f"{journal.stem}.observed.db"))
 
     def read(self) -> Mapping[str, Seen]:
-        """All that is known, by `key_of`."""
+        """All that is known, by `key_of`; nothing if the file cannot be read."""
+        try:
+            return self._read()
+        except (sqlite3.Error, _DamagedRow, OSError) as error:
+            hint = "the next run replaces it" if _is_damage(error) else "check who holds it, and its rights"
+            self.note = f"{self.path} cannot be read ({error}): estimates do not use earlier runs; {hint}"
+            return {}
+
+    def add(self, seen: Mapping[str, Seen]) -> None:
+        """Take in what a run saw. A damaged file is set aside and a new one begun."""
+        if not seen:
+            return
+        try:
+            try:
+                self._add(seen)
+            except (sqlite3.Error, _DamagedRow) as error:
+                if not _is_damage(error):
+                    raise
+                aside = self._set_aside()
+                self._add(seen)
+                self.note = (
+                    f"{self.path} was damaged ({error}): moved to {aside.name} and replaced; only estimates use it"
+                )
+        except (sqlite3.Error, OSError) as error:
+            self.note = f"{self.path} cannot be written ({error}): later estimates will not know this run"
+
+    def _read(self) -> dict[str, Seen]:
         if not self.path.is_file():
             return {}
         with closing(self._open()) as database:
-            names = ", ".join(_COLUMNS)
-            return {
-                key: Seen(*map(_number, rest)) for key, *rest in database.execute(f"SELECT key, {names} FROM observed")
-            }
+            rows = database.execute(f"SELECT key, {', '.join(_COLUMNS)} FROM observed").fetchall()
+        return {key: Seen(*map(_number, rest)) for key, *rest in rows}
 
-    def add(self, seen: Mapping[str, Seen]) -> None:
-        """Take in what a run saw."""
-        if not seen:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        known = self.read()
+    def _add(self, seen: Mapping[str, Seen]) -> None:
+        known = self._read()
         rows = [(key, *_values(known.get(key, Seen()).add(new, 0.5))) for key, new in seen.items()]
         with closing(self._open()) as database, database:
             marks = ", ".join("?" * (len(_COLUMNS) + 1))
             database.executemany(f"INSERT OR REPLACE INTO observed (key, {', '.join(_COLUMNS)}) VALUES ({marks})", rows)
 
     def _open(self) -> sqlite3.Connection:
+        create_private(self.path)
         database = sqlite3.connect(self.path, timeout=30)
-        columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
-        database.execute(f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})")
+        try:
+            columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
+            database.execute(f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})")
+        except BaseException:
+            database.close()
+            raise
         return database
+
+    def _set_aside(self) -> Path:
+        aside = self.path.with_name(f"{self.path.name}.damaged")
+        self.path.replace(aside)
+        self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
+        return aside
+
+
+class _DamagedRow(Exception):
+    """A row holds what no run wrote."""
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the file is no database of ours, rather than locked or unreadable."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, _DamagedRow) or code in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_ERROR,
+    )
 
 
 _COLUMNS = tuple(f.name for f in fields_of(Seen))
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+def _number(value: object) -> float:
+    if value is None:
+        return float("nan")
+    if not isinstance(value, (int, float)):
+        raise _DamagedRow(f"a {type(value).__name__} where a number belongs")
+    return float(value)
 
 
 def _values(seen: Seen) -> tuple[float, ...]:

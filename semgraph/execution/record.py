@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from semgraph.errors import SemgraphError
 from semgraph.logical.prompt import plain
+from semgraph.private import open_private, private_folder, write_private
 
-FOLDER, FILE = 0o700, 0o600  # a record holds texts of the user's: only the user reads it
 _ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
 
 
@@ -26,7 +26,7 @@ class RunRecord:
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
+            private_folder(folder)
         except OSError as error:
             raise SemgraphError(f"cannot write the run record {folder}: {error.strerror}") from error
 
@@ -42,8 +42,7 @@ class RunRecord:
     def _write(self, name: str, text: str) -> None:
         path = self.folder / name
         draft = path.with_name(path.name + ".part")
-        draft.write_text(text, encoding="utf-8")
-        draft.chmod(FILE)
+        write_private(draft, text)
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
@@ -64,9 +63,8 @@ class RunRecord:
         """Append a line of JSON for each row to a file of the record."""
         lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
         if lines:
-            with (self.folder / name).open("a", encoding="utf-8", errors="surrogatepass") as file:
+            with open_private(self.folder / name, "a", encoding="utf-8", errors="surrogatepass") as file:
                 file.write("\n".join(lines) + "\n")
-            (self.folder / name).chmod(FILE)
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -74,17 +72,22 @@ class RunRecord:
             self._flush(path)
 
     def _flush(self, path: Path) -> None:
-        import pyarrow.parquet as pq
-
         alike: dict[str, list[pa.Table]] = {}  # a step may ask several questions, each with answers of its own
         for table in self._buffers.pop(path, []):
             alike.setdefault(str(table.schema), []).append(table)
         for tables in alike.values():
-            path.mkdir(parents=True, exist_ok=True, mode=FOLDER)
+            private_folder(path)
             number = self._parts[path] = self._parts.get(path, 0) + 1
             file = path / f"{number:05}.parquet"
-            pq.write_table(pa.concat_tables(tables), file)
-            file.chmod(FILE)
+            write_table(file, pa.concat_tables(tables))
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table as a private Parquet file. Raises OSError."""
+    import pyarrow.parquet as pq
+
+    with open_private(path, "wb") as file:
+        pq.write_table(table, file)
 
 
 def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:

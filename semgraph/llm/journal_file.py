@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
 
 from semgraph.errors import SemgraphError
+from semgraph.private import create_private
 
 # "sgj1": what `file` and other programs can recognise the format by.
 _APPLICATION_ID = 0x73676A31
@@ -42,8 +42,7 @@ def open_journal(path: Path) -> sqlite3.Connection:
         SemgraphError: It cannot be opened, is damaged, or is another kind of file.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        create_private(path)
     except OSError as error:
         raise SemgraphError(f"{path}: the journal cannot be opened ({error.strerror}). {_CHOOSE}") from error
     database = sqlite3.connect(path, timeout=_OPEN_SECONDS, isolation_level=None, check_same_thread=False)

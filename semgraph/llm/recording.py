@@ -26,6 +26,7 @@ import numpy as np
 
 from semgraph.errors import PlanError, Position, Problem
 from semgraph.llm.base import Limits, Request, Usage, Vectors
+from semgraph.private import write_private
 
 VERSION = 1
 _EXCERPT = 80
@@ -71,10 +72,9 @@ class Recording:
 
     def write(self, path: Path) -> None:
         """Write the file anew, whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.new")
         lines = (json.dumps(line, ensure_ascii=False) for line in self._lines())
-        draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogatepass")
+        write_private(draft, "".join(f"{line}\n" for line in lines), errors="surrogatepass")
         draft.replace(path)
 
     @classmethod

@@ -105,7 +105,9 @@ async def explained(of: Explained, resources: Resources, form: ExplainFormat) ->
 async def _drawn(
     of: Explained, physical: PhysicalPlan, names: list[str], resources: Resources, form: ExplainFormat, note: str
 ) -> str:
-    forecast = None if of.inputs is None else Forecast(await _estimator(of, physical, resources))
+    memory = Memory.beside(resources.settings.journal_path)
+    forecast = None if of.inputs is None else Forecast(await _estimator(of, physical, resources, memory))
+    note = "; ".join(part for part in (note, memory.note if memory else "") if part)
     if form == "json":
         data = as_data(physical, of.actual, forecast, names, note)
         if of.sample is not None:
@@ -115,9 +117,8 @@ async def _drawn(
     return "\n".join([*lines, *(of.sample.lines() if of.sample is not None else [])])
 
 
-async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources) -> Estimator:
+async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources, memory: Memory | None) -> Estimator:
     inputs = of.inputs or {}
-    memory = Memory.beside(resources.settings.journal_path)
     counts = None
     if any(isinstance(node, Scan) for node in walk(*physical.roots)):
         from semgraph.session.comparing.copy import held, partitions_read

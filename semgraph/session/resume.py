@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
-from semgraph.execution.record import FILE, FOLDER
+from semgraph.execution.record import write_table
 from semgraph.execution.runs import Run, find_run
 from semgraph.frontend.document import read_file
 from semgraph.frontend.finding import find_plan
 from semgraph.llm.config import Settings, Value
 from semgraph.llm.sources import OPTION
 from semgraph.llm.specs import parse_spec, without_password
+from semgraph.private import private_folder
 
 if TYPE_CHECKING:
     from semgraph.session.running import RunRequest
@@ -90,13 +91,9 @@ def _asks(key: str) -> bool:
 
 def keep_inputs(folder: Path, inputs: Mapping[str, pa.Table]) -> None:
     """Put the rows that a run was given into its record."""
-    import pyarrow.parquet as pq
-
-    (folder / INPUTS).mkdir(parents=True, exist_ok=True, mode=FOLDER)
+    private_folder(folder / INPUTS)
     for name, table in inputs.items():
-        file = folder / INPUTS / f"{name}.parquet"
-        pq.write_table(table, file)
-        file.chmod(FILE)
+        write_table(folder / INPUTS / f"{name}.parquet", table)
 
 
 def resumed(ref: str, runs: Path | None) -> Resumed:

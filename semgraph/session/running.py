@@ -240,6 +240,8 @@ class _Run:
         memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
             memory.add(self.observations.seen)
+            if memory.note:
+                outcome.notes.append(memory.note)
         if self.record is None:
             return
         self.record.flush()

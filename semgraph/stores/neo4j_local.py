@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, StoreUnavailable
+from semgraph.private import private_folder
 from semgraph.stores.neo4j_jars import Progress, cache_dir, jars
 
 VERSION = "5.26.0"
@@ -124,7 +125,7 @@ def _check_packages() -> None:
 
 def _prepare(home: Path) -> None:
     """The folder, for this user alone, and its password."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(home)
     (home / ".gitignore").write_text("*\n", encoding="utf-8")
     try:
         descriptor = os.open(home / "password", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

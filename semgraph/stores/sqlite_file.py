@@ -7,11 +7,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
+from semgraph.private import create_private, private_folder
 from semgraph.stores.sqlite_terms import list_holds, lists_meet
 from semgraph.stores.sqlite_values import add_labels, unite
 
@@ -69,10 +71,13 @@ class File:
     def _connect(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
         try:
             if self.path != ":memory:":
-                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+                private_folder(Path(self.path).parent)
         except OSError as error:
             msg = f"{self.name}  its folder cannot be made: {error.filename}: {error.strerror}. Name another file."
             raise StoreUnavailable(msg) from None
+        if self.path != ":memory:":
+            with suppress(OSError):  # SQLite says why the file cannot be opened
+                create_private(Path(self.path))
         con = None
         try:
             con = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.comparison import Arm, Comparison, Estimate, Quality, Spent, Trial
 from semgraph.execution.comparison.failing import Failed
-from semgraph.execution.record import RunRecord
+from semgraph.execution.record import RunRecord, write_table
 from semgraph.execution.runs import RUNS, find_run
 
 FILE = "comparison.json"
@@ -58,8 +58,6 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 def save(comparison: Comparison, record: RunRecord) -> None:
     """Write a comparison into its record."""
-    import pyarrow.parquet as pq
-
     record.text(FILE, json.dumps(as_data(comparison), indent=1, ensure_ascii=False, default=str))
     tables = {name: getattr(comparison, name) for name in _TABLES}
     for i, arm in enumerate(comparison.arms):
@@ -67,7 +65,7 @@ def save(comparison: Comparison, record: RunRecord) -> None:
             tables |= {f"{i}.{trial.number}.rows": trial.rows, f"{i}.{trial.number}.answers": trial.answers}
     for name, table in tables.items():
         if table is not None:
-            pq.write_table(table, record.folder / f"{name}.parquet")
+            write_table(record.folder / f"{name}.parquet", table)
 
 
 def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:

@@ -13,6 +13,7 @@ from string import Template
 from semgraph.execution.calls import exchanges
 from semgraph.execution.comparison.record import load_comparison
 from semgraph.execution.runs import RUNS, Run, find_run
+from semgraph.private import write_private
 from semgraph.report.formats import UNKNOWN, count, dollars, duration
 from semgraph.report.html import comparison as of_comparison
 from semgraph.report.html import run as of_run
@@ -37,8 +38,7 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         OSError: The file cannot be written.
     """
     text = page(list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values()))
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text(text, encoding="utf-8")
+    write_private(to, text)
     return to
 
 
