@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Origin = Literal["issued", "journal", "coalesced"]
+YesNo = Literal["json", "word"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Request:
         trial: Which independent repetition this is; part of the fingerprint, or three trials would be one.
         partition: Whose data this is, so that the journal can forget it. Not part of the fingerprint.
         step: The step that asks. Not part of the fingerprint.
+        words: The answer is one of these words, in one token, and the reply says how probable each is. None of them begins
+            as another does. Empty: the answer has any form.
     """
 
     role: str
@@ -51,11 +54,12 @@ class Request:
     trial: int = 0
     partition: str = field(default="", compare=False)
     step: str = field(default="", compare=False)
+    words: tuple[str, ...] = ()
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over all that decides the answer, except which model the role is bound to (the journal adds it)."""
-        body = [
+        body: list[Any] = [
             self.role,
             [(m.role, m.content) for m in self.messages],
             self.schema,
@@ -63,6 +67,8 @@ class Request:
             self.params,
             self.trial,
         ]
+        if self.words:
+            body.append(self.words)
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -90,6 +96,8 @@ class Reply:
         attempts: HTTP requests sent for it by this process; 0 for a replay.
         dollars: What it cost when issued; None if no price is known.
         finish: `stop`, `length` (cut at max_tokens), `refusal`, or what else the endpoint says.
+        logprobs: For each of the request's `words` the natural logarithm of its probability; -inf for all if the model
+            answered something else. Empty: the request has no words, or the endpoint does not say.
     """
 
     text: str
@@ -101,15 +109,26 @@ class Reply:
     attempts: int = 1
     dollars: float | None = None
     finish: str = "stop"
+    logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a model takes. `context_tokens` is prompt and answer together."""
+    """What a model takes, and how it is asked best.
+
+    Args:
+        context_tokens: Prompt and answer together.
+        max_output_tokens: The longest answer.
+        in_flight: Requests at one time.
+        logprobs: Whether replies have log-probabilities; None: not known before one is asked for.
+        yes_no: How a question with the answer yes or no is asked: for a JSON object, or after examples for one `word`.
+    """
 
     context_tokens: int = 128_000
     max_output_tokens: int = 16_384
     in_flight: int = 64
+    logprobs: bool | None = None
+    yes_no: YesNo = "json"
 
 
 @runtime_checkable

@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 _INSERT_ANSWER = """
 INSERT INTO answers (key, call_id, model, scope, partition, step, created, request, rules, schema, answer, usage,
-                     seconds, dollars, attempts, said_model, finish)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     seconds, dollars, attempts, said_model, finish, logprobs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
 _INSERT_VECTOR = "INSERT OR REPLACE INTO vectors (key, model, partition, created, vector) VALUES (?, ?, ?, ?, ?)"
 _WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
-_REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish"
+_REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs"
 _AT_ONCE = 500
 _PATIENCE = 30.0
 
@@ -204,7 +204,7 @@ class Journalled(Wrapper):
         name = self.inner.name
         if not self.fresh:
             known = await self.journal.find(request, name, self.scope)
-            if known is not None:
+            if known is not None and (known.logprobs or not request.words):
                 return known
         reply = await self.inner.complete(request)
         await self.journal.record(request, reply, name, self.scope)
@@ -249,18 +249,21 @@ def _answer_rows(
     rules = _hashed(json.dumps([message.content for message in messages[:first]]))
     schema = _hashed(request.schema)
     rest = [(message.role, message.content) for message in messages[first:]]
-    asked = json.dumps([request.role, request.max_tokens, request.params, request.trial, rest], ensure_ascii=False)
+    words = [request.words] if request.words else []
+    asked = json.dumps(
+        [request.role, request.max_tokens, request.params, request.trial, rest, *words], ensure_ascii=False
+    )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
         _answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,
         time.time(), _text(asked), rules[0], schema[0], _text(reply.text), usage, reply.seconds, reply.dollars,
-        reply.attempts, reply.model, reply.finish,
+        reply.attempts, reply.model, reply.finish, json.dumps(reply.logprobs) if reply.logprobs else None,
     )  # fmt: skip
     return [rules, schema], answer
 
 
 def _reply(row: Sequence[Any]) -> Reply:
-    call_id, answer, usage, seconds, dollars, model, finish = row
+    call_id, answer, usage, seconds, dollars, model, finish, logprobs = row
     prompt, cached, completion = map(int, usage.split())
     return Reply(
         text=_str(answer),
@@ -270,12 +273,13 @@ def _reply(row: Sequence[Any]) -> Reply:
         model=model,
         dollars=dollars,
         finish=finish,
+        logprobs=tuple(json.loads(logprobs or "[]")),
     )
 
 
 def _exchange(row: Sequence[Any]) -> Exchange:
-    asked, attempts, model, scope, partition, step, created, rules, schema = row[7:]
-    role, max_tokens, params, trial, rest = json.loads(_str(asked))
+    asked, attempts, model, scope, partition, step, created, rules, schema = row[8:]
+    role, max_tokens, params, trial, rest, *words = json.loads(_str(asked))
     system = [Message("system", content) for content in json.loads(_str(rules))]
     request = Request(
         role=role,
@@ -284,10 +288,11 @@ def _exchange(row: Sequence[Any]) -> Exchange:
         max_tokens=max_tokens,
         params=tuple((key, value) for key, value in params),
         trial=trial,
+        words=tuple(words[0]) if words else (),
         partition=_str(partition),
         step=step,
     )
-    return Exchange(request, replace(_reply(row[:7]), attempts=attempts), model, scope, created)
+    return Exchange(request, replace(_reply(row[:8]), attempts=attempts), model, scope, created)
 
 
 def _parts(keys: list[bytes]) -> Iterable[list[bytes]]:

@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS answers (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL, call_id TEXT NOT NULL UNIQUE, model TEXT NOT NULL, scope TEXT NOT NULL,
     partition NOT NULL, step TEXT NOT NULL, created REAL NOT NULL, rules BLOB NOT NULL, schema BLOB NOT NULL,
     usage TEXT NOT NULL, seconds REAL NOT NULL, dollars REAL, attempts INTEGER NOT NULL, said_model TEXT NOT NULL,
-    finish TEXT NOT NULL, answer NOT NULL, request NOT NULL
+    finish TEXT NOT NULL, answer NOT NULL, request NOT NULL, logprobs TEXT
 );
 CREATE INDEX IF NOT EXISTS answers_key ON answers (key);
 CREATE INDEX IF NOT EXISTS answers_partition ON answers (partition);
@@ -79,8 +79,17 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         for statement in _TABLES.split(";\n"):
             database.execute(statement)
         database.execute("COMMIT")
+    _add_columns(database)
     # From here on whoever finds the file locked tries again by itself, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+
+
+def _add_columns(database: sqlite3.Connection) -> None:
+    """Add the columns that a journal of an earlier release lacks. That release still reads and writes the file."""
+    database.execute("BEGIN IMMEDIATE")
+    if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
+        database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
+    database.execute("COMMIT")
 
 
 def shrink(database: sqlite3.Connection) -> None:

@@ -17,6 +17,7 @@ from semgraph.llm.download import Progress, pull
 from semgraph.llm.gguf import context_bytes, counter, metadata
 from semgraph.llm.models import DEFAULT_MODEL, Model, find, on_disk, paths
 from semgraph.llm.tokens import TokenCounter
+from semgraph.llm.words import asks_logprobs, first_tokens, word_logprobs
 from semgraph.llm.worker import Cancelled, Worker
 
 _CONTEXT = 16_384
@@ -67,7 +68,7 @@ class Local:
     @property
     def limits(self) -> Limits:
         """The context as configured; one request in flight."""
-        return Limits(context_tokens=self._context, max_output_tokens=self._context // 2, in_flight=1)
+        return Limits(self._context, self._context // 2, in_flight=1, logprobs=True, yes_no=self.model.yes_no)
 
     @property
     def exact_tokens(self) -> bool:
@@ -118,8 +119,9 @@ class Local:
             model=self.model.name,
             dollars=0.0,
             finish=answer.finish,
+            logprobs=word_logprobs(request.words, answer.first),
         )
-        if answer.finish == "length":
+        if answer.finish == "length" and not request.words:
             raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
         if request.schema and not cancelled() and not _is_json(reply.text):
             # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the model say anything.
@@ -135,6 +137,7 @@ class Local:
             "messages": [{"role": m.role, "content": encodable(m.content)} for m in request.messages],
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
+            **(asks_logprobs() if request.words else {}),
             "stream": True,  # so that cancellation is seen between batches and between tokens
             "stream_options": {"include_usage": True},
             "return_progress": True,
@@ -199,6 +202,7 @@ class _Answer:
     def __init__(self, cancelled: Cancelled) -> None:
         self._cancelled = cancelled
         self.text: list[str] = []
+        self.first: list[tuple[str, float]] = []
         self.usage = Usage()
         self.finish, self.call_id, self.error = "stop", "", ""
 
@@ -210,6 +214,7 @@ class _Answer:
         self.call_id = chunk.get("id", self.call_id)
         for choice in chunk.get("choices", ()):
             self.text.append(choice["delta"].get("content") or "")
+            self.first = self.first or first_tokens(choice.get("logprobs"))
             self.finish = choice.get("finish_reason") or self.finish
         if usage := chunk.get("usage"):
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.llm.base import YesNo
 from semgraph.llm.specs import Kind
 
 
@@ -58,6 +59,7 @@ class Model:
         parameters: Size of the network, for people.
         context: Tokens that it takes.
         about: What it is for, in one line.
+        yes_no: How a question with the answer yes or no is asked, as measured (`benchmarks/results/real.md`).
     """
 
     name: str
@@ -68,6 +70,7 @@ class Model:
     parameters: str
     context: int
     about: str
+    yes_no: YesNo = "json"
 
     @property
     def size(self) -> int:

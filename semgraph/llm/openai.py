@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from semgraph.llm.faults import not_openai
 from semgraph.llm.prices import Price, price_of
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
 from semgraph.llm.wire import OPENAI_URL, Wire, effective_url
+from semgraph.llm.words import asks_logprobs, first_tokens, word_logprobs
 
 Structured = Literal["json_schema", "tool"]
 
@@ -73,7 +75,7 @@ class OpenAI:
     @property
     def limits(self) -> Limits:
         """What the model takes."""
-        return self._limits
+        return replace(self._limits, logprobs=False) if self._reasoning else self._limits
 
     @property
     def exact_tokens(self) -> bool:
@@ -114,11 +116,12 @@ class OpenAI:
             model=document.get("model") or self.model,
             dollars=self.dollars(usage),
             finish="stop" if finish == "tool_calls" else "refusal" if refusal else finish,
+            logprobs=word_logprobs(request.words, first_tokens(choice.get("logprobs"))),
         )
         if refusal or finish == "content_filter":
             why = f"refused by the model: {refusal}" if refusal else "refused by the provider's content filter"
             raise RowError("refused", why, attempts=1, spent=reply)
-        if finish == "length":
+        if finish == "length" and not request.words:
             raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
         return reply
 
@@ -138,6 +141,7 @@ class OpenAI:
             "max_completion_tokens" if self._reasoning else "max_tokens": request.max_tokens,
             **dict(request.params),
             **self._extra,
+            **(asks_logprobs() if request.words else {}),
         }
         if self._reasoning:
             body.pop("temperature", None)

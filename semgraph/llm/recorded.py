@@ -85,6 +85,7 @@ class Recorded:
             attempts=0,
             dollars=0.0,
             finish=answer.finish,
+            logprobs=answer.logprobs,
         )
         if answer.error:
             kind, message = answer.error

@@ -89,6 +89,7 @@ class RecordingModel(Wrapper):
             usage=reply.usage,
             seconds=reply.seconds,
             finish=reply.finish,
+            logprobs=reply.logprobs,
             error=error,
         )
 

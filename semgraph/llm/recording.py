@@ -44,6 +44,7 @@ class Answer:
         usage: Tokens.
         seconds: How long it took.
         finish: As in `Reply`.
+        logprobs: As in `Reply`.
         error: Kind and message of the row's error, where it got one.
     """
 
@@ -54,6 +55,7 @@ class Answer:
     usage: Usage = Usage()
     seconds: float = 0.0
     finish: str = "stop"
+    logprobs: tuple[float, ...] = ()
     error: tuple[str, str] | None = None
 
 
@@ -105,6 +107,8 @@ class Recording:
             "recording": VERSION,
             "model": self.model,
             "limits": [self.limits.context_tokens, self.limits.max_output_tokens, self.limits.in_flight],
+            **({"logprobs": self.limits.logprobs} if self.limits.logprobs is not None else {}),
+            **({"yes_no": self.limits.yes_no} if self.limits.yes_no != "json" else {}),
             "embedder": self.embedder,
             "dimensions": self.dimensions,
             "date": self.date,
@@ -122,6 +126,7 @@ class Recording:
                 "usage": [usage.prompt, usage.cached, usage.completion],
                 "seconds": round(answer.seconds, 3),
                 "finish": answer.finish,
+                **({"logprobs": list(answer.logprobs)} if answer.logprobs else {}),
             }
         for text in sorted(self.vectors):
             yield {"embeds": text, "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode()}
@@ -130,7 +135,8 @@ class Recording:
         if first:
             if line["recording"] != VERSION:
                 raise ValueError(f"its version is {line['recording']}, known is {VERSION}")
-            self.model, self.limits = line["model"], Limits(*line["limits"])
+            asking = {name: line[name] for name in ("logprobs", "yes_no") if name in line}
+            self.model, self.limits = line["model"], Limits(*line["limits"], **asking)
             self.embedder, self.dimensions, self.date = line["embedder"], line["dimensions"], line["date"]
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}
         elif "embeds" in line:
@@ -147,6 +153,7 @@ class Recording:
                 usage=Usage(*line["usage"]),
                 seconds=line["seconds"],
                 finish=line["finish"],
+                logprobs=tuple(line.get("logprobs", ())),
                 error=(line["error"][0], line["error"][1]) if "error" in line else None,
             )
 
@@ -157,7 +164,9 @@ def parts(request: Request) -> dict[str, str]:
     return {
         "rules": _hash([m.content for m in request.messages[:static]]),
         "schema": _hash(request.schema),
-        "parameters": _hash([request.role, request.max_tokens, request.params, request.trial]),
+        "parameters": _hash(
+            [request.role, request.max_tokens, request.params, request.trial, *filter(None, [request.words])]
+        ),
         "rows": _hash([(m.role, m.content) for m in request.messages[static:]]),
     }
 

@@ -31,13 +31,17 @@ class Fault:
 
 @dataclass
 class Answer:
-    """An answer with all that the protocol says about it. Tokens are counted as a quarter of the characters."""
+    """An answer with all that the protocol says about it. Tokens are counted as a quarter of the characters.
+
+    `first_tokens` are those that it might have begun with, and the logarithms of their probabilities.
+    """
 
     text: str | None
     finish: str = "stop"
     refusal: str | None = None
     usage: dict[str, Any] | None = None
     omit_usage: bool = False
+    first_tokens: tuple[tuple[str, float], ...] = ()
 
 
 def error(status: int, message: str, code: str | None = None, **headers: str) -> Fault:
@@ -171,6 +175,15 @@ def completion(body: dict[str, Any], answer: str | Answer) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"] + "-2025-04-14",
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}],
+        "choices": [{"index": 0, "message": message, "logprobs": _logprobs(answer), "finish_reason": answer.finish}],
     }
     return document if answer.omit_usage else {**document, "usage": usage}
+
+
+def _logprobs(answer: Answer) -> dict[str, Any] | None:
+    if not answer.first_tokens:
+        return None
+    top = [
+        {"token": token, "logprob": logprob, "bytes": list(token.encode())} for token, logprob in answer.first_tokens
+    ]
+    return {"content": [{**top[0], "top_logprobs": top}], "refusal": None}

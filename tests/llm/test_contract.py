@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import LLM, Request, Usage
+from semgraph.llm.base import LLM, Message, Request, Usage
 from semgraph.llm.budget import Budget, Budgeted
 from semgraph.llm.coalesce import Coalesced
 from semgraph.llm.journal import Journal, Journalled
@@ -24,6 +25,7 @@ from semgraph.llm.roles import Roles
 from semgraph.llm.stack import stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
+ASKED = (Message("user", "Is it so?"),)
 Make = Callable[[LLM, Path], LLM]
 MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
     "endpoint": lambda endpoint, _: endpoint,
@@ -61,6 +63,17 @@ def test_it_is_a_model(model: LLM, server: ModelServer):
     assert model.exact_tokens is False
     assert model.count_tokens("12345") == 2
     assert model.dollars(Usage(prompt=1_000_000, cached=500_000, completion=100_000)) == 1.75
+
+
+async def test_an_answer_of_one_word_comes_with_the_probability_of_each_word(model: LLM, server: ModelServer):
+    async def answer(body: dict) -> Answer:
+        return Answer("Yes", finish="length", first_tokens=(("Yes", -0.25), ("No", -2.0), (" yes", -3.0), ("It", -9.0)))
+
+    server.answer = answer
+    reply = await model.complete(Request("default", ASKED, "", max_tokens=1, words=("yes", "no")))
+    assert reply.logprobs == pytest.approx((math.log(math.exp(-0.25) + math.exp(-3)), -2.0))
+    assert (reply.text, reply.finish) == ("Yes", "length")
+    assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 20)
 
 
 async def test_an_answer_comes_with_what_it_took(model: LLM, server: ModelServer, ask):
