@@ -26,7 +26,7 @@ from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Merge
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic import Failure
-from semgraph.physical.sql import MEMBER
+from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import PartitionState
 
 
@@ -75,7 +75,7 @@ class Executor:
         members = self.outcome.members = await members_of(self.runtime, order, inputs)
         pending = await self._pending(members)
         self.options.committed(0, len(members.keys) - self.outcome.skipped)
-        rows = given_rows(self.plan, {**inputs, order.input: members.table})
+        rows = given_rows(self.plan, {**inputs, order.input: members.rows})
         await self._search_whole(rows)
         waves = waves_of(self.runtime, order, members, pending)
         queue: asyncio.Queue[_Slice | BaseException | None] = asyncio.Queue(maxsize=1)
@@ -262,10 +262,9 @@ async def all_ended(works: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
 
 
 def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:
-    """A result without hidden columns, in the order of the member rows."""
+    """A result without hidden columns: window after window, by their first rows in the input; each as the plan orders it."""
     table = pa.concat_tables(parts) if parts else runtime_schema(node).empty_table()
-    if MEMBER in table.column_names and len(parts) > 1:
-        table = table.append_column("_row", pa.array(range(table.num_rows))).sort_by(
-            [(MEMBER, "ascending"), ("_row", "ascending")]
-        )
+    if MEMBER in table.column_names:
+        numbered = table.append_column("_row", pa.array(range(table.num_rows)))
+        table = numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")])
     return table.select(node.schema.names)

@@ -144,7 +144,7 @@ async def _first_rows(
         first = waves[0] if waves else ()
         some = [m for window in first for m in window.members]
         assert runtime.confinement is not None
-        tables[order.input] = runtime.confinement.by_window(rows_of(members.table, some))
+        tables[order.input] = runtime.confinement.by_window(rows_of(members.rows, some))
     return given_rows(plan, tables), first
 
 

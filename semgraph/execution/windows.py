@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,11 @@ class Members:
     of: tuple[tuple[int, ...], ...]
     bare: frozenset[int] = frozenset()
 
+    @cached_property
+    def rows(self) -> pa.Table:
+        """The rows as steps read them: partition after partition, each in its own order."""
+        return self.table.sort_by([(PARTITION, "ascending"), (TURN, "ascending")])
+
 
 @dataclass(frozen=True)
 class Window:
@@ -67,11 +73,11 @@ class Confinement:
         window = np.arange(len(members.keys))
         for wave in waves:
             for part in wave:
-                window[list(part.members)] = part.members[0]
+                window[list(part.members)] = min(part.members)
         return cls(members.table.column(PARTITION).combine_chunks(), pa.array(window, pa.int64()))
 
     def window_of(self, member: int) -> int:
-        """The number of the window that a member was cut into, also where it has lost members since."""
+        """The number of the window that a member was cut into: its first member in the input, also if that one failed."""
         number: int = self._window[member].as_py()
         return number
 
