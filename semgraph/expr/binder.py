@@ -17,13 +17,14 @@ from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
-from semgraph.expr.moving import callable_names, refuse_moving
+from semgraph.expr.moving import callable_names, called, refuse_moving
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import NOW, Scalar, to_sql
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.expr.vectors import VECTOR_FUNCTIONS, on_vectors
 
 ORDINAL = "_o"
+UNGROUPED = re.compile(r'column "(?P<name>[^"]+)" must appear in the GROUP BY clause')
 _NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
 _NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
 
@@ -36,6 +37,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
+    con.execute("SET GLOBAL order_by_non_integer_literal=true")  # list(x ORDER BY 'a'): a constant orders nothing
     texts = {name: (on_columns(f), f.parameters, f.result) for name, f in TEXT_FUNCTIONS.items()}
     vectors = {name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()}
     for name, (function, parameters, result) in (texts | vectors).items():
@@ -53,14 +55,22 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 @lru_cache(maxsize=1)
-def _aggregates() -> frozenset[str]:
+def aggregates() -> frozenset[str]:
+    """Names of DuckDB's aggregate functions."""
     sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
     return frozenset(name for (name,) in connection().cursor().sql(sql).fetchall())
 
 
 def is_aggregate(call: exp.Func) -> bool:
     """Whether a function makes one value of the values of many rows."""
-    return isinstance(call, exp.AggFunc) or (isinstance(call, exp.Anonymous) and call.name.lower() in _aggregates())
+    return isinstance(call, exp.AggFunc) or (isinstance(call, exp.Anonymous) and call.name.lower() in aggregates())
+
+
+def window_of(call: exp.Expr) -> exp.Window | None:
+    """The window whose function a call is."""
+    while isinstance(call.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        call = call.parent
+    return call.parent if isinstance(call.parent, exp.Window) and call.parent.this is call else None
 
 
 def empty_relation(schema: pa.Schema) -> str:
@@ -103,10 +113,15 @@ def with_now(sql: str) -> str:
     return _NOW_OR_QUOTED.sub(lambda m: f"CAST({m[0]} AS TIMESTAMPTZ)" if m[0] == f"${NOW}" else m[0], sql)
 
 
+def _asks_now(sql: str) -> bool:
+    return any(match[0] == f"${NOW}" for match in _NOW_OR_QUOTED.finditer(sql))
+
+
 @lru_cache(maxsize=8192)
-def _bind(sql: str, timed: bool) -> pa.DataType:
+def bind(sql: str) -> pa.DataType:
+    """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
-    params = {NOW: None} if timed else {}
+    params = {NOW: None} if _asks_now(sql) else {}
     try:
         table = cursor.sql(sql, params=params).to_arrow_table() if params else cursor.sql(sql).to_arrow_table()
         found: pa.DataType = table.schema.field(0).type
@@ -133,34 +148,51 @@ def _refuse_failing_casts(sql: str) -> None:
 
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
+    check_scalar(scalar, schema)
+    return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
+
+
+def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
+    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always fail. Raises Fault."""
     check_columns(scalar, schema)
     refuse_moving(scalar, connection())
-    return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
+    if "CAST(" in scalar.sql:
+        _refuse_failing_casts(scalar.sql)
 
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The type that DuckDB finds. Raises Fault."""
-    if "CAST(" in scalar.sql:
-        _refuse_failing_casts(scalar.sql)
     sql = with_now(scalar.sql)
     roots = scalar.roots
     read = pa.schema([field for field in schema if field.name in roots])  # few columns: quick, and often bound before
     try:
-        found = _bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}", sql != scalar.sql)
+        found = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
     except duckdb.Error as error:
-        raise _refused(scalar, str(error)) from None
+        raise refused(scalar, str(error)) from None
     return found
 
 
-def _refused(scalar: Scalar, error: str) -> Fault:
+def refused(scalar: Scalar, error: str) -> Fault:
     """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest that plans may call."""
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
         hint = did_you_mean(unknown["name"], callable_names(connection()))
         return Fault(f'"{scalar.text}": there is no function "{unknown["name"]}"', hint=hint)
+    name = _first_aggregate(scalar)
+    if UNGROUPED.search(error) and name:
+        hint = "compute it in an aggregate or a group_join step and use its column here"
+        return Fault(f'"{scalar.text}": an aggregate ({name}) cannot stand here', hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
     return Fault(f'"{scalar.text}": {message}')
+
+
+def _first_aggregate(scalar: Scalar) -> str | None:
+    """The first aggregate that is no window function, as the plan writes it."""
+    if not scalar.has_window:
+        return next((name for name in called(scalar.text) if name in aggregates()), None)
+    calls = (call for call in scalar.ast.find_all(exp.Func) if is_aggregate(call) and window_of(call) is None)
+    return next((name for call in calls for name in called(to_sql(call))), None)
 
 
 def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
@@ -186,11 +218,3 @@ def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
             return None
         found = found.field(name).type
     return found
-
-
-def expect_type(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> None:
-    """Refuse a scalar of another type. Raises Fault."""
-    found = type_of(scalar, schema)
-    if found != wanted:
-        msg = f'"{scalar.text}" is {type_of_arrow(found)}, expected {type_of_arrow(wanted)}'
-        raise Fault(msg)

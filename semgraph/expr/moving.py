@@ -46,6 +46,11 @@ def callable_names(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     return frozenset(named | {"id"}) - _moving(con)
 
 
+def called(sql: str) -> Iterator[str]:
+    """Names of the functions that SQL calls, in lower case."""
+    return _words(sql, frozenset())
+
+
 def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
     """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted there."""
     for match in _WORD.finditer(sql):
@@ -59,7 +64,7 @@ def refuse_moving(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     """Refuse a scalar that gives another result each time. Raises Fault."""
     if "(" not in scalar.sql and not any(word in scalar.sql.lower() for word in _BARE):
         return
-    said = (*_words(scalar.text, frozenset()), *_words(scalar.sql))
+    said = (*called(scalar.text), *_words(scalar.sql))
     name = next((word for word in said if word in _moving(con)), None)
     if name is None and any(_one_argument_age(call) for call in scalar.ast.find_all(exp.Anonymous)):
         raise Fault('"age" of one time depends on today\'s date', hint="the time of a window is $now: age($now, time)")

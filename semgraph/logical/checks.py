@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.binder import check_columns, stands_for, type_of
+from semgraph.expr.places import check_over_rows, type_over_groups
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import type_of_arrow
+from semgraph.expr.types import sql_type, type_of_arrow
 
 Columns = tuple[tuple[str, Scalar], ...]
 Using = tuple[tuple[str, str], ...]  # pairs (left path, right path)
@@ -70,6 +71,7 @@ def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -
     for i, term in enumerate(order):
         try:
             type_of(term.by, schema)
+            check_over_rows(term.by, schema, windows=False)
         except Fault as fault:
             raise fault.under(key, i) from None
 
@@ -99,12 +101,27 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
 
 
-def typed(columns: Columns, schema: pa.Schema, key: str) -> list[pa.Field[Any]]:
-    """The fields of computed columns."""
+def typed(columns: Columns, schema: pa.Schema, key: str, *, windows: bool = True) -> list[pa.Field[Any]]:
+    """The fields of columns that are computed from rows."""
+
+    def kind(scalar: Scalar) -> pa.DataType:
+        found = type_of(scalar, schema)
+        check_over_rows(scalar, schema, windows=windows)
+        return found
+
+    return _fields(columns, key, kind)
+
+
+def typed_of_groups(columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()) -> list[pa.Field[Any]]:
+    """The fields of columns that are computed from groups of rows, which are equal in `groups` (SQL)."""
+    return _fields(columns, key, lambda scalar: type_over_groups(scalar, schema, groups))
+
+
+def _fields(columns: Columns, key: str, kind: Callable[[Scalar], pa.DataType]) -> list[pa.Field[Any]]:
     found = []
     for name, scalar in columns:
         try:
-            found.append(pa.field(name, type_of(scalar, schema)))
+            found.append(pa.field(name, kind(scalar)))
         except Fault as fault:
             raise fault.under(key, name) from None
     return found
@@ -127,6 +144,13 @@ def _check_stands_for(name: str, scalar: Scalar, schema: pa.Schema, key: str, ki
     if not stands_for(scalar, schema, kinds[name]):
         found, wanted = type_of_arrow(type_of(scalar, schema)), type_of_arrow(kinds[name])
         raise Fault(f'{key}: "{scalar.text}" is {found}, but the answer "{name}" is {wanted}')
+    check_over_rows(scalar, schema)
+
+
+def computed_sql(scalar: Scalar, kind: pa.DataType) -> str:
+    """SQL of a computed column, cast to the type that the schema has."""
+    plain = len(scalar.columns) == 1 and scalar.sql == f'"{scalar.columns[0]}"'
+    return scalar.sql if plain else f"CAST({scalar.sql} AS {sql_type(kind)})"
 
 
 def column_scalar(path: str) -> Scalar:

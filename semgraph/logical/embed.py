@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from semgraph.expr.binder import expect_type
+from semgraph.expr.places import expect_type
 from semgraph.logical.checks import Columns, fresh
 from semgraph.logical.node import Node, RowsTrait, argument
 

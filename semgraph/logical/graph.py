@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
-from semgraph.expr.binder import expect_type
 from semgraph.expr.canonical import canonical
+from semgraph.expr.places import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import column_scalar, fresh, typed
@@ -134,7 +134,7 @@ class Match(Reading):
         self._check_vectors()
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, found, pa.bool_())
+                expect_type(self.where, found, pa.bool_(), windows=False)
         return found
 
     def _brought(self, var: str, label: Label | None) -> pa.DataType:

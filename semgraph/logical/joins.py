@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import pyarrow as pa
 
 from semgraph.errors import Fault
-from semgraph.expr.binder import expect_type
+from semgraph.expr.places import expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.logical.checks import (
@@ -27,7 +27,7 @@ from semgraph.logical.checks import (
     joined_fields,
     kept,
     merged,
-    typed,
+    typed_of_groups,
     with_own,
 )
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
@@ -63,7 +63,7 @@ class Join(Node):
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, combined(left, right, alias, self.fields), pa.bool_())
+                expect_type(self.where, combined(left, right, alias, self.fields), pa.bool_(), windows=False)
         if self.how in {"semi", "anti"}:
             return left
         if not self.alias:
@@ -142,9 +142,9 @@ class GroupJoin(Node):
             raise Fault("a group_join needs using or where")
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, both, pa.bool_())
+                expect_type(self.where, both, pa.bool_(), windows=False)
         check_sort(self.order, both)
-        return merged(left, typed(self.add, both, "add"))
+        return merged(left, typed_of_groups(self.add, both, "add"))
 
     @property
     def adds(self) -> frozenset[str]:

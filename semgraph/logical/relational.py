@@ -14,7 +14,8 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from semgraph.errors import Fault
-from semgraph.expr.binder import expect_type
+from semgraph.expr.binder import with_now
+from semgraph.expr.places import expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import (
@@ -22,11 +23,13 @@ from semgraph.logical.checks import (
     Sort,
     check_names,
     check_sort,
+    computed_sql,
     fresh,
     kept,
     merged,
     read_through,
     typed,
+    typed_of_groups,
 )
 from semgraph.logical.node import Needs, Node, RowsTrait, argument
 
@@ -113,6 +116,8 @@ class Project(Computing):
     keyword: ClassVar[str] = "project"
 
     def infer(self) -> pa.Schema:
+        if not self.columns:
+            raise Fault("project needs at least one column", hint="write {name: expression}, or a list of names")
         return pa.schema(typed(self.columns, self.input.schema, "columns"))
 
     @property
@@ -240,14 +245,17 @@ class Aggregate(Node):
     having: Scalar | None = argument("scalar", default=None)
 
     def infer(self) -> pa.Schema:
-        groups = typed(self.by, self.input.schema, "by")
+        if not self.by and not self.add:
+            raise Fault("aggregate needs at least one column in by or add", hint="add: {n: count(*)} counts the rows")
+        groups = typed(self.by, self.input.schema, "by", windows=False)
         clash = {n for n, _ in self.by} & {n for n, _ in self.add}
         if clash:
             raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
-        found = pa.schema([*groups, *typed(self.add, self.input.schema, "add")])
+        equal = [with_now(computed_sql(scalar, f.type)) for (_, scalar), f in zip(self.by, groups, strict=True)]
+        found = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
             with self.check("having"):
-                expect_type(self.having, found, pa.bool_())
+                expect_type(self.having, found, pa.bool_(), windows=False)
         return found
 
     @property

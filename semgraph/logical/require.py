@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from semgraph.expr.binder import expect_type
 from semgraph.expr.constants import always
+from semgraph.expr.places import expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node, RowsTrait, argument
 
@@ -31,7 +31,7 @@ class Require(Node):
     def infer(self) -> pa.Schema:
         for name, scalar, kind in (("where", self.where, pa.bool_()), ("says", self.says, pa.string())):
             with self.check(name):
-                expect_type(scalar, self.input.schema, kind)
+                expect_type(scalar, self.input.schema, kind, windows=name == "where")
         return self.input.schema
 
     @property

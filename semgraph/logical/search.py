@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
-from semgraph.expr.binder import expect_type, type_of
+from semgraph.expr.binder import type_of
 from semgraph.expr.constants import always
+from semgraph.expr.places import expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import Sort, check_sort, fresh, typed
@@ -153,7 +154,7 @@ class Search(Reading):
             found = found.append(pa.field(getattr(self, end), kind))
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, found, pa.bool_())
+                expect_type(self.where, found, pa.bool_(), windows=False)
         if bool(self.by) == bool(self.order):
             raise Fault("a search ranks by its methods or by order: one of the two")
         check_sort(self.order, found)

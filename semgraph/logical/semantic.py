@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from semgraph.errors import Fault
-from semgraph.expr.binder import expect_type
+from semgraph.expr.places import expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.asking import OnError, Semantic, needs_answers
 from semgraph.logical.checks import (
@@ -158,7 +158,7 @@ class SemJoin(Semantic):
         both = combined(left, right, self.alias, self.fields)
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, both, pa.bool_())
+                expect_type(self.where, both, pa.bool_(), windows=False)
         for f in self.answer_fields():
             fresh(both, f.name, "the answer")
         found = merged(both, self.answer_fields())

@@ -15,7 +15,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.errors import EngineError
-from semgraph.expr.binder import ORDINAL, is_aggregate
+from semgraph.expr.binder import ORDINAL, is_aggregate, window_of
+from semgraph.expr.moving import called
 from semgraph.expr.names import LEFT, RIGHT, ROWS
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
@@ -27,8 +28,19 @@ from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Limit,
 PARTITION, MEMBER = "_p", "_m"
 RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_MEMBER, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
 _RANK = "#rank"
-_ORDERED_AGGREGATES = (exp.ArrayAgg, exp.GroupConcat, exp.First, exp.Last, exp.AnyValue)
-_ORDERED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Ntile)
+_RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a place of its own
+_FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
+_PEER_WINDOWS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)  # equal rows have equal places
+_UNORDERED = frozenset({  # aggregates that have one result for every order of the rows
+    "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "count", "count_if",
+    "count_star", "countif", "entropy", "histogram", "histogram_exact", "mad", "max", "median", "min", "quantile",
+    "quantile_cont", "quantile_disc", "regr_count",
+})  # fmt: skip
+_PICKING = frozenset({  # aggregates that show in which order they see the rows
+    "any_value", "arbitrary", "arg_max", "arg_max_null", "arg_max_nulls_last", "arg_min", "arg_min_null",
+    "arg_min_nulls_last", "argmax", "argmin", "array_agg", "first", "group_concat", "last", "list", "listagg", "max_by",
+    "min_by", "mode", "string_agg",
+})  # fmt: skip
 Source = Callable[[Node], str]
 
 
@@ -44,27 +56,79 @@ def quote(name: str) -> str:
 
 @lru_cache(maxsize=8192)
 def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()) -> str:
-    """SQL of a scalar: order-sensitive aggregates go by `order` and the ordinal, those of distinct values by the values
-    (DuckDB allows no other order for them); window functions stay within the partition.
+    """SQL of a scalar: aggregates see rows by their own order, else by `order`, ties by the ordinal; those of distinct
+    values by the values; window functions stay within the partition.
     """
     tree = scalar.ast
     for window in list(tree.find_all(exp.Window)):
         if partitioned:
             window.set("partition_by", [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])])
-        if isinstance(window.this, _ORDERED_WINDOWS):
-            own = window.args.get("order") or exp.Order(expressions=[])
-            own.append("expressions", exp.Ordered(this=exp.column(ordinal, quoted=True)))
-            window.set("order", own)
-    for aggregate in list(tree.find_all(*_ORDERED_AGGREGATES)):
-        inner = aggregate.this
-        if not isinstance(inner, exp.Order) and not isinstance(aggregate.parent, exp.Window):
-            if isinstance(inner, exp.Distinct):
-                by = [exp.Ordered(this=inner.expressions[0].copy())]
-            else:
-                by = [exp.Ordered(this=term.by.ast, desc=term.descending, nulls_first=False) for term in order]
-                by.append(exp.Ordered(this=exp.column(ordinal, quoted=True)))
-            aggregate.set("this", exp.Order(this=inner, expressions=by))
+        _order_window(window, ordinal)
+    for aggregate in [call for call in tree.find_all(exp.Func) if is_aggregate(call)]:
+        name = next(called(to_sql(aggregate)), "")
+        own = window_of(aggregate)
+        if own is None and name not in _UNORDERED:
+            _order_call(aggregate, [*_ordered(order), *_by(ordinal)])
+        elif own is not None and name in _PICKING:
+            _order_call(aggregate, [*_terms(own), *_by(ordinal)])
     return to_sql(tree)
+
+
+def _by(ordinal: str) -> list[exp.Ordered]:
+    return [exp.Ordered(this=exp.column(ordinal, quoted=True))]
+
+
+def _ordered(order: tuple[Sort, ...]) -> list[exp.Ordered]:
+    """The terms of an order. A constant orders nothing; DuckDB would take a number for the place of a column."""
+    return [exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False) for t in order if t.by.columns]
+
+
+def _terms(window: exp.Window) -> list[exp.Expr]:
+    order = window.args.get("order")
+    return [term.copy() for term in order.expressions] if order is not None else []
+
+
+def _order_window(window: exp.Window, ordinal: str) -> None:
+    """Have rows that a window function's own order leaves equal go by the ordinal, without a change of its frame."""
+    terms = _terms(window)
+    spec, call = window.args.get("spec"), window.this
+    while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        call = call.this
+    in_rows = spec is not None and str(spec.args.get("kind")).upper() == "ROWS"
+    if isinstance(call, _RANKED_WINDOWS) or (in_rows and not isinstance(call, _PEER_WINDOWS)):
+        window.set("order", exp.Order(expressions=[*terms, *_by(ordinal)]))
+    elif isinstance(call, _FRAME_WINDOWS):
+        _order_call(call, [*terms, *_by(ordinal)])
+
+
+def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
+    """Complete the order in which a call sees rows: its own terms, then the ordinal; without such terms `rest`.
+
+    DuckDB orders distinct values by the values alone.
+    """
+    key, i = _last_argument(call)
+    if key is None or isinstance(call.parent, exp.WithinGroup):
+        return
+    argument = call.args[key] if i is None else call.args[key][i]
+    own = list(argument.expressions) if isinstance(argument, exp.Order) else []
+    inner = argument.this if isinstance(argument, exp.Order) else argument
+    distinct = call.find(exp.Distinct)
+    last = rest[-1:] if own else rest
+    if distinct is not None:
+        last = [exp.Ordered(this=value.copy()) for value in distinct.expressions]
+    call.set(key, exp.Order(this=inner, expressions=[*own, *last]), i)
+
+
+def _last_argument(call: exp.Func) -> tuple[str | None, int | None]:
+    """Where the last argument of a call is, to which DuckDB's ORDER BY belongs."""
+    names = ["this"] if isinstance(call, exp.GroupConcat) else reversed(call.arg_types)
+    for name in names:
+        value = call.args.get(name)
+        if isinstance(value, list) and value:
+            return name, len(value) - 1
+        if isinstance(value, exp.Expr):
+            return name, None
+    return None, None
 
 
 def cast_columns(
@@ -83,7 +147,11 @@ def cast_columns(
 
 def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
     """ORDER BY terms; NULLs last, ties by `last`."""
-    terms = [f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST" for t in order]
+    terms = [
+        f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
+        for t in order
+        if t.by.columns  # a constant orders nothing; DuckDB would take a number for the place of a column
+    ]
     return ", ".join([*terms, *last])
 
 

@@ -180,10 +180,10 @@ class _Queue:
 async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: datetime | None) -> list[_Queue]:
     keys = [quote(name) for name in stop.per] + ([PARTITION] if PARTITION in hidden(node.input) else [])
     group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
-    sql = f"SELECT {ORDINAL} AS o, {group} AS g FROM {ROWS} ORDER BY g, {order_sql(stop.order, node.input, ORDINAL)}"
-    found = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), now)
+    sql = f'SELECT {ORDINAL} AS "#o", {group} AS "#g" FROM {ROWS} ORDER BY "#g", {order_sql(stop.order, node.input, ORDINAL)}'
+    found = await execute(sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now)
     queues: dict[int, _Queue] = {}
-    for row, place in zip(values(found.column("o")), values(found.column("g")), strict=True):
+    for row, place in zip(values(found.column("#o")), values(found.column("#g")), strict=True):
         queues.setdefault(place, _Queue([])).rows.append(row)
     return list(queues.values())
 

@@ -32,10 +32,10 @@ async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, no
     keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node.input) else [])
     first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
-    sql = f"SELECT {ORDINAL} AS o, {first} AS g FROM {ROWS} ORDER BY g, {order}"
-    found = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64()), ("g", pa.int64())]), now)
-    numbers, _ = dense(values(found.column("g")))
-    return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("o").combine_chunks()})
+    sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order}'
+    found = await execute(sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now)
+    numbers, _ = dense(values(found.column("#g")))
+    return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("#o").combine_chunks()})
 
 
 def _members(items: pa.Table) -> list[list[int]]:
