@@ -97,6 +97,49 @@ async def test_in_a_burst_it_waits_until_it_ends_or_too_much_is_waiting(memory: 
     assert (await kept(memory))["recent_episode_times"] == ["2025-01-15 10:00:00+00"]
 
 
+async def test_what_a_burst_put_off_is_told_when_the_entity_is_next_mentioned(memory: Memory) -> None:
+    """Nothing new has to be said by then; and until then the hash stays that of what the summary says."""
+    await one(memory)
+    said = ("Ann works at Luma.", "Ann lives in Rome.", "Ann knows Bob.", "Ann leads Project Kite.")
+    reasons = [await gate(memory, at(minute), fact) for minute, fact in enumerate(said)]
+    assert reasons == ["stale", "novel", "burst", "burst"]
+    waiting = await kept(memory)
+    assert waiting["pending"] == list(said[2:])
+    assert await gate(memory, at(5)) == "burst"
+    assert (await kept(memory))["fact_hash"] == waiting["fact_hash"]
+    assert await gate(memory, at(60)) == "novel"
+    told = await kept(memory)
+    assert told["summary"] == " ".join(said)
+    assert (told["pending"], told["pending_hash"], told["burst_active"]) == ([], 0, False)
+    assert told["fact_hash"] == waiting["fact_hash"] + waiting["pending_hash"]
+    assert await gate(memory, at(120)) == "same"
+
+
+async def test_what_waits_makes_a_summary_old(memory: Memory) -> None:
+    await one(memory)
+    said = ("Ann works at Luma.", "Ann lives in Rome.", "Ann knows Bob.", "Ann leads Project Kite.")
+    for minute, fact in enumerate(said):
+        await gate(memory, at(minute), fact)
+    assert await gate(memory, at(0) + timedelta(days=61)) == "stale"
+    assert (await kept(memory))["summary"] == " ".join(said)
+
+
+async def test_facts_that_lead_nowhere_new_wait_until_the_summary_is_old(memory: Memory) -> None:
+    await one(memory)
+    await gate(memory, at(0), "Ann works at Luma.")
+    assert await gate(memory, at(60), "Ann works at Luma still.", drift=0.9) == "low drift"
+    assert await gate(memory, at(120)) == "low drift"
+    assert await gate(memory, at(0) + timedelta(days=61)) == "stale"
+    assert (await kept(memory))["summary"] == "Ann works at Luma. Ann works at Luma still."
+
+
+async def test_no_more_facts_wait_than_may(memory: Memory) -> None:
+    await one(memory)
+    await gate(memory, at(0), "Ann works at Luma.")
+    assert await gate(memory, at(60), "Ann works at Luma still.", drift=1.9, cap=1) == "low drift"
+    assert await gate(memory, at(120), "Ann works at Luma now.", drift=1.9, cap=1) == "novel"
+
+
 async def test_a_summary_that_is_old_is_written_anew(memory: Memory) -> None:
     await one(memory)
     await gate(memory, at(0), "Ann works at Luma.")
