@@ -172,3 +172,11 @@ async def remember(store: str | Store, tmp_path: Path) -> AsyncIterator[Callable
 def memory(remember: Callable[[StandIn], Memory], model: StandIn) -> Memory:
     """An empty memory."""
     return remember(model)
+
+
+@pytest.fixture
+async def only_memory(model: StandIn, tmp_path: Path) -> AsyncIterator[Memory]:
+    """An empty memory in the process alone: for what no store has a part in."""
+    memory = Memory("memory", model, tmp_path)
+    yield memory
+    await memory.session.aclose()

@@ -117,4 +117,4 @@ async def test_an_earlier_time_of_the_same_is_a_fact_of_its_own(memory: Memory) 
 async def test_an_earlier_mention_with_nothing_in_between_is_the_same(memory: Memory) -> None:
     await memory.hear("I work at Luma.", "I worked at Luma in 2019.")
     graph = await memory.graph()
-    assert [len(f["episodes"]) for f in graph.facts] == [2]
+    assert [(len(f["episodes"]), f["valid_at"].year) for f in graph.facts] == [(2, 2019)]

@@ -1,0 +1,104 @@
+"""Facts that arrive late, such as those of an episode that failed at first: the graph is that of the order of time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from semgraph.execution.result import Result
+from tests.plans.conftest import Graph, Memory, at
+from tests.plans.test_add_triplet import triplet
+
+Held = list[tuple[str, str, str | None]]
+
+# What is said on which day of 2025, and what holds from when until when once all of it has arrived.
+TOLD: dict[str, tuple[list[tuple[int, str]], Held]] = {
+    "repeated": (
+        [(1, "I work at Luma."), (2, "I work at Luma."), (3, "I am employed by Luma.")],
+        [("Luma", "01-15", None)],
+    ),
+    "ends another": (
+        [(1, "I work at Acme."), (2, "I work at Luma."), (3, "I work at Luma.")],
+        [("Acme", "01-15", "02-15"), ("Luma", "02-15", None)],
+    ),
+    "followed by another": (
+        [(1, "I work at Luma."), (2, "I am employed by Luma."), (3, "I work at Acme.")],
+        [("Luma", "01-15", "03-15"), ("Acme", "03-15", None)],
+    ),
+    "with dates": (
+        [(1, "I work at Luma since 2025-01-01."), (2, "I worked at Luma until 2025-12-01."),
+         (3, "I work at Luma.")],
+        [("Luma", "01-01", "12-01")],
+    ),
+}  # fmt: skip
+
+
+def held(graph: Graph) -> dict[str, Held]:
+    """What holds in each group: the target of each fact, and its dates as month and day."""
+    names = {entity["uuid"]: entity["name"] for entity in graph.entities}
+    rows = defaultdict(list)
+    for fact in graph.facts:
+        dates = (date and f"{date:%m-%d}" for date in (fact["valid_at"], fact["invalid_at"]))
+        rows[fact["group_id"]].append((names[fact["target"]], *dates))
+    return {group: sorted(facts) for group, facts in rows.items()}  # type: ignore[type-var]
+
+
+async def arrive_in_every_order(memory: Memory, **settled: Any) -> tuple[dict[str, Held], dict[str, Held]]:
+    """Say everything in every order, each order in a group of its own; what holds, and what should."""
+    expected, rounds = {}, defaultdict(list)
+    for name, (said, facts) in TOLD.items():
+        for number, order in enumerate(permutations(said)):
+            group = f"{name.replace(' ', '_')}-{number}"
+            expected[group] = sorted(facts)
+            for turn, (month, text) in enumerate(order):
+                rounds[turn].append(memory.episode(f"Ann(user): {text}", at(0, month=month), group))
+    for turn in sorted(rounds):
+        result = await memory.hear(*rounds[turn], **settled)
+        assert not result.failed
+    return held(await memory.graph()), expected
+
+
+async def test_facts_hold_from_the_earliest_time_whatever_the_order_of_arrival(memory: Memory) -> None:
+    facts, expected = await arrive_in_every_order(memory)
+    assert facts == expected
+    assert all(len(f["episodes"]) in {1, 2, 3} for f in (await memory.graph()).facts)
+
+
+@pytest.mark.parametrize("preset", ["graphiti", "combined", "fused", "lean", "bulk"])
+async def test_the_order_of_arrival_does_not_matter_in_any_preset(only_memory: Memory, preset: str) -> None:
+    facts, expected = await arrive_in_every_order(only_memory, preset=preset)
+    assert facts == expected
+
+
+async def test_an_earlier_time_is_reported_as_a_change(only_memory: Memory) -> None:
+    await only_memory.hear(only_memory.episode("Felix(user): I work at Luma.", at(0, month=3)))
+    result: Result = await only_memory.hear(only_memory.episode("Felix(user): I work at Luma.", at(0, month=1)))
+    (edge,) = result.tables["edges"].to_pylist()
+    assert (edge["change"], edge["valid_at"]) == ("earlier", at(0, month=1))
+    assert len((await only_memory.graph()).fact("Felix works at Luma")["episodes"]) == 2
+
+
+async def test_an_earlier_time_before_a_denial_is_a_fact_of_its_own(memory: Memory) -> None:
+    """The same words: nobody would be asked about them, were there nothing in between."""
+    for month, text in ((3, "I work at Luma."), (2, "I do not work at Luma any more."), (1, "I work at Luma.")):
+        await memory.hear(memory.episode(f"Ann(user): {text}", at(0, month=month)))
+    jobs = sorted(
+        (f"{f['valid_at']:%m}", f["invalid_at"] and f"{f['invalid_at']:%m}")
+        for f in (await memory.graph()).facts
+        if f["name"] == "WORKS_AT"
+    )
+    assert jobs == [("01", "02"), ("03", None)]
+
+
+async def test_a_stated_fact_holds_from_the_earliest_time_whatever_the_order(memory: Memory) -> None:
+    said = [triplet("Ann", "WORKS_AT", "Acme", valid_at=at(0, month=1))]
+    said += [triplet("Ann", "WORKS_AT", "Luma", valid_at=at(0, month=month)) for month in (2, 3)]
+    expected = {}
+    for number, order in enumerate(permutations(said)):
+        expected[f"g{number}"] = [("Acme", "01-15", "02-15"), ("Luma", "02-15", None)]
+        for one in order:
+            await memory.run("add_triplet", triplets=[{**one, "group_id": f"g{number}"}])
+    assert held(await memory.graph()) == expected
