@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from semgraph.errors import Fault
 from semgraph.expr.binder import connection, type_of
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.scalar import Scalar, from_ast
@@ -76,7 +77,10 @@ def _change(node: Node) -> Change | None:
 def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
     """A scalar as a function of a table, if it is simple enough; with the type that the plan gives it."""
     kind = type_of(scalar, schema)
-    inner = _compile(scalar.ast, schema)
+    try:
+        inner = _compile(scalar.ast, schema)
+    except Fault:  # a part that fails by itself, such as a cast of a constant that no row reaches
+        return None
     return inner and (lambda table, now: inner(table, now).cast(kind))
 
 
@@ -89,9 +93,8 @@ def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
     return constant
 
 
-_BINARY: dict[type[exp.Expr], str] = {
-    exp.And: "and_kleene",
-    exp.Or: "or_kleene",
+_LOGICAL: dict[type[exp.Expr], str] = {exp.And: "and_kleene", exp.Or: "or_kleene", exp.Not: "invert"}
+_COMPARED: dict[type[exp.Expr], str] = {
     exp.EQ: "equal",
     exp.NEQ: "not_equal",
     exp.GT: "greater",
@@ -113,14 +116,16 @@ def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR091
     if not tree.find(exp.Column):
         return None if tree.find(exp.Window, exp.Parameter, exp.Placeholder) else _fixed(tree)
     name = type(tree)
-    if name in _BINARY and _comparable(tree, schema):
-        return _applied(_BINARY[name], [tree.this, tree.expression], schema)
-    if isinstance(tree, exp.Not):
-        return _applied("invert", [tree.this], schema)
+    if name in _LOGICAL:
+        return _applied(_LOGICAL[name], _operands(tree), schema) if _have(pa.types.is_boolean, tree, schema) else None
+    if name in _COMPARED and _comparable(tree, schema):
+        floats = _have(pa.types.is_floating, tree, schema)
+        return _applied(_COMPARED[name], _operands(tree), schema, _nan_is_greatest if floats else None)
     if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
         return _applied("is_null", [tree.this], schema)
     if isinstance(tree, exp.Coalesce):
-        return _applied("coalesce", [tree.this, *tree.expressions], schema)
+        operands = [tree.this, *tree.expressions]
+        return _applied("coalesce", operands, schema) if _of_one_type(operands, schema) else None
     if isinstance(tree, exp.Array) and len(tree.expressions) == 1:
         return _listed(_compile(tree.expressions[0], schema))
     return _text_function(tree, schema)
@@ -139,24 +144,63 @@ def _repeat(value: Any, times: int) -> Column:
     return pa.repeat(value, times) if times else pa.array([], value.type)
 
 
+def _operands(tree: exp.Expr) -> list[exp.Expr]:
+    return [part for part in (tree.this, tree.args.get("expression")) if part is not None]
+
+
+def _kind(tree: exp.Expr, schema: pa.Schema) -> pa.DataType:
+    return type_of(from_ast(tree), schema)
+
+
+def _have(test: Callable[[pa.DataType], bool], tree: exp.Expr, schema: pa.Schema) -> bool:
+    return all(test(_kind(part, schema)) for part in _operands(tree))
+
+
 def _comparable(tree: exp.Expr, schema: pa.Schema) -> bool:
+    return _of_one_type(_operands(tree), schema)
+
+
+def _of_one_type(operands: Sequence[exp.Expr], schema: pa.Schema) -> bool:
     """Arrow refuses, or widens in its own way, what differs in type; DuckDB is asked then."""
-    left, right = (type_of(from_ast(side), schema) for side in (tree.this, tree.expression))
-    return left == right and not pa.types.is_nested(left)
+    first, *rest = (_kind(operand, schema) for operand in operands)
+    return all(kind == first for kind in rest) and not pa.types.is_nested(first) and not pa.types.is_null(first)
 
 
-def _applied(function: str, operands: Sequence[exp.Expr], schema: pa.Schema) -> Value | None:
+def _applied(
+    function: str, operands: Sequence[exp.Expr], schema: pa.Schema, change: Callable[[str], Any] | None = None
+) -> Value | None:
     inner = [_compile(operand, schema) for operand in operands]
-    compute = getattr(pc, function)
+    compute = change(function) if change else getattr(pc, function)
     if None in inner:
         return None
     return lambda table, now: compute(*(value(table, now) for value in inner if value is not None))
 
 
+def _nan_is_greatest(function: str) -> Callable[[Column, Column], Column]:
+    """A comparison of floats as DuckDB has it: NaN is equal to itself and greater than all else."""
+
+    def greater(a: Column, b: Column) -> Column:
+        return pc.or_(pc.greater(a, b), pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
+
+    def equal(a: Column, b: Column) -> Column:
+        return pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
+
+    return {
+        "equal": equal,
+        "not_equal": lambda a, b: pc.invert(equal(a, b)),
+        "greater": greater,
+        "greater_equal": lambda a, b: pc.invert(greater(b, a)),
+        "less": lambda a, b: greater(b, a),
+        "less_equal": lambda a, b: pc.invert(greater(a, b)),
+    }[function]
+
+
 def _text_function(tree: exp.Expr, schema: pa.Schema) -> Value | None:
     function = TEXT_FUNCTIONS.get(str(tree.this).lower()) if isinstance(tree, exp.Anonymous) else None
-    inner = _compile(tree.expressions[0], schema) if function and len(tree.expressions) == 1 else None
-    if function is None or inner is None:
+    if function is None or len(tree.expressions) != 1 or not pa.types.is_string(_kind(tree.expressions[0], schema)):
+        return None
+    inner = _compile(tree.expressions[0], schema)
+    if inner is None:
         return None
     apply = on_columns(function)
     return lambda table, now: apply(inner(table, now))
