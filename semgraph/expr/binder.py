@@ -16,6 +16,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.dialect import Faithful
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.moving import callable_names, called, refuse_moving
 from semgraph.expr.names import ROWS
@@ -133,7 +134,7 @@ def bind(sql: str) -> pa.DataType:
 @lru_cache(maxsize=8192)
 def _refuse_failing_casts(sql: str) -> None:
     """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at the value first."""
-    for cast in sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Cast):
+    for cast in sqlglot.parse_one(sql, dialect=Faithful).find_all(exp.Cast):
         guarded = isinstance(cast, exp.TryCast) or cast.find_ancestor(exp.Case, exp.If, exp.Coalesce)
         if guarded or cast.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
             continue

@@ -19,6 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.brackets import unclosed
+from semgraph.expr.dialect import Faithful
 
 NOW = "now"
 _ADMITTED: tuple[type[exp.Expr], ...] = (
@@ -91,12 +92,12 @@ def conjunction(parts: Iterable[Scalar]) -> Scalar:
 
 @lru_cache(maxsize=4096)
 def _tree(sql: str) -> exp.Expr:
-    return sqlglot.parse_one(sql, dialect="duckdb")
+    return sqlglot.parse_one(sql, dialect=Faithful)
 
 
 def to_sql(tree: exp.Expr) -> str:
     """DuckDB SQL of a syntax tree, identifiers quoted."""
-    return tree.sql(dialect="duckdb", identify=True, normalize_functions=False)
+    return tree.sql(dialect=Faithful, identify=True, normalize_functions=False)
 
 
 def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
@@ -125,7 +126,7 @@ def _parse_constant(source: str) -> Scalar:
 
 def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
     try:
-        parsed = sqlglot.parse(source, dialect="duckdb")
+        parsed = sqlglot.parse(source, dialect=Faithful)
         lacks = unclosed(source)
     except (SqlglotError, RecursionError) as error:
         parsed, lacks = [], _first_line(error)
@@ -136,10 +137,14 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
         msg = f'"{_short(source)}" is not one expression'
         raise Fault(msg, hint="scalars only: no statement, no semicolon")
     _admit(tree, source)
-    found = from_ast(_substitute(tree, params), source)
+    substituted = _substitute(tree, params)
     try:
+        found = from_ast(substituted, source)
         _tree(found.sql)
-    except SqlglotError as error:  # an operator without what it is applied to, such as "@"
+    except (
+        SqlglotError,
+        ValueError,
+    ) as error:  # an operator without what it is applied to, such as "@"; no SQL for a node
         raise Fault(f'cannot read the expression "{_short(source)}"', there=_first_line(error)) from None
     return found
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.expr import Scalar, Type
+from semgraph.expr.dialect import Faithful
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import to_sql
 from semgraph.expr.types import type_of_arrow
@@ -107,7 +108,7 @@ def _read(sql: str, alias: Alias) -> Term | None:
     import sqlglot
 
     try:
-        return _term(sqlglot.parse_one(sql, dialect="duckdb"), alias)
+        return _term(sqlglot.parse_one(sql, dialect=Faithful), alias)
     except _Untaken:
         return None
 
