@@ -8,13 +8,14 @@ rule must come to rest; else the rule is at fault and named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem
+from semgraph.expr.canonical import canonical
 from semgraph.logical.node import Node, rewrite, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
@@ -50,7 +51,8 @@ EXACT: tuple[Rule, ...] = (
     share_round_trips,
 )
 APPROXIMATE: tuple[Rule, ...] = (fuse_maps, join_to_classify, fuse_predicates)
-_PASSES = 20
+_GROWTH = 100  # times the nodes of a plan, which no rule may reach
+_NOT_RULES = frozenset({"schema", "origin", "graph"})  # what no rule changes by itself
 _KEPT: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakKeyDictionary()
 
 
@@ -121,13 +123,34 @@ def apply(rule: Rule, roots: Roots, plan: LogicalPlan | None = None) -> Roots:
     APPROXIMATE rules are told which ways the plan chooses: they make no choice void.
     """
     told = (lambda node: plan.choice(node.step),) if plan is not None and rule in APPROXIMATE else ()
-    for _ in range(_PASSES):
+    most = _GROWTH * sum(1 for _ in walk(*roots))
+    seen: set[str] = set()
+    while True:
         found = rule(roots, *told)
         _check(rule.__name__, roots, found)
         if all(a is b for a, b in zip(roots, found, strict=True)):
             return found
         roots = found
-    raise EngineError(f'optimizer rule "{rule.__name__}" does not come to rest after {_PASSES} passes')
+        text = _text(roots)
+        if text in seen or text.count("\n") > most:
+            raise EngineError(f'optimizer rule "{rule.__name__}" does not come to rest after {len(seen)} passes')
+        seen.add(text)
+
+
+def _text(roots: Roots) -> str:
+    """A text that is equal for plans that are equal in all that rules may change, a line for each node."""
+    numbers: dict[int, int] = {}
+    lines = []
+    for node in walk(*roots):
+        numbers[id(node)] = len(numbers)
+        inputs = [numbers[id(child)] for child in node.inputs]
+        own = {f.name: getattr(node, f.name) for f in fields(node) if f.name not in _NOT_RULES}
+        lines.append(f"{type(node).__name__} {inputs} {canonical(own, _no_node)}\n")
+    return "".join(lines)
+
+
+def _no_node(value: object) -> str | None:
+    return "node" if isinstance(value, Node) else None
 
 
 def _check(name: str, before: Roots, after: Roots) -> None:

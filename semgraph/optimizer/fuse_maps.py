@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -18,7 +19,8 @@ def fuse_maps(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Nod
 
     They stand one above the other, or side by side over the same rows. Ways must be the same; gated ones are left alone.
     """
-    return _side_by_side(rewrite_alone(roots, lambda node, alone: _stacked(node, alone, ways)), ways)
+    roots = rewrite_alone(roots, lambda node, alone: _stacked(node, alone, ways))
+    return _side_by_side(roots, ways)
 
 
 def _is_map(node: Node) -> TypeGuard[Semantic]:
@@ -34,32 +36,40 @@ def _stacked(node: Node, alone: Alone, ways: Ways) -> Node:
     return _fused(below, node, node.step)
 
 
-def _fused(first: Semantic, second: Semantic, step: str) -> Node:
+def _fused(first: Semantic, second: Semantic, step: str) -> Semantic:
     prompts = [first.prompt.first, second.prompt.first]
     heads = [f"For {', '.join(name for name, _ in prompt.returns)}:\n" for prompt in prompts]
     return replace(first, prompt=together(prompts, heads), step=step)
 
 
 def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
-    """Fuse the first two such operators over one relation; what each gave is projected from what both give."""
-    first: dict[int, Semantic] = {}
+    """Fuse such operators over one relation; what each gave is projected from what all give."""
+    fused: dict[int, Semantic] = {}  # by their relation
+    members: dict[int, list[Node]] = {}
     for node in walk(*roots):
         if not _is_map(node):
             continue
-        other = first.setdefault(id(node.inputs[0]), node)
-        if other is not node and not other.adds & node.adds and can_share(other, node, ways):
-            return _replaced(roots, other, node)
-    return roots
+        relation = id(node.inputs[0])
+        one = fused.setdefault(relation, node)
+        if one is node:
+            members[relation] = [node]
+        elif not one.adds & node.adds and can_share(one, node, ways):
+            fused[relation] = _fused(one, node, one.step)
+            members[relation].append(node)
+    several = {id(member): fused[at] for at, each in members.items() if len(each) > 1 for member in each}
+    return _replaced(roots, several) if several else roots
 
 
-def _replaced(roots: tuple[Node, ...], one: Semantic, other: Semantic) -> tuple[Node, ...]:
-    fused = _fused(one, other, one.step)
+def _replaced(roots: tuple[Node, ...], fused: Mapping[int, Semantic]) -> tuple[Node, ...]:
+    """Project what each operator gave from the one that it became a part of."""
     done: dict[int, Node] = {}
     for node in walk(*roots):
-        if node is one or node is other:
+        below = tuple(done[id(child)] for child in node.inputs)
+        if id(node) in fused:
+            whole = fused[id(node)]
+            one = done.setdefault(id(whole), whole.with_inputs(*below))
             columns = tuple((name, parse_scalar(f'"{name}"')) for name in node.schema.names)
-            below = done.setdefault(id(fused), fused.with_inputs(done[id(one.inputs[0])]))
-            done[id(node)] = Project(input=below, columns=columns, step=node.step, origin=node.origin)
+            done[id(node)] = Project(input=one, columns=columns, step=node.step, origin=node.origin)
         else:
-            done[id(node)] = node.with_inputs(*(done[id(child)] for child in node.inputs))
+            done[id(node)] = node.with_inputs(*below)
     return tuple(done[id(root)] for root in roots)

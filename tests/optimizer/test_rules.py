@@ -15,8 +15,11 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 
 from semgraph.errors import EngineError, PlanError
 from semgraph.execution.algebra import in_full
+from semgraph.expr.scalar import parse_scalar
 from semgraph.frontend.yaml import load_plan
+from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.relational import Filter
 from semgraph.optimizer import APPROXIMATE, EXACT, apply, given, optimize, with_roots
 from tests.optimizer.conftest import FIXTURES, Bench
 
@@ -106,6 +109,11 @@ def test_a_rule_that_breaks_its_promise_is_named(tmp_path: Path) -> None:
 
         return tuple(replace(root) for root in roots)
 
+    def growing(roots: Any) -> Any:
+        return tuple(Filter(input=root, where=parse_scalar("TRUE")) for root in roots)
+
+    with pytest.raises(EngineError, match='rule "growing" does not come to rest'):
+        apply(growing, plan.roots)
     with pytest.raises(EngineError, match='rule "cut" changed the schema'):
         apply(cut, plan.roots)
     with pytest.raises(EngineError, match='rule "restless" does not come to rest'):
@@ -182,3 +190,23 @@ def test_what_no_rule_is_called_cannot_be_allowed(tmp_path: Path) -> None:
     assert problem.there == "such rules: fuse_maps, join_to_classify, fuse_predicates"
     assert problem.hint == 'did you mean "fuse_maps"?'
     assert problem.position.line == 8
+
+
+def maps(folder: Path, count: int) -> LogicalPlan:
+    """A plan with many questions about the same rows, each a step of its own."""
+    steps = "".join(
+        f'  s{i}:\n    - from: people\n    - sem_map: {{prompt: "Code: {{name}} {i}", add: {{a{i}: string}}}}\n'
+        for i in range(count)
+    )
+    names = ", ".join(f"s{i}" for i in range(count))
+    text = f"plan: many\ninputs: {{people: {{name: string}}}}\nsteps:\n{steps}returns: [{names}]\nallow: [fuse_maps]\n"
+    (folder / "many.yaml").write_text(text)
+    return load_plan(folder / "many.yaml")
+
+
+@pytest.mark.parametrize("count", [2, 21, 64])
+def test_any_number_of_questions_about_the_same_rows_become_one(tmp_path: Path, count: int) -> None:
+    plan = maps(tmp_path, count)
+    after = optimize(plan)
+    assert sum(node.calls_llm for node in walk(*after.roots)) == 1
+    assert [root.schema.names for root in after.roots] == [["name", f"a{i}"] for i in range(count)]
