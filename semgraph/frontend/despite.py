@@ -31,6 +31,7 @@ from semgraph.logical.semantic import SemFilter, SemJoin, SemTopk
 _KEEPS_COLUMNS = (Add, Embed, Filter, Require, Limit, Ordered, Distinct, SemFilter)
 _ANSWERS_ITSELF = (SemFilter, SemJoin, SemTopk)
 _TRIES = 30
+_NAMED = re.compile(r'"[^"]*"|\bno column .*')  # parts of a message in which columns are named
 _WORD = re.compile(r"\w+")
 _MAKES = ("add", "by", "columns")  # arguments whose entries are columns of the result
 _PARTS = {"columns", "names", "order", "scalar", "using", "by"}  # kinds of which a part may be left out
@@ -109,8 +110,11 @@ def build_despite(
 
 
 def follows(fault: Fault, lost: AbstractSet[str]) -> bool:
-    """Whether a fault may come of a lost column: it speaks of one."""
-    return not lost.isdisjoint(_WORD.findall(fault.what))
+    """Whether a fault may come of a lost column: it names one. A value of the wrong kind is wrong whatever it names."""
+    if fault.what.startswith("expected "):
+        return False
+    named = (word for part in _NAMED.findall(fault.what) for word in _WORD.findall(part))
+    return not lost.isdisjoint(named)
 
 
 def _is_new(fault: Fault, told: Iterable[Fault]) -> bool:
