@@ -69,14 +69,16 @@ def check(
     options: Options,
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")] = None,
 ) -> None:
-    """Check plans and graphs without running them: every problem with its line. Exit code 2 if there is one."""
+    """Check plans and graphs without running them: problems and warnings, each with its line. Exit code 2 for problems."""
     from semgraph.physical.library import Library
     from semgraph.report.checked import checked, files_in, verdict
 
     library = Library(options.settings().operators)
     found = [checked(path, library) for path in files_in(files or ["plans"])]
     if options.json:
-        options.dump([{"file": c.file, "ok": not c.problems, "problems": c.problems} for c in found])
+        options.dump(
+            [{"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings} for c in found]
+        )
     else:
         options.show(*(line for c in found for line in c.lines()))
     if said := verdict(found):

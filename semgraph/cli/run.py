@@ -94,6 +94,8 @@ def _introduce(
     found = read_inputs(given or (), plan)
     settings = session.going_on(asked.resume).settings(session.settings)
     options.talk(*header(plan, typed, found, settings, asked))
+    for warning in plan.warnings:
+        options.warn(f"! {warning}")
     _fetch(options, settings, plan)
     return {name: each.rows for name, each in found.items()}
 

@@ -13,6 +13,7 @@ from semgraph.frontend.calls import call_plan
 from semgraph.frontend.document import Document
 from semgraph.frontend.head import own_inputs, read_head
 from semgraph.frontend.reading import Loading, Reading
+from semgraph.frontend.warnings import warnings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 
@@ -72,6 +73,7 @@ def load_document(
         doc=reading.data.get("doc") or "",
         document=document.data,
         file=document.file,
+        warnings=warnings(reading),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, Problem
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
@@ -157,6 +157,8 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
 class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else is built from it.
 
+    `warnings` are what its author hardly means: it runs nevertheless.
+
     Equal to itself alone, as nodes are: what is worked out for a plan can be kept with it.
     """
 
@@ -174,6 +176,7 @@ class LogicalPlan:
     doc: str = ""
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
 
     @property
     def roots(self) -> tuple[Node, ...]:

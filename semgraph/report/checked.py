@@ -25,13 +25,15 @@ class Checked:
     ok: str
     problems: tuple[str, ...]
     kind: str = "plan"
+    warnings: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """One line if it is good, else one for each problem."""
+        """One line if it is good, else one for each problem; then one for each warning."""
         if self.problems:
             yield from self.problems
         else:
             yield f"{self.file}   ok   {self.ok}"
+        yield from (f"! {warning}" for warning in self.warnings)
 
 
 def files_in(names: Sequence[str]) -> list[Path]:
@@ -58,8 +60,10 @@ def checked(path: Path, library: Library) -> Checked:
     """Load a plan and its presets, with the ways that they choose, or a graph; all that is wrong is told."""
     kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
     try:
-        ok = _graph(path) if kind == "graph" else _plan(path, library)
-        return Checked(shown(path), ok, (), kind)
+        if kind == "graph":
+            return Checked(shown(path), _graph(path), (), kind)
+        ok, warnings = _plan(path, library)
+        return Checked(shown(path), ok, (), kind, tuple(map(str, warnings)))
     except PlanError as error:
         return Checked(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
 
@@ -74,14 +78,18 @@ def _graph(path: Path) -> str:
     return f"a graph: {plural(len(graph.nodes), 'label')} of nodes, {len(graph.edges)} of edges"
 
 
-def _plan(path: Path, library: Library) -> str:
+def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
+    """What a plan is made of, and the warnings about it and its presets. Raises PlanError."""
     file = PlanFile(path, shipped=False)
     plan = file.plan
+    warnings: dict[Problem, None] = {}
     for loaded in (plan, *(load_plan(path, preset=preset) for preset in plan.document.get("presets") or {})):
+        warnings |= dict.fromkeys(loaded.warnings)
         if loaded.use:  # the reference of an operator does all of it
             check_ways(optimized(loaded, {}), library)
     writes = len(plan.writes) + bool(plan.schema)
-    return f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
+    made_of = f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
+    return made_of, tuple(warnings)
 
 
 def verdict(found: Sequence[Checked]) -> str:

@@ -208,8 +208,10 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
         typed: What to type behind `semgraph run` to go on with the run; the rest is in its record.
         anew: What to type for a run of its own with the same models and store; "": as `typed`.
     """
+    warned = {str(warning) for warning in plan.warnings}  # before the run
     for note in result.notes:
-        yield f"! {note}"
+        if note not in warned:
+            yield f"! {note}"
     if _found_nothing(result, plan):
         yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
     for step, m in result.meter.steps.items():

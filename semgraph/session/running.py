@@ -70,7 +70,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
         physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
         await _ensure(physical, opened, write=request.write)
         notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
-        return await _Run(request, physical, opened, resources, notes).run()
+        return await _Run(request, physical, opened, resources, [*map(str, logical.warnings), *notes]).run()
 
 
 def _roles(plan: LogicalPlan) -> set[str]:

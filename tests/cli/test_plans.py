@@ -58,6 +58,22 @@ def test_a_check_tells_every_problem_with_its_line_and_exits_with_2(project: Pro
     assert [plan["ok"] for plan in data] == [True, False]
 
 
+def test_a_check_and_a_run_print_warnings_with_their_lines(project: Project) -> None:
+    text = (project.folder / "plans" / "people.yaml").read_text()
+    project.write("plans/people.yaml", text.replace("params: {least: 0}", "params: {least: 0, most: 9}"))
+    warning = (
+        '! plans/people.yaml:7:20  the parameter "most" is not used. Write $most where its value belongs, or remove it'
+    )
+    checked = project("plans", "check")
+    assert (checked.code, checked.err) == (0, "")
+    assert checked.out.splitlines()[2] == warning
+    data = json.loads(project("plans", "check", "--format", "json").out)
+    assert [(plan["ok"], plan["warnings"]) for plan in data] == [(True, []), (True, [warning.removeprefix("! ")])]
+    ran = project("run", "people", "-q")
+    assert ran.code == 0
+    assert ran.err.splitlines().count(warning) == 1
+
+
 def test_a_wrong_preset_is_found_by_a_check(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
     project.write("plans/people.yaml", text + "presets: {thorough: {use: {tolt: packed}}}\n")
