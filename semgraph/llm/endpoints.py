@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Embedder, Limits
@@ -14,6 +17,7 @@ from semgraph.llm.models import DEFAULT_EMBEDDER, DEFAULT_MODEL
 from semgraph.llm.roles import Roles
 from semgraph.llm.specs import EXTRAS, ModelSpec
 from semgraph.llm.stack import stack
+from semgraph.llm.wrapper import Borrowed
 
 
 def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
@@ -42,7 +46,7 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
     limits = Limits(
         spec.option("context") or defaults.context_tokens,
         spec.option("max_output") or defaults.max_output_tokens,
-        spec.option("in_flight") or settings.limits.in_flight or defaults.in_flight,
+        _in_flight(spec, settings),
     )
     return OpenAI(
         spec.model,
@@ -57,41 +61,36 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
 
 def build_models(
     settings: Settings,
+    endpoints: Endpoints,
     *,
     budget: Budget | None,
     journal: Journal | None,
     fresh: bool = False,
     recording: Path | None = None,
     scope: str = "",
-    known: dict[str, tuple[LLM, Limiter]] | None = None,
 ) -> LLM:
-    """All roles, each through its own stack; one endpoint and one limiter for each specification.
+    """All roles, each through its own stack over the endpoints, which stay open when the result is closed.
 
-    What is replayed from a recording does not go through the journal: it would outlive the recording there. With `known`,
-    endpoints and limiters are taken from there and put there, by specification, so that several scopes share them.
+    What is replayed from a recording does not go through the journal: it would outlive the recording there.
     """
-    known = {} if known is None else known
     built: dict[str, LLM] = {}
     for role in settings.roles:
         spec = settings.model(role)
         if str(spec) not in built:
-            if str(spec) not in known:
-                endpoint = build_model(spec, settings, recording)
-                limits = settings.limits
-                rpm, tpm = spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm
-                known[str(spec)] = endpoint, Limiter(endpoint.limits.in_flight, rpm, tpm)
+            endpoint, limiter = endpoints.model(spec, settings, recording)
             kept = None if spec.provider == "recorded" else journal
-            built[str(spec)] = stack(*known[str(spec)], budget=budget, journal=kept, scope=scope, fresh=fresh)
+            built[str(spec)] = stack(Borrowed(endpoint), limiter, budget=budget, journal=kept, scope=scope, fresh=fresh)
     models = {role: built[str(settings.model(role))] for role in settings.roles}
     return Roles(**models)
 
 
-def build_embedder(settings: Settings, recording: Path | None = None) -> Embedder:
+def build_embedder(settings: Settings, recording: Path | None = None, limiter: Limiter | None = None) -> Embedder:
     """The embedder of the settings, unwrapped. Nothing is opened or loaded yet.
 
     Args:
         settings: They name it.
         recording: The plan's own recording, for `recorded` without a path.
+        limiter: The endpoint's; None for one of its own.
 
     Raises:
         PlanError: There is no such local model, or no recording.
@@ -111,16 +110,77 @@ def build_embedder(settings: Settings, recording: Path | None = None) -> Embedde
         return SentenceTransformersEmbedder(spec.model, spec.option("device"), env=settings.environment)
     from semgraph.llm.embed.openai import OpenAIEmbedder
 
-    limits = settings.limits
-    in_flight = spec.option("in_flight") or limits.in_flight or Limits().in_flight
     return OpenAIEmbedder(
         spec.model,
         spec.option("dimensions"),
         spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
         _key(spec, settings),
-        Limiter(in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm),
+        limiter or build_limiter(spec, settings, _in_flight(spec, settings)),
         timeout=spec.option("timeout") or 120.0,
     )
+
+
+def build_limiter(spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
+    """The limiter of an endpoint: what its specification says goes before the settings."""
+    limits = settings.limits
+    return Limiter(in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
+
+
+def _in_flight(spec: ModelSpec, settings: Settings) -> int:
+    return spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
+
+
+@dataclass
+class Endpoints:
+    """Models and embedders, each made once, with the limiters of their endpoints.
+
+    All models of one address and key share a limiter, as far as they have no limits of their own (`?rpm=`, `?tpm=`,
+    `?in_flight=`); so do all embedders.
+
+    Args:
+        limiters: By endpoint. They serve all event loops.
+        local: Models that run in this process, by specification. They serve all event loops.
+        remote: Connections, by specification. They serve one event loop.
+    """
+
+    limiters: dict[tuple[Any, ...], Limiter] = field(default_factory=dict)
+    local: dict[str, LLM | Embedder] = field(default_factory=dict)
+    remote: dict[str, LLM | Embedder] = field(default_factory=dict)
+
+    def beside(self) -> Endpoints:
+        """The same endpoints with connections of their own, for another event loop."""
+        return Endpoints(self.limiters, self.local)
+
+    def model(self, spec: ModelSpec, settings: Settings, recording: Path | None = None) -> tuple[LLM, Limiter]:
+        """The model of a specification, and its limiter. Raises as `build_model`."""
+        model = cast("LLM", self._known(spec, lambda: build_model(spec, settings, recording)))
+        return model, self._limiter(spec, settings, model.limits.in_flight)
+
+    def embedder(self, settings: Settings, recording: Path | None = None) -> Embedder:
+        """The embedder of the settings. Raises as `build_embedder`."""
+        spec = settings.embedder
+        limiter = self._limiter(spec, settings, _in_flight(spec, settings))
+        return cast("Embedder", self._known(spec, lambda: build_embedder(settings, recording, limiter)))
+
+    def _known(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> LLM | Embedder:
+        if spec.provider == "recorded":  # another one for each plan; its file may change from run to run
+            return build()
+        known = self.remote if spec.provider == "openai" else self.local
+        name = f"{spec.kind} {spec}"
+        return known[name] if name in known else known.setdefault(name, build())
+
+    def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
+        if spec.provider == "recorded":
+            return build_limiter(spec, settings, in_flight)
+        own = spec.provider != "openai" or any(spec.option(name) for name in ("in_flight", "rpm", "tpm"))
+        address = spec.base_url or settings.environment.get("OPENAI_BASE_URL")
+        key = (spec.kind, address, spec.option("key_env"), *((spec.model, *spec.options) if own else ()))
+        return self.limiters.get(key) or self.limiters.setdefault(key, build_limiter(spec, settings, in_flight))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        while self.remote:
+            await self.remote.popitem()[1].aclose()
 
 
 def _recording(spec: ModelSpec, settings: Settings, of_plan: Path | None) -> Path:

@@ -56,19 +56,27 @@ class Journal:
     Args:
         path: The file; it and its folder are made if they are not there.
         keep_days: Rows older than this are deleted now; None keeps all.
+        patience: Seconds to wait while another process holds the file.
 
     Raises:
+        JournalLocked: Another process held the file all the time.
         SemgraphError: The file cannot be opened, is damaged, or is not a journal.
     """
 
-    def __init__(self, path: Path | str, keep_days: float | None = 30) -> None:
+    def __init__(self, path: Path | str, keep_days: float | None = 30, patience: float = _PATIENCE) -> None:
         self.path = Path(path)
-        self._database = open_journal(self.path)
+        self._patience = patience
+        self._database = open_journal(self.path, patience)
         self._commits = GroupCommit(self._database, lambda error: problem(error, self.path))
         self._closed = False
-        if keep_days is not None:
-            oldest = time.time() - keep_days * 86400
-            self._delete("created < ?", [(oldest,)])
+        try:
+            if keep_days is not None:
+                oldest = time.time() - keep_days * 86400
+                self._delete("created < ?", [(oldest,)])
+        except BaseException:
+            self._database.close()
+            raise
+        self._patience = _PATIENCE
 
     async def find(self, request: Request, model: str, scope: str = "") -> Reply | None:
         """The newest answer to an equal request to this model in this scope, or None."""
@@ -175,7 +183,7 @@ class Journal:
 
     def _now(self, action: Callable[[], T]) -> T:
         """Do something that is not for the event loop's hot path: it may wait for another process."""
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + self._patience
         while True:
             try:
                 return action()

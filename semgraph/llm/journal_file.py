@@ -35,17 +35,28 @@ PRAGMA user_version = {_VERSION};
 """
 
 
-def open_journal(path: Path) -> sqlite3.Connection:
+class JournalLocked(SemgraphError):
+    """Another process holds the journal."""
+
+
+def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connection:
     """Open or make a journal's file: WAL, autocommit, readable by its owner only.
 
+    Args:
+        path: The file.
+        patience: Seconds to wait while another process holds it.
+
     Raises:
+        JournalLocked: Another process held it all the time.
         SemgraphError: It cannot be opened, is damaged, or is another kind of file.
     """
     try:
         create_private(path)
     except OSError as error:
         raise SemgraphError(f"{path}: the journal cannot be opened ({error.strerror}). {_CHOOSE}") from error
-    database = sqlite3.connect(path, timeout=_OPEN_SECONDS, isolation_level=None, check_same_thread=False)
+    database = sqlite3.connect(
+        path, timeout=min(patience, _OPEN_SECONDS), isolation_level=None, check_same_thread=False
+    )
     try:
         _prepare(database, path)
     except sqlite3.Error as error:
@@ -115,7 +126,7 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
             "begun: no store depends on it, only answers kept there are paid again"
         )
     elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        what = f"{path}: another process has kept the journal locked for long. End it, {_AGAIN}"
+        return JournalLocked(f"{path}: another process has kept the journal locked for long. End it, {_AGAIN}")
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         what = f"{path}: the journal cannot be written ({error}). {_CHOOSE}"
     else:

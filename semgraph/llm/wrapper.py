@@ -41,3 +41,10 @@ class Wrapper:
     async def aclose(self) -> None:
         """Close the inner model."""
         await self.inner.aclose()
+
+
+class Borrowed(Wrapper):
+    """A model that belongs to somebody else, who closes it."""
+
+    async def aclose(self) -> None:
+        """Leave the model open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from semgraph.session.comparing.methods import Compares, Ways
 from semgraph.session.example import run_before
 from semgraph.session.explaining import Explained, ExplainFormat, explained
 from semgraph.session.inputs import refuse_taken, typed_inputs
+from semgraph.session.owned import Owned
 from semgraph.session.reports import Reports
 from semgraph.session.resources import Given, Resources
 from semgraph.session.resume import Resumed, resumed, same_plan
@@ -40,7 +43,9 @@ PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 class Session(Compares, Reports):
     """Models, an embedder, a store and limits; runs plans with them.
 
-    Making a session opens nothing. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local
+    Making a session opens nothing. It owns what its runs use: connections, the limits of endpoints, the journal, the store and
+    models on this machine are opened once and shared by all its runs, also those at the same time; `close` or `aclose` ends
+    them. What is not given comes from the environment, `semgraph.toml`, or the defaults: a local
     model and the store `.semgraph/graph.db`; `settings` says which and where from.
 
     Args:
@@ -97,9 +102,11 @@ class Session(Compares, Reports):
             None if isinstance(embedder, str) else embedder,
             None if isinstance(store, str) else store,
         )
-        self._resources = Resources(self.settings, given)
+        self._owned = Owned()
+        self._resources = Resources(self.settings, given, self._owned)
         self._plans = LoadedPlans(self.folder)
         self._waiting = Waiting()
+        weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
 
     def prepare(
         self,
@@ -256,7 +263,7 @@ class Session(Compares, Reports):
         own = self.folder / "plans" / "graph.yaml"
         file = Path(graph) if graph is not None else own if own.exists() else plans_folder() / "graph.yaml"
         labels = read_graph(file)
-        async with self._resources.opened_store() as store:
+        async with self._resources.opened_store(labels) as store:
             await open_to_read(store, labels)
             return await store.statistics()
 
@@ -268,11 +275,14 @@ class Session(Compares, Reports):
         return self._resources.forget([groups] if isinstance(groups, str) else groups)
 
     async def aclose(self) -> None:
-        """Close what the session keeps open."""
-        await self._resources.aclose()
+        """Close what the session keeps open, in all event loops that it was used in. It may be used again afterwards."""
+        await self._owned.aclose()
+        if not self._waiting.is_own:
+            await asyncio.to_thread(self._waiting.close)
 
     def close(self) -> None:
-        """As `aclose`, outside of an event loop."""
+        """As `aclose`, outside of an event loop. Within one, what belongs to that loop is closed as soon as it goes on."""
+        self._owned.end_here_soon()
         self._waiting.wait(self.aclose())
         self._waiting.close()
 
@@ -297,3 +307,9 @@ class Session(Compares, Reports):
             f"{key}={value}" for key, value, _ in self.settings.rows() if key.startswith(("models.", "store"))
         )
         return f"Session({shown})"
+
+
+def _abandon(owned: Owned, waiting: Waiting) -> None:
+    """Close what a session that was never closed has open, now that nobody has it any more; nothing is waited for."""
+    owned.abandon()
+    waiting.stop()

@@ -64,7 +64,7 @@ async def _spare(plan: LogicalPlan, resources: Resources) -> None:
     gone = [sink.label.name for sink in plan.writes if isinstance(sink, Delete) and sink.label.name not in made]
     if not gone or not resources.may_hold_rows:
         return
-    async with resources.opened_store() as store:
+    async with resources.opened_store(plan.graph) as store:
         await open_to_read(store, plan.graph)
         held = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
         name = store.name

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from semgraph.execution.explain import as_data, mermaid, queries
 from semgraph.execution.observed import Memory
 from semgraph.execution.runs import Run
 from semgraph.execution.tree import WIDTH, tree
-from semgraph.llm.endpoints import build_models
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -93,7 +91,7 @@ async def explained(of: Explained, resources: Resources, form: ExplainFormat) ->
     optimized, changes = rewrites.optimized(plan)
     if form == "rules":
         return rewrites.shown(plan, changes)
-    async with resources.opened_store() as store:
+    async with resources.opened_store(of.plan.graph) as store:
         physical = compile_plan(optimized, store, Library(resources.settings.operators), {})
     if form == "prompts":
         return await _prompts(of, physical, resources)
@@ -123,7 +121,7 @@ async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources
     if any(isinstance(node, Scan) for node in walk(*physical.roots)):
         from semgraph.session.comparing.copy import held, partitions_read
 
-        async with resources.opened_store() as store:
+        async with resources.opened_store(of.plan.graph) as store:
             kept = await held(of.plan, store, partitions_read(of.plan, inputs))
         counts = {label: table.num_rows for label, table in kept.rows.items()}
     rows = {name: table.num_rows for name, table in inputs.items()}
@@ -138,13 +136,11 @@ async def _tokens(
     of: Explained, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], resources: Resources
 ) -> Mapping[int, float]:
     """Tokens of real first prompts, by the model's tokenizer; none where no model is to be had."""
-    settings = resources.settings
-    recording = Path(of.plan.file).parent / "recordings" / f"{of.plan.name}.jsonl"
     try:
-        llm = resources.given.llm or build_models(settings, budget=None, journal=None, recording=recording)
+        llm = await resources.tokenizers(of.plan)
     except PlanError:
         return {}
-    async with resources.opened_store() as store:
+    async with resources.opened_store(of.plan.graph) as store:
         return await first_prompts.tokens_of_inputs(physical, llm, store, inputs, datetime.now(UTC))
 
 
@@ -165,7 +161,7 @@ async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) 
     parts = [queries(physical)]
     if any(node.calls_store for node in walk(*physical.roots)):
         async with AsyncExitStack() as closing:
-            store: Store = await closing.enter_async_context(resources.opened_store())
+            store: Store = await closing.enter_async_context(resources.opened_store(of.plan.graph))
             if isinstance(store, Attaches):
                 await store.attach(of.plan.graph)
                 lengths = list((await store.statistics()).dimensions.values())
@@ -189,9 +185,7 @@ async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) 
     if of.plan.order is not None and of.inputs is None:
         example_rows(of.plan)  # says which rows are needed
     async with AsyncExitStack() as closing:
-        opened = await closing.enter_async_context(
-            resources.open(of.plan.name, Path(of.plan.file), fresh=False, record_to=None)
-        )
+        opened = await closing.enter_async_context(resources.open(of.plan, fresh=False))
         inputs = of.inputs or {}
         kept = await held(of.plan, opened.store, partitions_read(of.plan, inputs))
         store = await closing.enter_async_context(kept.copy(None))

@@ -1,10 +1,10 @@
-"""What a run needs from outside: models, an embedder, a store, a journal. Opened when a run needs them."""
+"""What a run needs from outside: models, an embedder, a store, a journal. The session owns them, a run borrows them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,13 +13,17 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.budget import Budget
 from semgraph.llm.config import Settings
 from semgraph.llm.embed.once import EmbedOnce
-from semgraph.llm.endpoints import build_embedder, build_models
+from semgraph.llm.endpoints import Endpoints, build_models
 from semgraph.llm.journal import Journal
 from semgraph.llm.limits import Limiter
 from semgraph.llm.recorder import Recorder
 from semgraph.llm.stack import stack
+from semgraph.llm.wrapper import Borrowed
 from semgraph.logical.node import Node
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.schema import Graph
 from semgraph.physical.semantic import Answered
+from semgraph.session.owned import Owned
 from semgraph.stores.base import Store
 
 Clock = Callable[[str], datetime]
@@ -54,16 +58,16 @@ class Opened:
             self.journal.withdraw(found.unusable)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Resources:
-    """Opens what runs need, and keeps what must outlive a run: the store in memory. Each run has a budget of its own, unless
-    all are to share `budget`.
+    """What a session has, as settings name it: each run gets its view of it, with its own budget, or with `budget` if all
+    runs share one.
     """
 
     settings: Settings
     given: Given
+    owned: Owned
     budget: Budget | None = None
-    _memory: list[Store] = field(default_factory=list)  # one, once it is made; shared with `under`
 
     def under(self, settings: Settings) -> Resources:
         """The same with other settings."""
@@ -73,37 +77,35 @@ class Resources:
         """The same with one budget, as the limits say, for all its runs."""
         return replace(self, budget=self._budget())
 
+    def over(self, store: Store) -> Resources:
+        """The same with a store that the caller made, and a budget for each run."""
+        return replace(self, given=replace(self.given, store=store), budget=None)
+
     def _budget(self) -> Budget:
         limits = self.settings.limits
         return Budget(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
 
     @asynccontextmanager
-    async def open(self, plan: str, plan_file: Path, *, fresh: bool, record_to: Path | None) -> AsyncIterator[Opened]:
-        """Everything one run uses, closed afterwards.
+    async def open(self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None) -> AsyncIterator[Opened]:
+        """Everything one run uses. What was opened for it stays open for the next one.
 
         Args:
-            plan: Name of the plan; its recording is `recordings/PLAN.jsonl` beside its file.
-            plan_file: The plan's file.
+            plan: The plan; its recording is `recordings/PLAN.jsonl` beside its file.
             fresh: Ask anew even what the journal knows.
             record_to: Where to record the run, if it is to be recorded.
         """
-        budget = self.budget or self._budget()
-        recording = plan_file.parent / "recordings" / f"{plan}.jsonl"
-        path = self.settings.journal_path
+        budget, recording = self.budget or self._budget(), recording_of(plan)
         async with AsyncExitStack() as closing:
-            journal = Journal(path, self.settings.keep_days) if path is not None else None
-            if journal is not None:
-                closing.callback(journal.close)
-            scoped = self._models(budget, journal, recording, fresh=fresh)
+            of_loop = await self.owned.here()
+            path = self.settings.journal_path
+            journal = await of_loop.journal(path, self.settings.keep_days) if path is not None else None
+            scoped = self._models(of_loop.endpoints, budget, journal, recording, fresh=fresh)
             llm = scoped("")
-            inner = self.given.embedder or build_embedder(self.settings, recording)
+            closing.push_async_callback(llm.aclose)
+            inner = self.given.embedder or of_loop.endpoints.embedder(self.settings, recording)
             kept = None if self.settings.embedder.provider == "recorded" and self.given.embedder is None else journal
             embedder: Embedder = EmbedOnce(inner, kept, budget, fresh)
-            if self.given.llm is None:
-                closing.push_async_callback(llm.aclose)
-            if self.given.embedder is None:
-                closing.push_async_callback(inner.aclose)
-            store = await closing.enter_async_context(self.opened_store())
+            store = await closing.enter_async_context(self.opened_store(plan.graph))
             now = self._clock(recording)
             recorder = Recorder() if record_to is not None else None
             if recorder is not None:
@@ -112,22 +114,32 @@ class Resources:
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
 
-    def _models(self, budget: Budget, journal: Journal | None, recording: Path, *, fresh: bool) -> Callable[[str], LLM]:
+    def _models(
+        self, endpoints: Endpoints, budget: Budget | None, journal: Journal | None, recording: Path, *, fresh: bool
+    ) -> Callable[[str], LLM]:
         """The models by role behind one `LLM`, for each scope of the journal; all scopes share endpoints and limiters."""
         limits, given = self.settings.limits, self.given.llm
         if given is None:
-            known: dict[str, tuple[LLM, Limiter]] = {}
             return lambda scope: build_models(
                 self.settings,
+                endpoints,
                 budget=budget,
                 journal=journal,
                 fresh=fresh,
                 recording=recording,
                 scope=scope,
-                known=known,
             )
-        limiter = Limiter(limits.in_flight or given.limits.in_flight, limits.rpm, limits.tpm)
-        return lambda scope: stack(given, limiter, budget=budget, journal=journal, scope=scope, fresh=fresh)
+        limiter = self.owned.limiter_of(
+            given, lambda: Limiter(limits.in_flight or given.limits.in_flight, limits.rpm, limits.tpm)
+        )
+        model = Borrowed(given)
+        return lambda scope: stack(model, limiter, budget=budget, journal=journal, scope=scope, fresh=fresh)
+
+    async def tokenizers(self, plan: LogicalPlan) -> LLM:
+        """The models, to count tokens with: nothing is sent. Raises PlanError where there is none."""
+        return self.given.llm or build_models(
+            self.settings, (await self.owned.here()).endpoints, budget=None, journal=None, recording=recording_of(plan)
+        )
 
     def _clock(self, recording: Path) -> Clock:
         spec = self.settings.model()
@@ -137,27 +149,33 @@ class Resources:
 
         return Recorded(self.settings.cwd / spec.model if spec.model else recording).now
 
-    async def store(self) -> Store:
-        """The store that the settings name. Raises StoreUnavailable or PlanError."""
-        if self.given.store is not None:
-            return self.given.store
-        name, env = self.settings.store, self.settings.environment
-        if name == "memory":
-            if not self._memory:
-                from semgraph.stores.sqlite import SqliteStore
+    @asynccontextmanager
+    async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:
+        """The store that the settings name, for one run over a graph. Raises StoreUnavailable or PlanError."""
+        async with AsyncExitStack() as closing:
+            if self.given.store is not None:
+                yield await closing.enter_async_context(self.owned.given(self.given.store, graph))
+                return
+            if self.settings.store == "memory":
+                lent = self.owned.memory()
+            else:
+                lent = await (await self.owned.here()).store(*self._store())
+            yield await closing.enter_async_context(lent.borrowed(graph))
 
-                self._memory.append(SqliteStore(":memory:"))
-            return self._memory[0]
+    def _store(self) -> tuple[Store, Path | None]:
+        """The store that the settings name, not opened, and its file. Raises StoreUnavailable or PlanError."""
+        name, env = self.settings.store, self.settings.environment
         if name.startswith("sqlite:"):
             from semgraph.stores.sqlite import SqliteStore
 
-            return SqliteStore(self.settings.cwd / name.removeprefix("sqlite:"))
+            file = self.settings.cwd / name.removeprefix("sqlite:")
+            return SqliteStore(file), file
         if name == "neo4j-local":
             from semgraph.stores.neo4j import local_store
 
-            return local_store(self.settings.cwd / ".semgraph" / "neo4j")
+            return local_store(self.settings.cwd / ".semgraph" / "neo4j"), None
         if name == "neo4j" or name.split(":")[0].split("+")[0] in {"neo4j", "bolt"}:
-            return _neo4j(name, env)
+            return _neo4j(name, env), None
         known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
         raise PlanError(Problem(f'"{name}" is no store', there=f"stores: {known}"))
 
@@ -189,20 +207,10 @@ class Resources:
                 "Name the one that you mean: --store sqlite:PATH; or run a plan that writes it: semgraph plans list"
             )
 
-    @asynccontextmanager
-    async def opened_store(self) -> AsyncIterator[Store]:
-        """The store alone, closed afterwards unless it outlives a run."""
-        store = await self.store()
-        try:
-            yield store
-        finally:
-            if store not in self._memory and store is not self.given.store:
-                await store.aclose()
 
-    async def aclose(self) -> None:
-        """Close what was kept open."""
-        while self._memory:
-            await self._memory.pop().aclose()
+def recording_of(plan: LogicalPlan) -> Path:
+    """Where a plan's own recording is."""
+    return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
 
 
 def _neo4j(name: str, env: Mapping[str, str]) -> Store:

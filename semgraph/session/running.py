@@ -62,9 +62,8 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     logical = _trimmed(request)
     if not (request.plan.writes or request.plan.schema) and any(node.calls_store for node in walk(*logical.roots)):
         resources.need_graph()
-    file = Path(logical.file)
     record_to = Path(request.record_to) if request.record_to else None
-    async with resources.open(logical.name, file, fresh=request.fresh, record_to=record_to) as opened:
+    async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
         library = Library(resources.settings.operators)
         limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
         physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)

@@ -13,7 +13,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.session.comparing.copy import held, partitions_read
-from semgraph.session.resources import Given, Resources
+from semgraph.session.resources import Resources
 from semgraph.session.running import RunRequest, run_plan
 
 _SPREAD = 1.96  # standard errors of a count on each side: 95 %
@@ -85,12 +85,10 @@ async def sampled(plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, 
             Problem("there is nothing to sample", hint="give the plan's inputs: -i NAME=FILE, and --sample 20")
         )
     some = {n: table.slice(0, min(rows, table.num_rows)) if n == name else table for n, table in inputs.items()}
-    async with resources.opened_store() as store:
+    async with resources.opened_store(plan.graph) as store:
         kept = await held(plan, store, partitions_read(plan, some))
-    given = resources.given
     async with kept.copy(None) as copy:
-        own = Resources(resources.settings, Given(given.llm, given.embedder, copy))
-        result = await run_plan(RunRequest(plan, some, again=True, sample=True), own)
+        result = await run_plan(RunRequest(plan, some, again=True, sample=True), resources.over(copy))
     took = StepMetrics()
     for step in result.meter.steps.values():
         if step.operator:

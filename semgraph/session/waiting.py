@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import threading
+import weakref
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -16,13 +19,17 @@ class Waiting:
     """One event loop, in a thread of its own, for all that is waited for: what one coroutine opened serves the next."""
 
     def __init__(self) -> None:
+        self._begin()
+        _ALL.add(self)
+
+    def _begin(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. An interrupt cancels it, and is raised when it has ended. Several threads may wait."""
-        if threading.current_thread() is self._thread:
+        if self.is_own:
             work.close()
             raise EngineError("this is called by what is being waited for: await session.arun(...) there")
         loop, ended, tasks = self._started(), threading.Event(), list[asyncio.Task[T]]()
@@ -46,17 +53,69 @@ class Waiting:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="semgraph", daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="semgraph", daemon=True)
                 self._thread.start()
             return self._loop
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the calling thread is the loop's."""
+        return threading.current_thread() is self._thread
+
     def close(self) -> None:
-        """End the loop; a later `wait` begins another."""
+        """End the loop, and wait until it has ended; a later `wait` begins another."""
+        thread = self.stop()
+        if thread is not None:
+            thread.join()
+
+    def stop(self) -> threading.Thread | None:
+        """Have the loop end; the thread that it ends in, if there is one."""
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            for ending in (loop.shutdown_asyncgens(), loop.shutdown_default_executor()):
-                asyncio.run_coroutine_threadsafe(ending, loop).result()
+        if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        return thread
+
+    def after_fork(self) -> None:
+        """Begin anew in a child process, which has no thread of its parent's."""
+        self._begin()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped, and end it as `asyncio.run` does: what was opened in it is closed."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_cancelled(asyncio.all_tasks(loop)))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_ALL: weakref.WeakSet[Waiting] = weakref.WeakSet()
+_EXIT_SECONDS = 10.0
+
+
+def _at_exit() -> None:
+    for waiting in list(_ALL):
+        thread = waiting.stop()
+        if thread is not None:
+            thread.join(_EXIT_SECONDS)
+
+
+def _after_fork() -> None:
+    for waiting in list(_ALL):
+        waiting.after_fork()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

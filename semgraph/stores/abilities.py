@@ -19,6 +19,15 @@ class Listened(Protocol):
 
 
 @runtime_checkable
+class Divides(Protocol):
+    """A store that runs can share although each opens it for a graph of its own."""
+
+    def beside(self) -> Store:
+        """A store over the same connection that is not opened for a graph yet. Closing one closes the connection of all."""
+        ...
+
+
+@runtime_checkable
 class Attaches(Protocol):
     """A store that can be opened without creating anything in it."""
 

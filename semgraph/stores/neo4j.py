@@ -9,9 +9,10 @@ A cosine is computed by the server in float32: two stores agree on it to about 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -68,6 +69,9 @@ class Neo4jStore:
 
     def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
+        self._begin()
+
+    def _begin(self) -> None:
         self._graph: Graph | None = None
         self._opened: Opened | None = None
         self._dimensions: dict[tuple[str, str], int] = {}
@@ -75,6 +79,12 @@ class Neo4jStore:
         self._underived = Underived(self._bolt, Graph("", "", "", {}))
         self._undone: list[str] = []
         self._searches = Searches(self._bolt)
+
+    def beside(self) -> Self:
+        """As `Divides.beside`."""
+        other = copy(self)
+        other._begin()  # noqa: SLF001 - its own copy
+        return other
 
     @property
     def name(self) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from os import PathLike, fspath
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
@@ -74,6 +75,12 @@ class SqliteStore:
         self._tables: dict[str, Table] = {}
         self._memory = Memory()
         self._dimensions: dict[tuple[str, str], int] = {}
+
+    def beside(self) -> Self:
+        """As `Divides.beside`: what is known of the data is shared too."""
+        other = copy(self)
+        other._tables, other._dimensions = {}, {}  # noqa: SLF001 - its own copy
+        return other
 
     @property
     def name(self) -> str:

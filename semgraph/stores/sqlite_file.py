@@ -16,6 +16,7 @@ from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder
 from semgraph.stores.sqlite_terms import list_holds, lists_meet
 from semgraph.stores.sqlite_values import add_labels, unite
+from semgraph.turns import Turns
 
 T = TypeVar("T")
 _OLDEST = (3, 35)
@@ -60,7 +61,7 @@ class File:
         self.round_trips = 0
         self._con: sqlite3.Connection | None = None
         self.heard: Callable[[str], None] | None = None
-        self._lock = asyncio.Lock()
+        self._lock = Turns()
 
     async def open(self, check: Callable[[sqlite3.Connection], None]) -> None:
         """Connect, unless that is done. `check` sees the file before anything of it is changed. Raises StoreUnavailable."""

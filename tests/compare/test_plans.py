@@ -89,7 +89,8 @@ async def test_graphs_are_scored_against_the_true_one(model, tmp_path):
 async def written(session: sg.Session) -> dict[str, Any]:
     """The graph of the session's store, as a truth in plain data."""
     plan = session.prepare(PLAN)
-    source = await held(plan, await session._resources.store(), None)
+    async with session._resources.opened_store() as store:
+        source = await held(plan, store, None)
     async with source.copy(64) as store:
         graph = await graph_of(store, plan)
     return {

@@ -12,7 +12,7 @@ from semgraph.llm.config import Settings
 from semgraph.llm.embed.local import LocalEmbedder
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
-from semgraph.llm.endpoints import build_embedder, build_model, build_models
+from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, build_models
 from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recorded import Recorded, RecordedEmbedder
@@ -101,7 +101,7 @@ class TestRecorded:
             recorder.llm(_Says(text))
             await recorder.llm(_Says(text)).complete(request)
             recorder.write(recording)
-            models = build_models(load(llm="recorded"), budget=None, journal=journal, recording=recording)
+            models = build_models(load(llm="recorded"), Endpoints(), budget=None, journal=journal, recording=recording)
             return (await models.complete(request)).text
 
         assert await replayed('"old"') == '"old"'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -35,7 +33,7 @@ async def foreseen(request: Request, resources: Resources) -> list[str]:
         PlanError: Something is wrong with the request, or there are no rows.
     """
     plan = request.plan
-    async with resources.open(plan.name, Path(plan.file), fresh=False, record_to=None) as opened:
+    async with resources.open(plan, fresh=False) as opened:
         of = choices(request, resources, opened.llm)
         source = await held(plan, opened.store, partitions_read(plan, request.inputs))
         async with source.copy(await vector_length(plan, opened.embedder)) as scratch:

@@ -167,7 +167,7 @@ async def compare(request: Request, resources: Resources) -> Comparison:
     from semgraph.session.comparing.arms import compare_plans, compare_step
 
     plan = request.plan
-    async with resources.open(plan.name, Path(plan.file), fresh=request.fresh, record_to=None) as opened:
+    async with resources.open(plan, fresh=request.fresh) as opened:
         kept = Kept(request, resources, opened)
         work = compare_step if request.step else compare_plans
         try:
