@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from semgraph.errors import StoreUnavailable
+from semgraph.errors import SemgraphError, StoreUnavailable
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.endpoints import Endpoints
 from semgraph.llm.journal import Journal
@@ -111,9 +111,14 @@ class OfLoop:
         try:
             yield
         finally:
-            self._ending = True
+            asked, self._ending = self._ending, True
             self._ended()
-            await self._close()
+            try:
+                await self._close()
+            except SemgraphError:
+                # The run that it kept from writing has raised it; the end of a loop has no caller who could take it.
+                if asked:
+                    raise
 
     async def journal(self, path: Path, keep_days: float | None) -> Journal:
         """The journal, opened once. Raises SemgraphError; JournalLocked if another process holds it for long."""
