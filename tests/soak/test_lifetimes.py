@@ -108,8 +108,8 @@ async def test_a_graph_that_is_deleted_between_runs_is_made_again(server: Server
     write_plan(tmp_path, "taps", "Tap")
     async with session(server, tmp_path, store="sqlite:graph.db") as one:
         await one.arun("taps", notes=notes(1))
-        for file in [*tmp_path.glob("graph.db*"), *(tmp_path / ".semgraph").glob("journal.db*")]:
-            file.unlink()
+        for name in ("graph.db", "graph.db-wal", "graph.db-shm", ".semgraph/journal.db"):
+            (tmp_path / name).unlink(missing_ok=True)
         await one.arun("taps", notes=notes(1))
     with sqlite3.connect(tmp_path / "graph.db") as database:
         assert database.execute("SELECT count(*) FROM Tap").fetchone() == (3,)
