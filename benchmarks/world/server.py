@@ -12,7 +12,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from benchmarks.world import answers
-from benchmarks.world.answers import graphiti, lotus, memory
+from benchmarks.world.answers import graphiti, lotus, memory, one_word
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.counting import Counters
 from benchmarks.world.faults import Fault, Faults, spoilt
@@ -115,6 +115,9 @@ class StandIn:
         """The question that a chat asks, and the answer, mostly as JSON. Raises NotUnderstood."""
         if form := graphiti.form_of(body):
             return form, json.dumps(graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False)
+        if worded := one_word.as_json(body):
+            skill, text = self.answer(worded)
+            return skill, one_word.chances(json.loads(text))[0][0]
         if (share := graphiti.relevance(body, self._noise(body))) is not None:
             return "relevance", str(share >= 0.5)
         texts = [message["content"] for message in body["messages"]]
@@ -180,6 +183,8 @@ class StandIn:
 
     def _chances(self, body: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
         """What the first token might have been, where that was asked for."""
+        if worded := one_word.as_json(body):
+            return one_word.chances(json.loads(self.answer(worded)[1]))
         share = graphiti.relevance(body, self._noise(body))
         chances = {"True": share, "False": 1 - share} if share is not None else {}
         return tuple(sorted(chances.items(), key=lambda one: one[0] != str((share or 0) >= 0.5)))

@@ -13,6 +13,7 @@ from semgraph.checking.way import Way
 from semgraph.expr.functions import alike, canonical_json
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
+from semgraph.physical.contract import SCORE
 
 LEAST = 0.9
 _PEOPLE = ("Alice Chen", "Bob Marley", "Chloé Dubois", "Dmitri Ivanov", "Eva Green", "Farid Haddad", "Grace Hopper")
@@ -86,6 +87,7 @@ def _chosen(case: Case, table: pa.Table) -> set[Any]:
     if case.operator == "sem_filter":
         return {row["item"] for row in rows if row["keep"]}
     if case.operator == "sem_join":
+        rows = [{name: value for name, value in row.items() if name != SCORE} for row in rows]
         return {canonical_json(plain(row)) for row in rows if row["match"]}
     return _ranked(case, rows) if case.operator == "sem_topk" else {canonical_json(plain(row)) for row in rows}
 

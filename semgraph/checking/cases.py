@@ -257,7 +257,7 @@ async def ask(
 ) -> pa.Table:
     """The answers of a way named as a user names it."""
     table = await run(case, library.get(case.operator, Choice.parse(way)), llm, metrics)
-    assert table.schema.equals(answer_schema(case.node()))
+    assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
     return table
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +86,8 @@ class Oracle:
             if prompt + request.max_tokens > self.limits.context_tokens:
                 self.rejected += 1
                 raise RowError("rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1)
+            if request.words:
+                return self._worded(request, prompt)
             text = json.dumps(think(self.mind, request))
             usage = Usage(prompt, 0, self.count_tokens(text))
             if usage.completion > request.max_tokens:
@@ -93,6 +96,13 @@ class Oracle:
             return Reply(text, usage, call_id=call_id(request), dollars=0.001)
         finally:
             self.running -= 1
+
+    def _worded(self, request: Request, prompt: int) -> Reply:
+        """One word, and the log-probability of each."""
+        logprobs = word_chances(self.mind, request)
+        word = request.words[logprobs.index(max(logprobs))]
+        usage, finish = Usage(prompt, 0, 1), "length"
+        return Reply(word, usage, call_id=call_id(request), dollars=0.001, finish=finish, logprobs=logprobs)
 
     async def aclose(self) -> None:
         """Nothing to release."""
@@ -129,6 +139,28 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
     return mind.review(asked, mind.answer(asked), json.loads(answer)) if given else one(mind, request, user)
 
 
+def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
+    """The log-probability of each word that may be the answer.
+
+    How sure it is of yes or no depends on the question alone; the mean of digits is the score.
+    """
+    _, user = parts(request)
+    text = user.removeprefix("Be exact.\n\n").removeprefix("Be kind.\n\n")
+    if text.startswith("Context:"):
+        text = text.split("\n\n", 1)[1]
+    if request.words[0] == "0":
+        digit = mind.score(text) / 100 * 9
+        share = {math.floor(digit): 1 - digit % 1, math.floor(digit) + 1: digit % 1}
+        return tuple(math.log(max(share.get(n, 0.0), 1e-9)) for n in range(10))
+    if text.startswith(("Left record:", "Are “")):
+        yes = mind.match(*sides(text)) is not None
+    else:
+        yes = mind.answer(text)["answer"] == "yes"
+    sure = 0.6 + zlib.crc32(text.encode("utf-8", "surrogatepass")) % 1000 / 2600
+    chances = math.log(sure), math.log(1 - sure)
+    return chances if yes else chances[::-1]
+
+
 def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
     """The answer to one row's question: a score where a score is asked for."""
     return {"score": mind.score(text)} if '"score"' in request.schema else mind.answer(text)
@@ -136,7 +168,7 @@ def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
 
 def parts(request: Request) -> tuple[str, str]:
     """System message, and user message without context: the contexts of these cases begin with "Context:"."""
-    system, user = (message.content for message in request.messages)
+    system, user = request.messages[0].content, request.messages[-1].content
     if user.startswith("Context:"):
         user = user.split("\n\n", 1)[1]
     return system, user.split("\n\nYour last answer was not valid", 1)[0]
@@ -217,7 +249,7 @@ def edited(reply: Reply, change: Callable[[Any], Any]) -> Reply:
 
 def is_packed(request: Request) -> bool:
     """Whether several records are asked about, each for itself."""
-    return next(iter(json.loads(request.schema)["properties"])) in _PACKED
+    return bool(request.schema) and next(iter(json.loads(request.schema)["properties"])) in _PACKED
 
 
 class Grams:

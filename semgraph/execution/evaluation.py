@@ -288,6 +288,8 @@ class Evaluation:
             found = await answer(
                 node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer, known)
             )
+        for text in asking.notes:
+            self.runtime.note(text)
         own.seconds += time.perf_counter() - started
         own.rows_failed += len(found.failures)
         self.runtime.meter.replayed.add(asking.replayed)

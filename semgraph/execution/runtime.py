@@ -39,6 +39,7 @@ class Runtime:
         observe: Told of each node's rows, for the run record.
         answered: Told of each semantic node's evidence, for the run record.
         asking: Told how many more rows a semantic node asks about; with a negative number when these are answered.
+        note: Takes what implementations have to say to the user.
         observations: Told rows in and out of each node and what it asked, for later estimates.
         trial: Which independent repetition this is: part of every request.
     """
@@ -54,6 +55,7 @@ class Runtime:
     observe: Observer = lambda _node, _table: None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
+    note: Callable[[str], None] = lambda _text: None
     observations: Observations | None = None
     trial: int = 0
 

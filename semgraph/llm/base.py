@@ -122,6 +122,7 @@ class Limits:
         in_flight: Requests at one time.
         logprobs: Whether replies have log-probabilities; None: not known before one is asked for.
         yes_no: How a question with the answer yes or no is asked: for a JSON object, or after examples for one `word`.
+        yes_from: For one word: the log-odds of yes from which on the answer is yes. Small models say yes too easily.
     """
 
     context_tokens: int = 128_000
@@ -129,6 +130,7 @@ class Limits:
     in_flight: int = 64
     logprobs: bool | None = None
     yes_no: YesNo = "json"
+    yes_from: float = 0.0
 
 
 @runtime_checkable

@@ -68,7 +68,8 @@ class Local:
     @property
     def limits(self) -> Limits:
         """The context as configured; one request in flight."""
-        return Limits(self._context, self._context // 2, in_flight=1, logprobs=True, yes_no=self.model.yes_no)
+        model = self.model
+        return Limits(self._context, self._context // 2, 1, logprobs=True, yes_no=model.yes_no, yes_from=model.yes_from)
 
     @property
     def exact_tokens(self) -> bool:

@@ -60,6 +60,7 @@ class Model:
         context: Tokens that it takes.
         about: What it is for, in one line.
         yes_no: How a question with the answer yes or no is asked, as measured (`benchmarks/results/real.md`).
+        yes_from: The log-odds from which on the answer is yes, as measured.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Model:
     context: int
     about: str
     yes_no: YesNo = "json"
+    yes_from: float = 0.0
 
     @property
     def size(self) -> int:
@@ -102,6 +104,8 @@ _QWEN = Model(
     parameters="1.5B, Q4_K_M",
     context=32_768,
     about="the default where nothing else is configured: strict JSON on two cores",
+    yes_no="word",
+    yes_from=0.5,
 )
 
 _SMOLLM = Model(

@@ -109,6 +109,7 @@ class Recording:
             "limits": [self.limits.context_tokens, self.limits.max_output_tokens, self.limits.in_flight],
             **({"logprobs": self.limits.logprobs} if self.limits.logprobs is not None else {}),
             **({"yes_no": self.limits.yes_no} if self.limits.yes_no != "json" else {}),
+            **({"yes_from": self.limits.yes_from} if self.limits.yes_from else {}),
             "embedder": self.embedder,
             "dimensions": self.dimensions,
             "date": self.date,
@@ -135,7 +136,7 @@ class Recording:
         if first:
             if line["recording"] != VERSION:
                 raise ValueError(f"its version is {line['recording']}, known is {VERSION}")
-            asking = {name: line[name] for name in ("logprobs", "yes_no") if name in line}
+            asking = {name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line}
             self.model, self.limits = line["model"], Limits(*line["limits"], **asking)
             self.embedder, self.dimensions, self.date = line["embedder"], line["dimensions"], line["date"]
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}

@@ -11,12 +11,15 @@ import pyarrow.compute as pc
 
 from semgraph.errors import EngineError
 from semgraph.logical.semantic import Semantic
-from semgraph.physical.contract import Outcome, Rows, answer_schema, verdict_field
+from semgraph.physical.contract import SCORE, Outcome, Rows, answer_schema, verdict_field
 from semgraph.physical.watching import named
 
 
-def answer_table(node: Semantic, outcomes: Sequence[Outcome]) -> pa.Table:
-    """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group), in order."""
+def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
+    """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group), in order.
+
+    `scored`: what outcomes have under `score` is kept beside the verdicts, for sem_filter and sem_join.
+    """
     schema = answer_schema(node)
     columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
     for i in range(1, len(schema) - 2):
@@ -25,7 +28,11 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome]) -> pa.Table:
         columns.append(pa.array(values, field.type))
     columns.append(pa.array([o.error for o in outcomes], pa.string()))
     columns.append(pa.array([list(o.calls) for o in outcomes], pa.list_(pa.string())))
-    return pa.Table.from_arrays(columns, schema=schema)
+    table = pa.Table.from_arrays(columns, schema=schema)
+    if not scored:
+        return table
+    scores = [None if o.values is None else o.values.get(SCORE) for o in outcomes]
+    return table.append_column(pa.field(SCORE, pa.float64()), pa.array(scores, pa.float64()))
 
 
 def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
@@ -47,13 +54,17 @@ def check_answer(node: Semantic, rows: Rows, table: pa.Table, implementation: ob
     wrong = None
     if not isinstance(table, pa.Table):
         wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
-    elif not table.schema.equals(wanted):
+    elif not table.schema.equals(wanted) and not _scored(node, table):
         wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(wanted)})"
     else:
         wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(node, table)
     if wrong:
         who = "its implementation" if implementation is None else named(implementation)
         raise EngineError(f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`")
+
+
+def _scored(node: Semantic, table: pa.Table) -> bool:
+    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(answer_schema(node, scored=True))
 
 
 def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:

@@ -22,12 +22,13 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.answers import answer_table
-from semgraph.physical.contract import Block, Outcome, Part, Ranking, Rows
+from semgraph.physical.contract import REFERENCES, Block, Outcome, Part, Ranking, Rows
 from semgraph.physical.framing import Work
 from semgraph.physical.group_framing import GroupFraming, WindowFraming
 from semgraph.physical.pair_framing import PairFraming
 from semgraph.physical.review_framing import ReviewFraming
 from semgraph.physical.row_framing import RowFraming
+from semgraph.physical.words import Words, words_of
 
 _Task = asyncio.Task[Reply | RowError]
 
@@ -62,6 +63,7 @@ class NodeContext:
         self._running: set[_Task] = set()
         self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
         self.calls: list[str] = []
+        self.notes: dict[str, None] = {}
         self._paid = paid if paid is not None else set()
         self.replayed = StepMetrics()  # what answers of earlier runs had cost, each once
 
@@ -184,6 +186,28 @@ class NodeContext:
         if missing:
             raise EngineError(f"step {node.step}: item {missing[0]} is in no block: put each item in one")
         return answer_table(node, [framing.outcomes[item] for item in range(count)])
+
+    async def ask_words(self, node: Semantic, rows: Rows, words: Words | None = None) -> list[Outcome]:
+        """Ask about each item for one word; see `semgraph.physical.contract.Context`."""
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
+        framing.must_be_sure = True
+        works = list(framing.works([item] for item in range(rows.items.num_rows)))
+        first = 1 if self.limits.logprobs is None else 0
+        for some in filter(None, (works[:first], works[first:])):
+            await framing.ask(some)
+        return [framing.outcomes[item] for item in range(rows.items.num_rows)]
+
+    def without_logprobs(self) -> str:
+        """What to say where the endpoint gives no log-probabilities."""
+        instead = REFERENCES[self._node.keyword]
+        return (
+            f"step {self._node.step}: {self._model.name} gives no log-probabilities, which logit needs. "
+            f"Use an implementation that needs none: {self._node.step}={instead}"
+        )
+
+    def note(self, text: str) -> None:
+        """Keep a note for the user."""
+        self.notes.setdefault(text)
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call; see `semgraph.physical.contract.Context`."""

@@ -10,7 +10,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -19,8 +19,19 @@ from semgraph.llm.base import Limits, Reply, Request, Vectors
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 
+if TYPE_CHECKING:
+    from semgraph.physical.words import Words
+
 N = TypeVar("N", bound=Semantic)
 Block = Sequence[int]
+REFERENCES = {
+    "sem_map": "per_row",
+    "sem_filter": "per_row",
+    "sem_join": "nested_loop",
+    "sem_agg": "single",
+    "sem_topk": "pointwise",
+}
+"""The implementation of each operator that defines its answers."""
 
 
 class Rows(NamedTuple):
@@ -186,6 +197,30 @@ class Context(Protocol):
         """
         ...
 
+    async def ask_words(self, node: Semantic, rows: Rows, words: Words | None = None) -> list[Outcome]:
+        """Ask about each item by itself for one word: yes or no (sem_filter, sem_join), a digit (sem_topk).
+
+        An outcome for each item, in order: the verdict, and under `logprobs` the log-probability of each word; see
+        `log_odds`. Where it is not known whether the endpoint gives these, one item is asked about first.
+
+        Args:
+            node: Whose question it is. What a sem_join returns besides is not asked for.
+            rows: The items.
+            words: Other words than the operator's own.
+
+        Raises:
+            ModelUnavailable: The endpoint gives no log-probabilities.
+        """
+        ...
+
+    def without_logprobs(self) -> str:
+        """What to say where the endpoint gives no log-probabilities: which one, and what can be used instead."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Add to the notes of the run, which the user sees at its end; equal notes of a step are one."""
+        ...
+
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call (sem_agg); an outcome for each part, in order.
 
@@ -243,7 +278,8 @@ class Implementation(ABC, Generic[N]):
         Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the answers, `error` string (NULL:
         answered) and `calls` list<string> (ids of the calls the answer rests on). Answers by operator: sem_map and sem_agg
         `node.answers`; sem_filter `keep` boolean; sem_join `match` boolean and `node.answers` (NULL without a match); sem_topk
-        `score` double, higher is better, equal scores stay in row order (a row ruled out early still gets a score).
+        `score` double, higher is better, equal scores stay in row order (a row ruled out early still gets a score). For
+        sem_filter and sem_join a last column `score` double may say what a verdict rests on; it is kept with the answers.
         """
 
 
@@ -259,8 +295,11 @@ def verdict_field(node: Semantic) -> pa.Field[Any] | None:
     return _VERDICTS.get(node.keyword)
 
 
-def answer_schema(node: Semantic) -> pa.Schema:
-    """The schema of the table that `answer` returns for a node."""
+SCORE = "score"
+
+
+def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
+    """The schema of the table that `answer` returns for a node; `scored`: with the score that a verdict rests on."""
     verdict = verdict_field(node)
     own = [] if verdict is None else [verdict]
     return pa.schema(
@@ -270,5 +309,6 @@ def answer_schema(node: Semantic) -> pa.Schema:
             *node.answer_fields(),
             pa.field("error", pa.string()),
             pa.field("calls", pa.list_(pa.string())),
+            *([pa.field(SCORE, pa.float64())] if scored else []),
         ]
     )

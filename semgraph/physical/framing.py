@@ -9,18 +9,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
-from semgraph.errors import RowError
-from semgraph.llm.base import Reply, Request
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.base import Message, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.answers import check_answer
 from semgraph.physical.blocks import Keys
 from semgraph.physical.contract import Context, Outcome, Rows
-from semgraph.physical.forms import Invalid
+from semgraph.physical.forms import Form, Invalid
 from semgraph.physical.records import Records, paragraphs
 from semgraph.physical.room import Room, Sheet, TooLong
+from semgraph.physical.words import Words, read_word
 
 _LONGEST_REASON = 160
 
@@ -46,6 +48,7 @@ class Framing(ABC):
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)
+        self.must_be_sure = False  # whether an answer of one word needs its log-probabilities
         self.unusable = 0  # replies about several items that did not settle all of them
         self._sheets: dict[tuple[int, str], Sheet] = {}
 
@@ -95,20 +98,47 @@ class Framing(ABC):
         left = self.keys.left[item]
         context = self.keys.context(left)
         again = f"Your last answer was not valid: {work.reason[:_LONGEST_REASON]}. Answer again, in the form asked for."
-        user = paragraphs(context, *texts, again if work.reason else "")
+        user = paragraphs(sheet.lead, context, *texts, again if work.reason else "")
         tokens = sheet.answer_tokens(count, self.ctx.limits)
-        return self.ctx.request(sheet.prompt, sheet.system, user, sheet.schema, self.rows.partition[left], tokens)
+        request = self.ctx.request(
+            sheet.prompt, sheet.system, user, sheet.schema or None, self.rows.partition[left], tokens
+        )
+        return worded(request, sheet) if sheet.words else request
 
     def compose_whole(self, work: Work, item: int, sheet: Sheet, *texts: str) -> Request:
         """The request for what cannot be divided. Raises TooLong."""
         self.room.require(sheet, 1, self.keys.context(self.keys.left[item]), *texts)
         return self.compose(work, item, sheet, 1, *texts)
 
-    def settle_alone(self, work: Work, reply: Reply | RowError, read: Callable[[str], dict[str, Any]]) -> list[Work]:
-        """Take the reply to a question with one answer: it is read, or asked once more, or an error."""
+    def word_sheet(self, prompt: Prompt, words: Words) -> Sheet:
+        """The static part of requests that one word answers: the rules stand with the question, as in the examples."""
+        lead = paragraphs(prompt.rules, prompt.examples)
+        return Sheet(prompt, words.instruction, {}, Form(()), words.words, words.examples, lead)
+
+    def settle_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
+        """Take the reply to a question that one word answers.
+
+        Raises:
+            ModelUnavailable: Log-probabilities are needed, and the endpoint gives none.
+        """
+        if self.must_be_sure and not getattr(reply, "logprobs", ()):
+            refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
+            if refused or not isinstance(reply, RowError):
+                raise ModelUnavailable(self.ctx.without_logprobs())
+        return self.settle_alone(
+            work, reply, lambda _: read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from), cut=True
+        )
+
+    def settle_alone(
+        self, work: Work, reply: Reply | RowError, read: Callable[[str], dict[str, Any]], *, cut: bool = False
+    ) -> list[Work]:
+        """Take the reply to a question with one answer: it is read, or asked once more, or an error.
+
+        With `cut` it may end at the longest answer allowed.
+        """
         work = work._replace(calls=(*work.calls, *calls_of(reply)))
         try:
-            values = read(answer_text(reply))
+            values = read(answer_text(reply, cut=cut))
         except Invalid as error:
             if not work.reason:
                 return [work._replace(reason=str(error))]
@@ -140,7 +170,16 @@ class Framing(ABC):
         """Keep the outcome of some work."""
 
 
-def answer_text(reply: Reply | RowError) -> str:
+def worded(request: Request, sheet: Sheet) -> Request:
+    """A request for one of a sheet's words, with its examples before the question."""
+    *before, question = request.messages
+    shown = [
+        message for asked, said in sheet.examples for message in (Message("user", asked), Message("assistant", said))
+    ]
+    return replace(request, messages=(*before, *shown, question), words=sheet.words)
+
+
+def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
     """What the model said.
 
     Raises:
@@ -151,7 +190,7 @@ def answer_text(reply: Reply | RowError) -> str:
         if reply.kind == "truncated":
             raise Invalid(str(reply), "truncated")
         raise reply
-    if reply.finish == "length":
+    if reply.finish == "length" and not cut:
         raise Invalid(f"the answer was cut at {reply.usage.completion:,} tokens", "truncated")
     if reply.finish == "refusal":
         raise RowError("refused", f"the model refused: {reply.text[:_LONGEST_REASON]}")

@@ -21,17 +21,10 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.plan import Choice
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.physical.contract import Implementation
+from semgraph.physical.contract import REFERENCES, Implementation
 from semgraph.shipped import operators_folder
 
 _NODES: dict[str, type[Semantic]] = {kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)}
-_REFERENCES = {
-    "sem_map": "per_row",
-    "sem_filter": "per_row",
-    "sem_join": "nested_loop",
-    "sem_agg": "single",
-    "sem_topk": "pointwise",
-}
 
 
 class Listed(NamedTuple):
@@ -76,11 +69,11 @@ class Library:
     @staticmethod
     def reference(operator: str) -> Choice:
         """The way that defines an operator's answers; used where nothing is chosen."""
-        return Choice(_REFERENCES[operator])
+        return Choice(REFERENCES[operator])
 
     def names(self, operator: str) -> list[str]:
         """The ways of an operator, its reference first."""
-        reference = _REFERENCES[operator]
+        reference = REFERENCES[operator]
         return sorted(self._files[operator], key=lambda name: (name != reference, name))
 
     def list(self, operator: str) -> list[Listed]:
@@ -90,7 +83,7 @@ class Library:
             file = self._files[operator][name]
             kind = self._load(operator, file)
             doc = (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n", 1)[0]
-            found.append(Listed(name, signature(name, kind), doc, kind.same, name == _REFERENCES[operator], file))
+            found.append(Listed(name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file))
         return found
 
     def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:

@@ -23,6 +23,7 @@ from semgraph.physical.forms import Form, Invalid, free_name, list_of, number, p
 from semgraph.physical.framing import Framing, Work, answer_text, calls_of, halves
 from semgraph.physical.records import Records, answer_form, instructions, numbered, paragraphs, question
 from semgraph.physical.room import Load, Sheet
+from semgraph.physical.words import Words
 
 _TASK = (
     'For each left record, find the right records that match it, among those that are named after its "compare with". '
@@ -47,8 +48,9 @@ class _Read(NamedTuple):
 class PairFraming(Framing):
     """One pair in the prompt's words, or a block of pairs as numbered records."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None) -> None:
         super().__init__(ctx, node, rows)
+        self.words = words
         assert rows.right is not None
         self.outcomes: dict[int, Outcome] = {}
         others = [[*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all]
@@ -105,6 +107,8 @@ class PairFraming(Framing):
 
     def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
         """Instructions for one pair, or for a block."""
+        if form == "pair" and self.words:
+            return self.word_sheet(prompt, self.words)
         if form == "pair":
             rest = tuple((name, replace(kind, nullable=True)) for name, kind in prompt.returns)
             meaning = "true if the answer is yes or the statement holds, else false"
@@ -153,6 +157,8 @@ class PairFraming(Framing):
 
     def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep what is good; ask again about left rows in doubt, alone, and about pairs that came back wrong."""
+        if len(work.items) == 1 and self.words:
+            return self.settle_word(work, reply, self.words)
         if len(work.items) == 1:
             form = self.sheet(self.prompt_of(work.items[0]), "pair").form
             return self.settle_alone(work, reply, lambda text: self._read_pair(form, text))

@@ -16,6 +16,7 @@ from semgraph.physical.framing import Framing, Work
 from semgraph.physical.group_framing import GroupFraming, WindowFraming
 from semgraph.physical.pair_framing import PairFraming
 from semgraph.physical.row_framing import RowFraming
+from semgraph.physical.words import Words, words_of
 
 _UNASKED = "unasked: only planned"
 _SAMPLE = 200  # requests whose tokens are counted
@@ -77,6 +78,12 @@ class Planned(NodeContext):
         framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
         self._plan(framing, framing.works(blocks))
         return answer_table(node, [Outcome(None, _UNASKED)] * rows.items.num_rows)
+
+    async def ask_words(self, node: Semantic, rows: Rows, words: Words | None = None) -> list[Outcome]:
+        """Count the requests about the items."""
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
+        self._plan(framing, framing.works([item] for item in range(rows.items.num_rows)))
+        return [Outcome(None, _UNASKED)] * rows.items.num_rows
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Count the requests about the parts."""

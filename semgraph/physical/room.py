@@ -29,16 +29,27 @@ class TooLong(RowError):
 class Sheet(NamedTuple):
     """What is equal in all requests of one prompt: the system message, the JSON Schema of the answer, and its form.
 
-    `form` is that of the whole answer, or where many items are answered, of the entry for one.
+    `form` is that of the whole answer, or where many items are answered, of the entry for one. Where the answer is one of
+    some `words` there is no schema, `examples` stand before the question, and the user message begins with `lead`.
     """
 
     prompt: Prompt
     system: str
     schema: dict[str, Any]
     form: Form
+    words: tuple[str, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
+    lead: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is sent with each request."""
+        return (self.system, *(text for example in self.examples for text in example), *filter(None, [self.lead]))
 
     def answer_tokens(self, items: int, limits: Limits) -> int:
         """The longest answer allowed for so many items: never less than the prompt allows for one."""
+        if self.words:
+            return 1
         most = self.prompt.max_tokens
         entry = min(most, self.form.tokens or most)
         return min(max(most, entry * items), limits.max_output_tokens)
@@ -52,7 +63,7 @@ class Room:
 
     def load(self, sheet: Sheet, *texts: str) -> Load:
         """A request to be filled, which holds the sheet's system message and these texts already."""
-        return Load(self, sheet, (sheet.system, *texts))
+        return Load(self, sheet, (*sheet.texts, *texts))
 
     def free(self, sheet: Sheet, items: int) -> int:
         """Tokens that may be sent."""
@@ -62,7 +73,7 @@ class Room:
     def require(self, sheet: Sheet, items: int, *texts: str) -> None:
         """Raise TooLong if a request of the sheet and these texts does not fit."""
         free, limits = self.free(sheet, items), self._ctx.limits
-        everything = (sheet.system, *texts)
+        everything = (*sheet.texts, *texts)
         if byte_size(everything) > free:
             tokens = self.count(everything)
             if tokens > free:

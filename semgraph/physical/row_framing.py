@@ -17,6 +17,7 @@ from semgraph.physical.forms import Form, Invalid, free_name, list_of, number, p
 from semgraph.physical.framing import Framing, Work, answer_text, calls_of, halves
 from semgraph.physical.records import answer_form, instructions, numbered, paragraphs, question
 from semgraph.physical.room import Load, Sheet
+from semgraph.physical.words import Words, by_default
 
 _VERDICTS = {
     # Small models understand yes and no; a boolean called "keep" they take for advice on what to do with the row.
@@ -32,8 +33,9 @@ _QUESTION = "The question for each record, where <field> stands for the record's
 class RowFraming(Framing):
     """One row in the prompt's words, or several as numbered records."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None) -> None:
         super().__init__(ctx, node, rows)
+        self.words = words or by_default(node, ctx.limits.yes_no)
         self.outcomes: dict[int, Outcome] = {}
         self._verdict = [_VERDICTS[node.keyword]] if node.keyword in _VERDICTS else []
         taken = [name for name, _ in node.answers]
@@ -46,7 +48,8 @@ class RowFraming(Framing):
         """Ask, and ask again, until every item is settled; items of one row have one answer."""
         await super().ask(works)
         for item in self._named:
-            self.outcomes[item] = self.outcomes[self._first[item]]
+            if self._first[item] in self.outcomes:
+                self.outcomes[item] = self.outcomes[self._first[item]]
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
         """Blocks as work: apart where they may not be together, and cut to fit."""
@@ -80,6 +83,8 @@ class RowFraming(Framing):
 
     def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
         """Instructions for one row, or for records."""
+        if form == "row" and self.words:
+            return self.word_sheet(prompt, self.words)
         own = Form.of(prompt, *self._verdict)
         if form == "row":
             return Sheet(prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own)), own.schema, own)
@@ -103,6 +108,8 @@ class RowFraming(Framing):
     def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can be read."""
         sheet = self.sheet(self.prompt_of(work.items[0]), "row")
+        if len(work.items) == 1 and self.words:
+            return self.settle_word(work, reply, self.words)
         if len(work.items) == 1:
             return self.settle_alone(work, reply, lambda text: self._read_one(sheet.form, text, work.items[0]))
         calls = (*work.calls, *calls_of(reply))

@@ -159,6 +159,7 @@ class _Run:
         self.record = RunRecord(runs / self.name) if runs is not None else None
         self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
         self.observations = Observations(physical, request.sample)
+        self.said: dict[str, None] = {}  # notes of implementations
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
         self.settings = {
@@ -174,7 +175,7 @@ class _Run:
         runtime = Runtime(
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
-            observations=self.observations,
+            note=self._said, observations=self.observations,
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
@@ -224,6 +225,9 @@ class _Run:
         if self.record is not None and answered.evidence is not None:
             self.record.rows("answers", node.step, answered.evidence)
 
+    def _said(self, text: str) -> None:
+        self.said[text] = None
+
     def _asking(self, node: Node, rows: int) -> None:
         """Rows of a step that are asked about, or (below 0) that were."""
         done, total = self.asked.get(node.step, (0, 0))
@@ -236,6 +240,7 @@ class _Run:
             self.request.progress(Progress("", done, total, self.meter))
 
     def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
+        outcome.notes += self.said
         memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
             memory.add(self.observations.seen)

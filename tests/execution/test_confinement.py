@@ -169,7 +169,7 @@ writes: [{merge: {from: found, node: Note, key: uuid, create: {text: name}}}]
     assert len(bench.oracle.requests) < 20
 
 
-async def test_rows_that_disagree_stop_their_group_and_no_other(bench: Bench) -> None:
+async def test_of_rows_that_disagree_the_first_is_written(bench: Bench) -> None:
     body = """steps:
   found: [{from: asked}, {project: {uuid: "concat('x', group_id)", group_id, text: name}}]
 returns: [found]
@@ -177,13 +177,14 @@ writes: [{merge: {from: found, node: Note, create: {text}}}]
 """
     rows = [*TWO, {"group_id": "g", "at": "2025-01-02", "name": "another"}]
     result = await bench.run(body, rows, window="all")
-    assert (result.committed, result.exit_code) == (1, 1)
-    assert "two rows with uuid" in result.notes[0]
-    assert 'group "g" stopped' in result.notes[0]
+    assert (result.committed, result.exit_code, result.notes) == (2, 3, ())
+    (failure,) = result.failed
+    assert "two rows with uuid" in failure.error
+    assert failure.member == 2
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_data_that_a_step_cannot_read_stop_their_group_and_no_other(bench: Bench, ordered: bool) -> None:
+async def test_a_row_that_a_step_cannot_compute_with_is_set_aside_and_no_other(bench: Bench, ordered: bool) -> None:
     """The step reads what the plan writes, or nothing that it writes: in the ordered part, or ahead."""
     people = "[{from: Person}, {filter: name = 'nobody'}]" if ordered else "[{from: asked}, {filter: name = 'nobody'}]"
     body = f"""steps:
@@ -200,9 +201,10 @@ writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{fr
         for g, n, name in [("g", 1, "1"), ("h", 1, "x"), ("g", 2, "2"), ("h", 2, "3")]
     ]
     result = await bench.run(body, rows)
-    assert result.tables["found"].column("text").to_pylist() == ["1", "2"]
-    assert (result.committed, result.exit_code) == (2, 1)
-    assert 'group "h" stopped' in result.notes[0]
+    assert result.tables["found"].column("text").to_pylist() == ["1", "2", "3"]
+    assert (result.committed, result.exit_code, result.notes) == (3, 3, ())
+    assert [(f.member, f.step) for f in result.failed] == [(1, "found")]
+    assert "Could not convert string 'x' to INT64" in result.failed[0].error
 
 
 @pytest.mark.parametrize("lost", range(3))

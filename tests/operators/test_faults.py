@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -128,7 +129,7 @@ def packed_only(spoil: Spoil) -> Spoil:
 
 def once(spoil: Spoil) -> Spoil:
     """Only where the model is asked for the first time."""
-    return lambda request, reply: reply if AGAIN in request.messages[1].content else spoil(request, reply)
+    return lambda request, reply: reply if AGAIN in request.messages[-1].content else spoil(request, reply)
 
 
 def some(operator: str, n: int = 9) -> Case:
@@ -278,6 +279,7 @@ def wrong_answer(request: Request, reply: Reply) -> Reply:
     return edited(reply, lambda document: {**document, list(document)[-1]: {"no": "such"}})
 
 
+WORDS = [way for way in ways() if way[1] == "logit"]
 SINGLE = [prose, cut, cut_error, bare, twice, more_keys, wrong_answer]
 
 
@@ -296,7 +298,7 @@ async def test_a_wrong_answer_is_asked_for_once_more_with_what_was_wrong(operato
 
 
 @pytest.mark.parametrize("spoil", SINGLE)
-@pytest.mark.parametrize(("operator", "way"), ways())
+@pytest.mark.parametrize(("operator", "way"), [way for way in ways() if way not in WORDS])
 async def test_what_stays_wrong_becomes_the_row_s_error(operator: str, way: str, spoil: Spoil) -> None:
     llm, metrics = Oracle(mind(operator)), StepMetrics()
     case = some(operator, 3)
@@ -310,6 +312,24 @@ async def test_what_stays_wrong_becomes_the_row_s_error(operator: str, way: str,
         assert all(value is None for name, value in row.items() if name not in {"item", "error", "calls"})
         assert row["calls"]
     assert metrics.calls_issued == len(llm.requests)
+
+
+def another_word(request: Request, reply: Reply) -> Reply:
+    return replace(reply, text="Perhaps", logprobs=(-math.inf,) * len(request.words))
+
+
+@pytest.mark.parametrize(("operator", "way"), WORDS)
+async def test_another_word_than_those_asked_for_is_asked_once_more_and_then_the_row_s_error(
+    operator: str, way: str
+) -> None:
+    case, llm = some(operator, 3), Oracle(mind(operator))
+    table = await ask(case, way, Faulty(llm, another_word))
+    for row in table.to_pylist():
+        assert row["error"].startswith("invalid: the answer must be one of the words ")
+        assert all(value is None for name, value in row.items() if name not in {"item", "error", "calls"})
+    assert len(llm.requests) == 2 * table.num_rows
+    ours = await ask(case, way, Faulty(Oracle(mind(operator)), once(another_word)))
+    assert answers(ours) == answers(await ask(case, way))
 
 
 @pytest.mark.parametrize("spoil", [refused, refused_error])

@@ -30,10 +30,13 @@ NEAR = {
     # recall, precision against the reference, calls for its calls
     "sem_map reflexion": (1.0, 1.0, 300, 150),
     "sem_filter cascade": (0.996, 0.972, 10, 600),
+    "sem_filter logit": (1.0, 1.0, 600, 600),
     "sem_join cascade": (1.0, 1.0, 2, 378),
+    "sem_join logit": (1.0, 1.0, 398, 378),
     "sem_agg fold": (1.0, 1.0, 23, 11),
     "sem_agg tree": (1.0, 1.0, 26, 11),
     "sem_topk listwise": (1.0, 1.0, 16, 134),
+    "sem_topk logit": (1.0, 1.0, 134, 134),
     "sem_topk quickselect": (1.0, 1.0, 23, 134),
     "sem_topk tournament": (1.0, 1.0, 125, 134),
 }

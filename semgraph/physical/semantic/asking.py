@@ -193,7 +193,7 @@ def _with_errors(node: Semantic, table: pa.Table, units: Sequence[int], refused:
         each.set_column(0, "item", pa.array(list(numbers), pa.int64()))
         for each, numbers in ((table, units), (errors, refused))
     ]
-    return pa.concat_tables(numbered).sort_by("item")
+    return pa.concat_tables(numbered, promote_options="default").sort_by("item")
 
 
 def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[str]:

@@ -1,0 +1,57 @@
+"""One token for each row: yes or no, and how sure the model is.
+
+The score of a row is the log-odds of yes against no; the record of a run keeps it with the answers. Without calibration a row
+is kept where the probability of yes is above `threshold`. The log-odds of small models rank rows well, but yes begins
+elsewhere than at even odds. `labels` names a file with some twenty labelled rows: they move and stretch the log-odds (Platt's
+method), and the run's notes say how many of them come out right when each is left out. `split=true` needs no labels: the
+log-odds of each partition are divided into two groups, which is right only where both answers are common.
+
+The endpoint must give log-probabilities: llama.cpp, vLLM and OpenAI's models without reasoning do. Where it is not known, one
+row is asked about first.
+
+Sources: Platt (1999) for the curve; Otsu (1979) for the division.
+"""
+
+from __future__ import annotations
+
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Limits,
+    Observed,
+    RowEstimate,
+    Rows,
+    SemFilter,
+    Verdicts,
+    answer_table,
+    dataclass,
+    field,
+    pa,
+)
+
+
+@dataclass(frozen=True)
+class Logit(Implementation[SemFilter]):
+    """Each row is asked about by itself, in the prompt's words, for one word; see the module."""
+
+    same = False
+    threshold: float = 0.5
+    labels: str = ""
+    split: bool = False
+    verdicts: Verdicts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdicts", Verdicts(self.threshold, self.labels, self.split))
+
+    def refuses(self, node: SemFilter, limits: Limits) -> str | None:  # noqa: ARG002
+        """The model must not be known to give no log-probabilities."""
+        return "the model gives no log-probabilities; use per_row" if limits.logprobs is False else None
+
+    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """A call for each row, all at once."""
+        return Cost.of_items(rows.items, rows.items, seen)
+
+    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask about each row."""
+        return answer_table(node, await self.verdicts.answer(node, rows, ctx), scored=True)
