@@ -1,0 +1,172 @@
+"""Questions with the answer yes or no: labelled rows and pairs, asked in several framings, each task in several wordings.
+
+Tasks and wordings of `development` are those that framings were chosen by; nothing was chosen by those of `test`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from benchmarks.real.asking import Asking, Figures
+from semgraph.llm.base import Limits
+from semgraph.llm.budget import Budget
+from semgraph.llm.journal import Journal
+from semgraph.llm.limits import Limiter
+from semgraph.llm.stack import stack
+from semgraph.llm.wrapper import Wrapper
+from semgraph.logical.prompt import Prompt, PromptSet, Template
+from semgraph.logical.relational import Input
+from semgraph.logical.semantic import SemFilter, SemJoin
+from semgraph.physical.calibration import cut, fitted
+from semgraph.physical.context import NodeContext
+from semgraph.physical.contract import Rows
+from semgraph.physical.words import YES_NO, log_odds
+
+DATA = Path(__file__).parent / "data"
+Kind = Literal["filters", "pairs"]
+JSON = "JSON"
+FRAMINGS = {
+    JSON: None,
+    "one word": YES_NO._replace(examples=()),
+    "one word after four examples": YES_NO,
+}
+_LABELLED = 20
+_DRAWS = 40
+_LEAST = 4
+
+
+@dataclass(frozen=True)
+class Questions:
+    """One task: its wordings, its rows, and the right answers."""
+
+    kind: Kind
+    name: str
+    split: str
+    wordings: Sequence[dict[str, str]]
+    rows: Sequence[dict[str, Any]]
+
+    @property
+    def labels(self) -> list[bool]:
+        """The right answers."""
+        return [row["answer"] for row in self.rows]
+
+    def node(self, wording: dict[str, str]) -> Any:
+        """What asks, in one of the wordings."""
+        item, rules = Template.parse(wording["item"]), wording.get("rules", "")
+        prompts = PromptSet((("", Prompt(self.name, (), rules=rules, item=item)),))
+        source = Input(name="rows", columns=pa.schema({"text": pa.string()}), step="rows")
+        given: dict[str, Any] = {"prompt": prompts, "input": source, "step": self.name}
+        if self.kind == "filters":
+            return SemFilter(**given)
+        other = Input(name="others", columns=pa.schema({"other": pa.string()}), step="others")
+        return SemJoin(other=other, alias="c", **given)
+
+    def asked(self) -> Rows:
+        """The rows, or for a join the labelled pairs, as an implementation gets them."""
+        numbers = pa.array(range(len(self.rows)), pa.int64())
+        left = pa.table({"text": [row["text"] for row in self.rows]})
+        right = pa.table({"other": [row["other"] for row in self.rows]}) if self.kind == "pairs" else None
+        items = pa.table({"left": numbers} if right is None else {"left": numbers, "right": numbers})
+        return Rows(left, right, items, [""] * len(self.rows), [0] * len(self.rows))
+
+
+def questions(kind: Kind, split: str) -> list[Questions]:
+    """The tasks of one split."""
+    lines = [json.loads(line) for line in (DATA / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [line for line in lines if "answer" in line]
+    return [
+        Questions(kind, line["task"], split, line["wordings"], [row for row in rows if row["task"] == line["task"]])
+        for line in lines
+        if line.get("split") == split
+    ]
+
+
+class _InJson(Wrapper):
+    """A model that is asked for JSON, whatever it prefers."""
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the inner model."""
+        return replace(self.inner.limits, yes_no="json")
+
+
+async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
+    """The share of right answers, the mean over all tasks and wordings: by default, calibrated, and by division."""
+    journal = Journal(own.journal) if own.journal else None
+    budget = Budget(max_usd=own.given.left)
+    llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
+    found: list[dict[str, float]] = []
+    try:
+        for task in questions(kind, split):
+            for wording in task.wordings:
+                async with NodeContext(llm, own.embedder, task.node(wording), own.total) as ctx:
+                    scores = await _scores(ctx, task, wording, framing)
+                yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
+                found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
+    finally:
+        if journal is not None:
+            journal.close()
+        own.given.spent += budget.spent.usd
+    return {
+        "asked": sum(len(task.rows) * len(task.wordings) for task in questions(kind, split)),
+        **{name: round(mean(one[name] for one in found), 4) for name in found[0]},
+        "least": round(min(one["right"] for one in found), 4),
+    }
+
+
+async def _scores(ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str) -> list[float]:
+    """The log-odds of yes for each row; of JSON 1 for yes and -1 for no."""
+    words, node, rows = FRAMINGS[framing], task.node(wording), task.asked()
+    if words is None:
+        table = await ctx.ask_packed(node, rows, ([item] for item in range(len(task.rows))))
+        verdicts = table.column("keep" if task.kind == "filters" else "match").to_pylist()
+        return [1.0 if verdict else -1.0 for verdict in verdicts]
+    outcomes = await ctx.ask_words(node, rows, words)
+    return [log_odds(outcome) if outcome.values else 0.0 for outcome in outcomes]
+
+
+def measures(scores: Sequence[float], labels: Sequence[bool], yes_from: float, *, graded: bool) -> dict[str, float]:
+    """Shares of right answers of one task in one wording, and the area under the curve of its scores."""
+
+    def right(least: float) -> float:
+        return mean((score > least) == label for score, label in zip(scores, labels, strict=True))
+
+    if not graded:
+        return {"right": right(yes_from)}
+    return {
+        "right": right(yes_from),
+        "even": right(0.0),
+        "auc": _area(scores, labels),
+        "calibrated": _calibrated(scores, labels),
+        "split": right(cut(scores)),
+    }
+
+
+def _area(scores: Sequence[float], labels: Sequence[bool]) -> float:
+    pairs = [
+        (yes > no) + 0.5 * (yes == no)
+        for yes, up in zip(scores, labels, strict=True) if up
+        for no, other in zip(scores, labels, strict=True) if not other
+    ]  # fmt: skip
+    return mean(pairs)
+
+
+def _calibrated(scores: Sequence[float], labels: Sequence[bool]) -> float:
+    """The share of right answers to rows that are not among the labelled ones, over many draws of these."""
+    draw, shares = random.Random(7), list[float]()
+    everyone = range(len(scores))
+    while len(shares) < _DRAWS:
+        known = draw.sample(everyone, min(_LABELLED, len(scores) - _LEAST))
+        if min(sum(labels[i] for i in known), sum(not labels[i] for i in known)) < _LEAST:
+            continue
+        curve = fitted([scores[i] for i in known], [labels[i] for i in known])
+        shares.append(mean((curve.log_odds(scores[i]) > 0) == labels[i] for i in everyone if i not in known))
+    return mean(shares)
