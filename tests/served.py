@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
 
+from tests.patience import HANGS
+
 
 @contextmanager
 def served(server: AbstractAsyncContextManager[Any]) -> Iterator[asyncio.AbstractEventLoop]:
@@ -16,12 +18,12 @@ def served(server: AbstractAsyncContextManager[Any]) -> Iterator[asyncio.Abstrac
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(HANGS)
         try:
             yield loop
         finally:
-            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(30)
+            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(HANGS)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(30)
+        thread.join(HANGS)
         loop.close()

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from benchmarks.world import Fault, StandIn
 from benchmarks.world.faults import Faults
 from benchmarks.world.requests import Record
 from tests.cli.conftest import Ended, Project
+from tests.patience import HANGS
 
 NOISE = (
     "Traceback",
@@ -38,6 +40,15 @@ class Taught(StandIn):
     def __init__(self) -> None:
         super().__init__()
         self.taught: dict[str, tuple[Sequence[str], Sequence[Mapping[str, str]]]] = {}
+        self.gate = asyncio.Event()  # while it is closed nothing is answered
+        self.gate.set()
+        self.held = threading.Event()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        if not self.gate.is_set():
+            self.held.set()
+            await self.gate.wait()
+        return await super()._chat(request)
 
     def _row(self, skill: str, record: Record) -> dict[str, Any]:
         names, facts = self.taught.get(record.get("content", ""), ((), ()))
@@ -64,15 +75,28 @@ class Serving:
         """What goes wrong from now on."""
         self.server.faults = Faults(faults)
 
+    def hold(self) -> None:
+        """Answer no chat from now on."""
+        self.server.held.clear()
+        self.loop.call_soon_threadsafe(self.server.gate.clear)
+
+    def until_held(self) -> None:
+        """Wait for a chat that is held."""
+        assert self.server.held.wait(HANGS)
+
+    def release(self) -> None:
+        """Answer chats again."""
+        self.loop.call_soon_threadsafe(self.server.gate.set)
+
     def until(self, requests: int) -> None:
         """Wait for so many chats."""
 
         async def waiting() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(HANGS):
                 while len(self.server.requests) < requests:  # noqa: ASYNC110 - a server in another thread
                     await asyncio.sleep(0.005)
 
-        asyncio.run_coroutine_threadsafe(waiting(), self.loop).result(70)
+        asyncio.run_coroutine_threadsafe(waiting(), self.loop).result(HANGS)
 
 
 @pytest.fixture
@@ -82,11 +106,11 @@ def serving() -> Iterator[Serving]:
     server = Taught()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(60)
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(HANGS)
     yield Serving(server, loop)
-    asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(60)
+    asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(HANGS)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(60)
+    thread.join(HANGS)
     loop.close()
 
 

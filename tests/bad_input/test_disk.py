@@ -7,6 +7,7 @@ import sys
 
 from tests.bad_input.conftest import NOISE, Serving, episode, held, quiet, told
 from tests.cli.conftest import Ended, Project
+from tests.patience import HANGS
 
 LIMITED = """
 import resource, sys
@@ -22,7 +23,7 @@ def limited(project: Project, size: int, *args: str) -> Ended:
     """Run a command that can make no file larger than `size` bytes."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(size), *args], cwd=project.folder, env=project.env,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -69,14 +70,13 @@ def test_a_killed_process(project: Project, serving: Serving) -> None:
     project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
     rows = [episode(f"Ann(user): I live in Rome {n}.", n) for n in range(3)]
     quiet(project(*told(project, rows[:2])), 0)
-    serving.server.latency = 20.0
-    asked = len(serving.server.requests)
+    serving.hold()
     process = project.start(*told(project, rows))
-    serving.until(asked + 1)
+    serving.until_held()
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS)
     assert len(held(project, "RELATES_TO")) == 2
-    serving.server.latency = 0.0
+    serving.release()
     ended = project(*told(project, rows))
     quiet(ended, 0)
     assert len(held(project, "Episodic")) == 3

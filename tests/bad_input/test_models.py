@@ -9,6 +9,7 @@ import pytest
 from benchmarks.world import Fault
 from tests.bad_input.conftest import Serving, episode, held, quiet, told
 from tests.cli.conftest import Project
+from tests.patience import HANGS
 
 OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
 
@@ -55,7 +56,7 @@ def test_an_endpoint_that_hangs_is_given_up(project: Project, serving: Serving) 
     project.env["SEMGRAPH_LLM"] += "?timeout=0.3"
     serving.spoil(Fault("hang", rate=1.0))
     started = project.start(*told(project, [OSLO]), "--max-seconds", "3")
-    out, err = started.communicate(timeout=120)
+    out, err = started.communicate(timeout=HANGS)
     assert started.returncode in (4, 5), err
     assert "Traceback" not in err
     assert "--resume" in err

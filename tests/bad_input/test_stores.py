@@ -14,6 +14,7 @@ import pytest
 from tests.bad_input.conftest import Serving, episode, held, quiet, told
 from tests.cli.conftest import Project
 from tests.conftest import Server
+from tests.patience import HANGS
 
 OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
 POWERLESS = """
@@ -127,7 +128,7 @@ def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving,
     try:
         done = subprocess.run(
             [sys.executable, "-c", POWERLESS, *asked], cwd=project.folder, env=project.env,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS, check=False,
         )  # fmt: skip
     finally:
         closed.chmod(stat.S_IRWXU)
@@ -151,19 +152,18 @@ def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Servi
         try:
             at(project, Server(server.uri, server.user, server.password))
             quiet(project(*told(project, [OSLO, LUMA], "first.jsonl"), "--store", "neo4j"), 0)
-            serving.server.latency = 2.0
-            before = len(serving.server.requests)
+            serving.hold()
             asked = told(project, [episode("Ann(user): I know Bob.", 2), episode("Ann(user): I own Kite.", 3)])
             process = project.start(*asked, "--store", "neo4j")
-            serving.until(before + 1)
+            serving.until_held()
             os.kill(server.pid, 9)
-            out, err = process.communicate(timeout=180)
+            serving.release()
+            out, err = process.communicate(timeout=HANGS)
             assert process.returncode == 5, err
             assert out == ""
             assert server.uri.split("//")[1] in err
             assert "--resume " in err, err
             assert not [word for word in ("Traceback", "Unclosed", "asyncio", "nanobind") if word in err], err
-            serving.server.latency = 0.0
             back = start(folder)
             at(project, Server(back.uri, back.user, back.password))
             resumed = project(

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from semgraph.cli import app
 from tests.llm.server import Answer, Fault, ModelServer
+from tests.patience import HANGS
 from tests.served import served
 
 GRAPH = """
@@ -105,7 +106,7 @@ class Serving:
 
     def until(self, condition: Callable[[ModelServer], object]) -> None:
         """Wait until something has arrived."""
-        asyncio.run_coroutine_threadsafe(self.server.until(condition), self.loop).result(60)
+        asyncio.run_coroutine_threadsafe(self.server.until(condition), self.loop).result(HANGS)
 
 
 async def pairs(body: dict[str, Any]) -> str | Answer | Fault:
@@ -114,7 +115,7 @@ async def pairs(body: dict[str, Any]) -> str | Answer | Fault:
     if "nobody" in text:
         return Answer(None, refusal="I would rather not say.")
     if "slow" in text:
-        await asyncio.sleep(60)
+        await asyncio.sleep(HANGS)
     return json.dumps({"pairs": [{"a": a, "b": b} for a, b in SENTENCE.findall(text)]})
 
 
@@ -166,7 +167,7 @@ class Project:
     def process(self, *args: str) -> Ended:
         """Run a command as a process, to its end."""
         started = self.start(*args)
-        out, err = started.communicate(timeout=120)
+        out, err = started.communicate(timeout=HANGS)
         return Ended(started.returncode, out, err)
 
     def write(self, name: str, text: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -134,11 +133,9 @@ def test_doctor_counts_labels_of_other_graphs_too(project: Project) -> None:
 
 
 def test_doctor_tells_of_a_server_that_is_not_there(project: Project) -> None:
-    started = time.monotonic()
     found = fact(project, "store", "--store", "bolt://127.0.0.1:9")
     assert found["sign"] == "✗"
     assert "127.0.0.1:9" in found["what"]
-    assert time.monotonic() - started < 60
 
 
 def test_a_neo4j_that_does_not_run_is_exit_code_5(project: Project) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.cli.conftest import Project, Serving
+from tests.patience import HANGS
 
 PICTURE = """\
 group "demo", this run: 3 nodes, 3 edges  holds         from
@@ -190,7 +191,7 @@ def test_a_signal_ends_the_run_cleanly_and_it_can_be_resumed(
     process = project.start("run", "people", "-i", "notes=chat.jsonl")
     serving.until(lambda server: len(server.requests) == 2)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=HANGS)
     assert process.returncode == 130
     assert "Traceback" not in err
     name = err.split("Go on: semgraph run people --resume ")[1].split()[0]
@@ -214,7 +215,7 @@ def test_a_second_signal_ends_at_once(project: Project, serving: Serving) -> Non
     serving.until(lambda server: len(server.requests) == 1)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANGS)
     assert process.returncode == 130
 
 
@@ -227,7 +228,7 @@ def test_nothing_is_lost_when_the_process_is_killed(project: Project, serving: S
     process = project.start("run", "people", "-i", "notes=people.jsonl")
     serving.until(lambda server: len(server.requests) == 3)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANGS)
     store = sqlite3.connect(project.folder / ".semgraph" / "graph.db")
     tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     store.close()

@@ -25,6 +25,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.schema import Graph as Declared
 from semgraph.stores.base import Store
+from tests.patience import HANGS
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "plans" / "add_episode.yaml"
@@ -120,8 +121,8 @@ class Watched(StandIn):
             self.waiting -= 1
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for something; a minute without it is a failure."""
-        async with asyncio.timeout(60):
+        """Wait for something to happen."""
+        async with asyncio.timeout(HANGS):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
@@ -174,7 +175,7 @@ class Work:
 
     def session(self, **options: Any) -> semgraph.Session:
         """A session with a journal and run records in the test's folder."""
-        name = f"openai:gpt-4.1-mini@{self.model.base_url}"
+        name = f"openai:gpt-4.1-mini@{self.model.base_url}?timeout={HANGS:.0f}"
         embedder = f"openai:stand-in@{self.model.base_url}?dimensions=256"
         given = {"llm": name, "embedder": embedder, "store": self.place.spec, "folder": self.folder} | options
         return semgraph.Session(**given)
@@ -191,7 +192,7 @@ class Work:
     ) -> Process:
         """Start a run in a process of its own; see `process.py`."""
         task = {
-            "llm": f"openai:gpt-4.1-mini@{self.model.base_url}",
+            "llm": f"openai:gpt-4.1-mini@{self.model.base_url}?timeout={HANGS:.0f}",
             "embedder": f"openai:stand-in@{self.model.base_url}?dimensions=256",
             "store": self.place.spec,
             "folder": str(self.folder),
@@ -212,7 +213,7 @@ class Work:
 
 async def ended(process: Process) -> dict[str, Any]:
     """What a process of `Work.start` says at its end; an error that it was not to have fails the test."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(HANGS):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     return json.loads(out)

@@ -9,8 +9,7 @@ import pytest
 
 from semgraph.execution.result import Progress
 from tests.execution.conftest import STORY, Work, ended, said
-
-SOON = 90  # seconds after which it surely did not stop by itself: the model never answers
+from tests.patience import HANGS
 
 
 async def held_after(work: Work, windows: int, count: int) -> asyncio.Task[object]:
@@ -38,7 +37,7 @@ async def test_a_cancelled_run_stops_though_the_model_hangs(work: Work, windows:
         task = asyncio.create_task(work.run(said(STORY[:5])))
         await work.model.until(lambda: work.model.arrived)
     task.cancel()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(HANGS):
         with pytest.raises(asyncio.CancelledError):
             await task
     others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -70,7 +69,7 @@ async def test_a_keyboard_interrupt_stops_a_script_that_waits_for_run(work: Work
     process = await work.start(said(STORY[:3]))
     await work.model.until(lambda: work.model.arrived)
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(HANGS):
         assert await ended(process) == {"interrupted": True}
     (record,) = work.records
     assert record["status"] == "interrupted"

@@ -24,6 +24,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
+from tests.patience import HANGS
 
 TICKETS = [
     {"id": 1, "body": "The kettle leaks."},
@@ -114,7 +115,7 @@ async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
     client = manager.client()
     client.start_channels()
     try:
-        await client.wait_for_ready(timeout=120)
+        await client.wait_for_ready(timeout=HANGS)
 
         async def cell(code: str) -> tuple[str, str]:
             """Run a cell: what it printed, and the name of the error it ended with."""
@@ -124,7 +125,7 @@ async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
                 if message["msg_type"] == "stream":
                     printed.append(message["content"]["text"])
 
-            reply = await client.execute_interactive(code, output_hook=hook, timeout=120, store_history=False)
+            reply = await client.execute_interactive(code, output_hook=hook, timeout=HANGS, store_history=False)
             return "".join(printed), reply["content"].get("ename", "")
 
         assert await cell(KERNEL.format(url=simple.model.base_url, folder=str(simple.folder))) == ("", "")
@@ -135,7 +136,7 @@ async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
         before = len(simple.model.arrived)
         await simple.model.until(lambda: len(simple.model.arrived) > before)
         await manager.interrupt_kernel()
-        assert (await asyncio.wait_for(waiting, 60))[1] == "KeyboardInterrupt"
+        assert (await asyncio.wait_for(waiting, HANGS))[1] == "KeyboardInterrupt"
         simple.model.gate.set()
         assert (await cell(f"print(session.run({str(PLAN)!r}).skipped)")) == ("3\n", ""), "the session goes on"
     finally:

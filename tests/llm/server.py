@@ -13,6 +13,8 @@ from typing import Any, Self
 import numpy as np
 from aiohttp import web
 
+from tests.patience import HANGS
+
 
 @dataclass
 class Fault:
@@ -98,8 +100,8 @@ class ModelServer:
         return self
 
     async def until(self, condition: Callable[[ModelServer], object]) -> None:
-        """Wait until something has arrived here; a minute without it is a failure."""
-        async with asyncio.timeout(60):
+        """Wait until something has arrived here."""
+        async with asyncio.timeout(HANGS):
             while not condition(self):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

@@ -92,8 +92,10 @@ async def measure(model, request) -> int:
 
 
 async def test_seconds_end_the_asking(server: ModelServer, endpoint, ask):
-    model = Budgeted(endpoint, Budget(max_seconds=0.2))
+    budget = Budget()
+    model = Budgeted(endpoint, budget)
     await model.complete(ask("in time"))
+    budget.max_seconds = 0.2
     await asyncio.sleep(0.25)
     with pytest.raises(BudgetReached, match=r"stopped before call 2: it would pass max_seconds 0\.2 \(spent 0\)"):
         await model.complete(ask("late"))

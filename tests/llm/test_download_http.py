@@ -7,7 +7,6 @@ import random
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.download import pull, remove
 from semgraph.llm.models import CATALOGUE, Model, ModelFile, find, models_dir, on_disk, paths
 from tests.llm.file_server import FileServer
+from tests.patience import HANGS
 
 BODY = random.Random(7).randbytes(3_000_000)
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -167,13 +167,11 @@ class TestLies:
 
 
 class TestNoWay:
-    def test_a_dead_address_costs_seconds_not_minutes(self, server, env):
+    def test_a_dead_address_is_passed_over(self, server, env):
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             dead = f"http://127.0.0.1:{closed.getsockname()[1]}/m"
-            began = time.monotonic()
             assert fetched(model_of(dead, "http://name.invalid/m", server.serve("/m", BODY)), env) == BODY
-            assert time.monotonic() - began < 15
 
     def test_an_address_that_is_none(self, env):
         with pytest.raises(ModelUnavailable, match=r"is no http:// or https:// address"):
@@ -262,7 +260,7 @@ def test_two_processes_download_once(server, env):
         subprocess.Popen(run, env={"PYTHONPATH": ".", **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    outcomes = [process.communicate(timeout=60) for process in both]
+    outcomes = [process.communicate(timeout=HANGS) for process in both]
     assert [process.returncode for process in both] == [0, 0], outcomes
     assert outcomes[0][0] == outcomes[1][0]
     assert [request[1] for request in server.requests] == [None, "bytes=1000000-", "bytes=2000000-"]

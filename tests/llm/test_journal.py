@@ -19,6 +19,7 @@ from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Message, Reply, Request, Usage
 from semgraph.llm.journal import Journal, Journalled
 from tests.llm.server import ModelServer, error
+from tests.patience import HANGS
 
 REPLY = Reply('{"keep": true}', Usage(100, 40, 7), "issued", 1.5, "call-1", "m-2025", 2, 0.25)
 
@@ -281,7 +282,7 @@ class TestOtherProcesses:
 
         asyncio.run(give_up())
         other.close()
-        asyncio.run(asyncio.wait_for(journal.record(ask("next"), Reply("{}", call_id="next"), "m"), 30))
+        asyncio.run(asyncio.wait_for(journal.record(ask("next"), Reply("{}", call_id="next"), "m"), HANGS))
         assert journal.exchange("call-1")
         assert journal.exchange("next")
         journal.close()

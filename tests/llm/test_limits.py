@@ -96,6 +96,7 @@ async def test_first_come_first_served(endpoint, server: ModelServer, ask):
 async def test_a_cancelled_wait_takes_nothing(server: ModelServer, endpoint, ask):
     limiter = Limiter(in_flight=2, rpm=60)
     model = Limited(endpoint, limiter)
+    began = asyncio.get_running_loop().time()
     await model.complete(ask("takes what this second brings"))
     waiting = [asyncio.create_task(model.complete(ask(str(i)))) for i in range(4)]
     await asyncio.sleep(0.05)
@@ -103,7 +104,7 @@ async def test_a_cancelled_wait_takes_nothing(server: ModelServer, endpoint, ask
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert limiter._slots.free == 2
-    assert limiter._requests.level <= 0.2
+    assert limiter._requests.level <= asyncio.get_running_loop().time() - began, "one a second"
     assert (await model.complete(ask("next"))).attempts == 1
     assert len(server.requests) == 2
 

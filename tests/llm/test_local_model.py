@@ -24,6 +24,7 @@ from semgraph.llm.base import LLM, Limits, Message, Request, Usage
 from semgraph.llm.cpu import default_threads
 from semgraph.llm.local import Local
 from semgraph.llm.models import Model, ModelFile, find, paths
+from tests.patience import HANGS
 
 PEOPLE = {
     "type": "object",
@@ -224,7 +225,7 @@ class TestStopping:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await local.complete(ask("Next."))
 
     def test_it_serves_one_event_loop_after_the_other(self, local):
@@ -256,7 +257,9 @@ class TestStopping:
             "loop.run_until_complete(asyncio.sleep(0.5))\n"
             "task._log_destroy_pending = False\n"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, text=True, timeout=100)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, check=False, text=True, timeout=HANGS
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, "stop\n", "")
 
 

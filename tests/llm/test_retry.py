@@ -38,15 +38,16 @@ async def test_what_passes_is_repeated_until_it_has_passed(server: ModelServer, 
 async def test_an_endpoint_that_hangs_is_asked_again(server: ModelServer, ask):
     from semgraph.llm.openai import OpenAI
 
-    endpoint = OpenAI("m", server.base_url, timeout=0.3)
+    endpoint = OpenAI("m", server.base_url, timeout=1)
     server.answer = in_turn(Fault(hang=True), "{}")
-    assert (await Retried(endpoint, QUICK).complete(ask())).attempts == 2
+    reply = await Retried(endpoint, QUICK).complete(ask())
+    assert reply.attempts == len(server.requests) >= 2
     await endpoint.aclose()
 
 
 async def test_a_row_that_keeps_failing_fails_with_all_its_attempts(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(500, "this prompt crashes me"))
-    with pytest.raises(RowError, match=r"this prompt crashes me \(4 attempts in 0 s\)") as caught:
+    with pytest.raises(RowError, match=r"this prompt crashes me \(4 attempts in \d+ s\)") as caught:
         await Retried(endpoint, QUICK).complete(ask())
     assert (caught.value.kind, caught.value.attempts) == ("server", 4)
     assert len(server.requests) == 4
@@ -55,7 +56,7 @@ async def test_a_row_that_keeps_failing_fails_with_all_its_attempts(server: Mode
 @pytest.mark.parametrize("status", [429, 502, 503])
 async def test_an_endpoint_that_answers_nobody_stops_the_run(server: ModelServer, endpoint, ask, status: int):
     server.answer = in_turn(error(status, "no"))
-    with pytest.raises(ModelUnavailable, match=r"4 attempts in 0 s, and no other request was answered meanwhile"):
+    with pytest.raises(ModelUnavailable, match=r"4 attempts in \d+ s, and no other request was answered meanwhile"):
         await Retried(endpoint, QUICK).complete(ask())
 
 
@@ -107,7 +108,7 @@ async def test_no_attempt_begins_after_the_deadline(server: ModelServer, endpoin
     server.answer = in_turn(error(500, "oops"))
     with pytest.raises(RowError) as caught:
         await Retried(endpoint, RetryPolicy(attempts=1000, first=0.05, longest=0.05, deadline=0.2)).complete(ask())
-    assert 2 <= caught.value.attempts < 1000
+    assert len(server.requests) == caught.value.attempts < 1000
 
 
 async def test_every_attempt_passes_the_limiter(server: ModelServer, endpoint, ask):

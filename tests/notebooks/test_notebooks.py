@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from tests.patience import HANGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +26,7 @@ def swap(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
         patched.setenv("PYTHONPATH", str(ROOT))
         patched.setenv("SEMGRAPH_OFFLINE", "1")
         patched.setenv("IPYTHONDIR", str(folder / "ipython"))
-        client = NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+        client = NotebookClient(book, timeout=int(HANGS), kernel_name="python3", resources={"metadata": {"path": str(folder)}})
         client.execute()
     return folder, {cell.source: _shown(cell) for cell in book.cells if cell.cell_type == "code"}
 

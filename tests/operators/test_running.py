@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,16 +87,18 @@ async def test_an_answer_that_is_no_coroutine_is_told(tmp_path: Path) -> None:
 async def test_a_blocked_event_loop_is_told_with_file_and_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_SAID_FROM", 0.2)
+    clock = [0.0]  # that of the watch: the machine's own runs on while another program has the processor
+    monkeypatch.setattr(watching, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
     ask = "return await ctx.ask_packed(node, rows, rows.blocks(node))"
-    file = write(tmp_path / "mine", "slow", f"time.sleep(0.3); {ask}")
-    write(tmp_path / "mine", "good", f"await asyncio.sleep(0.3); {ask}")
+    file = write(tmp_path / "mine", "slow", f"time.sleep(6); {ask}")
+    write(tmp_path / "mine", "good", f"await asyncio.sleep(0.01); {ask}")
     with caplog.at_level(logging.WARNING, "semgraph"):
         await run(tmp_path, tmp_path / "mine", "good")
         assert caplog.messages == []
         await run(tmp_path, tmp_path / "mine", "slow")
     (said,) = caplog.messages
-    assert said.startswith(f"step leaking: Mine in {file} kept the event loop for 0.")
+    assert said.startswith(f"step leaking: Mine in {file} kept the event loop for 6.0 s")
     assert said.endswith("compute in a thread: await asyncio.to_thread(...)")
 
 

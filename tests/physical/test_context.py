@@ -62,6 +62,12 @@ def asked(ctx: NodeContext, *texts: str) -> Iterator[Request]:
     return (ctx.request(PROMPT, "", text, {"type": "object"}, "g", 5) for text in texts)
 
 
+async def turns() -> None:
+    """Let the event loop turn until everything that can go on has."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 async def test_replies_and_errors_come_with_their_index_as_they_arrive() -> None:
     llm = Scripted()
     async with context(llm) as ctx:
@@ -85,13 +91,13 @@ async def test_requests_are_taken_lazily_and_no_more_than_twice_what_the_model_t
     async with context(llm) as ctx:
         stream = ctx.ask(requests())
         first = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0.01)
+        await turns()
         assert len(llm.running) == len(taken) == 4
         llm.gates["wait 2"].set()
         assert (await first)[0] == 2
         assert len(taken) == 4
         second = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0.01)
+        await turns()
         assert len(taken) == 5
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
@@ -149,7 +155,7 @@ async def test_a_reply_counts_even_if_nobody_reads_it_any_more() -> None:
     llm, metrics = Scripted(), StepMetrics()
     async with context(llm, metrics) as ctx:
         await anext(ctx.ask(asked(ctx, "a", "b", "wait")))
-        await asyncio.sleep(0.01)
+        await turns()
     assert metrics.calls_issued == 2
 
 

@@ -16,6 +16,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
+from tests.patience import HANGS
 
 PLANS = Path(__file__).parents[2] / "plans"
 Row = Mapping[str, Any]
@@ -85,8 +86,8 @@ class Memory:
     def __init__(self, store: str | Store, model: StandIn, runs: Path) -> None:
         self.model = model
         self.session = semgraph.Session(
-            llm=f"openai:gpt-4.1-mini@{model.base_url}",
-            embedder=f"openai:stand-in@{model.base_url}?dimensions=256",
+            llm=f"openai:gpt-4.1-mini@{model.base_url}?timeout={HANGS:.0f}",
+            embedder=f"openai:stand-in@{model.base_url}?dimensions=256&timeout={HANGS:.0f}",
             store=store,
             journal=False,
             runs="",

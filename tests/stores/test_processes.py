@@ -16,6 +16,7 @@ import pytest
 from semgraph.errors import ConcurrentWrite
 from semgraph.stores.base import Method
 from semgraph.stores.sqlite import SqliteStore
+from tests.patience import HANGS
 
 WRITER = """
 import asyncio, sys, importlib.util
@@ -96,7 +97,7 @@ async def test_two_processes_race_and_one_wins_each_time(tmp_path, world):
         assert sorted(word for word, _ in heard) == ["lost", "won"]
         winners += [key for word, key in heard if word == "won"]
     for racer in racers:
-        racer.communicate(timeout=60)
+        racer.communicate(timeout=HANGS)
     store = SqliteStore(tmp_path / "graph.db")
     await store.ensure(world.graph, world.dimensions)
     assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
@@ -185,7 +186,7 @@ async def test_a_cancelled_wait_ends_and_the_store_goes_on(tmp_path, world):
     writing = asyncio.create_task(world.commit(store, world.write("Note", {"uuid": "lost"})))
     await asyncio.sleep(0.05)
     writing.cancel()
-    async with asyncio.timeout(20):  # a minute would pass before it gives up by itself
+    async with asyncio.timeout(HANGS):
         with pytest.raises(asyncio.CancelledError):
             await writing
     other.execute("COMMIT")

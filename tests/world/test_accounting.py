@@ -63,7 +63,7 @@ async def run(server: StandIn, way: str, folder: Path) -> Result:
     path.write_text(PLAN.format(step=step))
     inputs: dict[str, Any] = {"texts": [{"id": n, "text": text} for n, text in enumerate(MOVED)]}
     inputs |= {"others": [{"id": n, "text": text} for n, text in enumerate(KNOWN)]} if way == "pairs" else {}
-    llm = OpenAI("gpt-4.1-mini", server.base_url, "none", timeout=2)  # no answer is on its way when it is given up
+    llm = OpenAI("gpt-4.1-mini", server.base_url, "none", timeout=5)  # no answer is on its way when it is given up
     embedder = OpenAIEmbedder("stand-in", 256, server.base_url, "none")
     try:
         async with Session(llm=llm, embedder=embedder, store="memory", journal=False, runs="") as session:
