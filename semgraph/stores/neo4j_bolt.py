@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
-from semgraph.stores.trips import made
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncManagedTransaction
@@ -16,7 +18,11 @@ T = TypeVar("T")
 Records = list[list[Any]]
 SECONDS = 5.0
 OLDEST = (5, 26)
-_ADDRESS = re.compile(r"(neo4j|bolt)(\+s|\+ssc)?://[^/?#\s]+/?\Z")
+PATIENCE = 20.0
+"""Seconds for which a connection that fails is tried again: a server that restarts, or that is busy for a while."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_ADDRESS = re.compile(r"(neo4j(\+s|\+ssc)?://[^/?#\s]+/?(\?[^#\s]*)?|bolt(\+s|\+ssc)?://[^/?#\s]+/?)\Z")
+"""Routing settings (`?policy=eu`) may follow the address of a cluster."""
 _READ_ONLY = (
     "ForbiddenOnReadOnlyDatabase",
     "WriteOnReadOnlyAccessDatabase",
@@ -39,10 +45,11 @@ class Bolt:
         self._password = password
         self._driver: AsyncDriver | None = None
         self.heard: Callable[[str], None] | None = None
+        self._answered = False
 
     async def open(self) -> None:
         """Connect, and refuse a server that is too old. Raises StoreUnavailable."""
-        info = await self._told(self._connected().get_server_info())
+        info = await self._patiently(lambda: self._connected().get_server_info())
         version = re.search(r"(\d+)\.(\d+)", info.agent)
         if version is None or tuple(map(int, version.groups())) < OLDEST:
             raise StoreUnavailable(
@@ -65,7 +72,6 @@ class Bolt:
     async def run(self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
         """One statement within a transaction."""
         self.round_trips += 1
-        made()
         if self.heard is not None:
             self.heard(text)
         result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
@@ -76,7 +82,6 @@ class Bolt:
 
         async def work() -> None:
             self.round_trips += 1
-            made()
             async with self._connected().session(database=self.database) as session:
                 await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
 
@@ -94,7 +99,41 @@ class Bolt:
                 found: T = await getattr(session, how)(work)
                 return found
 
-        return await self._told(within())
+        return await self._patiently(within)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt again while the connection fails, for `PATIENCE` seconds. Raises StoreUnavailable.
+
+        What fails for good fails at once: no server at an address that never answered, and a commit of which nobody knows
+        whether it was done.
+        """
+        until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
+        while True:
+            try:
+                found = await self._told(attempt())
+            except StoreUnavailable as error:
+                if not self._may_pass(error.__cause__) or time.monotonic() + pause > until:
+                    raise
+            else:
+                self._answered = True
+                return found
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _may_pass(self, error: BaseException | None) -> bool:
+        """Whether the connection failed, and the next one may not."""
+        from neo4j.exceptions import (
+            ConnectionAcquisitionTimeoutError,
+            IncompleteCommit,
+            ServiceUnavailable,
+            SessionExpired,
+        )
+
+        lost = isinstance(error, ConnectionAcquisitionTimeoutError | ServiceUnavailable | SessionExpired | OSError)
+        if not lost or isinstance(error, IncompleteCommit):
+            return False
+        nobody = any(isinstance(cause, ConnectionRefusedError | socket.gaierror) for cause in _causes(error))
+        return self._answered or not nobody
 
     def _connected(self) -> AsyncDriver:
         if self._driver is None:
@@ -149,6 +188,15 @@ class Bolt:
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
         return StoreUnavailable(f"{self.uri}  {said}")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and all that led to it."""
+    while error is not None:
+        yield error
+        for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+            yield from _causes(part)
+        error = error.__cause__ or error.__context__
 
 
 _REASONS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
@@ -9,9 +10,10 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import neo4j
 import pyarrow as pa
@@ -19,7 +21,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import DataError, EngineError, RowsRefused, StoreUnavailable
+from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.session import Session
@@ -441,22 +443,6 @@ async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
         await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c"}))
 
 
-async def test_rows_that_break_a_constraint_of_the_user_are_named(run: Run, store: Neo4jStore, world: Any) -> None:
-    await store.ensure(world.graph, 4)
-    run("CREATE CONSTRAINT one_content FOR (n:Note) REQUIRE n.content IS UNIQUE")
-    try:
-        texts = {f"n{i}": "Ann" if i in (5, 9) else "Ben" if i in (7, 11) else f"text {i}" for i in range(12)}
-        notes = world.write("Note", *({"uuid": key, "content": text} for key, text in texts.items()))
-        people = world.write("Person", {"uuid": "p"})
-        with pytest.raises(RowsRefused, match="already exists with label `Note` and property `content`") as caught:
-            await world.commit(store, people, notes, mark=world.mark("h1"))
-        assert sorted(row.key for row in caught.value.rows) == ["n11", "n9"], "the first of a text is not at fault"
-        assert {row.write.label for row in caught.value.rows} == {"Note"}
-        assert sum((await store.statistics()).counts.values()) == 0
-    finally:
-        run("DROP CONSTRAINT one_content")
-
-
 @pytest.mark.parametrize("label", ["Note", "_SemgraphMark"])
 async def test_a_label_that_means_something_is_not_given_to_others(store: Neo4jStore, world: Any, label: str) -> None:
     await store.ensure(world.graph, 4)
@@ -642,6 +628,94 @@ async def test_it_says_what_is_wrong(neo4j_database: Any, world: Any, how: dict[
     right = {"uri": neo4j_database.uri, "user": neo4j_database.user, "password": neo4j_database.password}
     store = Neo4jStore(**(right | how))
     with pytest.raises(StoreUnavailable, match=said):
+        await store.ensure(world.graph, 4)
+    await store.aclose()
+
+
+class Flaky:
+    """A way to a server that breaks off connections: so many of the next ones, and all that are open when told to."""
+
+    def __init__(self, uri: str) -> None:
+        self.host, _, port = uri.split("//")[1].partition(":")
+        self.to = int(port)
+        self.breaks = self.seen = 0
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.break_off(0)
+        await self._server.wait_closed()
+
+    def break_off(self, count: int) -> None:
+        """Break off what is open, and the next `count` connections."""
+        self.breaks, self.seen = count, 0
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.seen += 1
+        if self.seen <= self.breaks:
+            writer.transport.abort()
+            return
+        there, to = await asyncio.open_connection(self.host, self.to)
+        self._open |= {writer, to}
+        try:
+            await asyncio.gather(_pass_on(reader, to), _pass_on(there, writer))
+        finally:
+            self._open -= {writer, to}
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.transport.abort()
+
+
+async def test_connections_that_break_off_are_tried_again(
+    neo4j_database: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More often than the driver tries by itself; the first time before the server has answered at all."""
+    monkeypatch.setattr(neo4j_bolt, "SECONDS", 0.1)
+    async with Flaky(neo4j_database.uri) as way:
+        store = Neo4jStore(f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password)
+        way.break_off(3)
+        await store.ensure(world.graph, 4)
+        assert way.seen > 3
+        for count in (3, 5):
+            way.break_off(count)
+            await world.commit(store, world.write("Person", {"uuid": f"p{count}"}))
+            assert way.seen > count
+        found = await store.scan("Person", ["uuid"], None, ())
+        assert found.column("uuid").to_pylist() == ["p3", "p5"]
+        await store.aclose()
+
+
+async def test_a_connection_that_stays_broken_is_an_error(
+    neo4j_database: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neo4j_bolt, "PATIENCE", 0.5)
+    async with Flaky(neo4j_database.uri) as way:
+        store = Neo4jStore(f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password)
+        await store.ensure(world.graph, 4)
+        way.break_off(1_000_000)
+        with pytest.raises(StoreUnavailable, match=r"no answer in .* Is it running\?"):
+            await world.commit(store, world.write("Person", {"uuid": "p"}))
+        assert way.seen > 1
+        await store.aclose()
+
+
+@pytest.mark.parametrize("uri", ["neo4j://127.0.0.1:{port}?policy=eu", "neo4j+ssc://127.0.0.1:{port}/?policy=eu&a=b"])
+async def test_an_address_may_have_routing_settings(world: Any, uri: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    store = Neo4jStore(uri.format(port=port), "neo4j", "x")
+    with pytest.raises(StoreUnavailable, match="no answer"):
         await store.ensure(world.graph, 4)
     await store.aclose()
 
