@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semgraph.errors import SemgraphError
+from semgraph.errors import SemgraphError, is_interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -213,14 +213,14 @@ def guard(options: Options) -> Iterator[None]:
             say(options.err, "".join(traceback.format_exception(error)).rstrip())
         for line in "\n".join((_told(error), *getattr(error, "__notes__", ()))).splitlines():
             say(options.err, line)
-        code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
+        code = INTERRUPTED if is_interrupt(error) else getattr(error, "exit_code", 1)
         raise typer.Exit(code) from None
 
 
 def _told(error: BaseException) -> str:
     if isinstance(error, SemgraphError):
         return str(error)
-    if isinstance(error, KeyboardInterrupt):
+    if is_interrupt(error):
         return "interrupted"
     if isinstance(error, OSError):
         return _system(error)

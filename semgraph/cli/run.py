@@ -117,18 +117,19 @@ def _run(
     options: Options, session: Session, plan: LogicalPlan, typed: str, more: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Result:
     from semgraph.errors import PlanError, SemgraphError
-    from semgraph.execution.runs import all_runs
+    from semgraph.execution.runs import Run
     from semgraph.report.outcome import unfinished
     from semgraph.report.progress import watched
 
-    before = {run.name for run in all_runs(session.runs)} if session.runs else set()
+    begun: list[str] = []
     options.talk("")
     try:
         with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
-            job = session.arun(plan, progress=progress, inputs=given, **more)
+            job = session.arun(plan, progress=progress, begun=begun.append, inputs=given, **more)
             return run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
     except (KeyboardInterrupt, SemgraphError) as error:
-        kept = [run for run in all_runs(session.runs) if run.name not in before] if session.runs else []
+        own_runs = [Run(session.runs / name) for name in reversed(begun)] if session.runs else []
+        kept = [run for run in own_runs if run.facts]
         if kept and not isinstance(error, PlanError):  # what is wrong stays wrong: going on would not help
             own = str(kept[0].facts.get("plan") or plan.name)  # another plan, if the example comes after it
             name, then = (

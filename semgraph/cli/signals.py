@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM: the first stops a run cleanly, so that it can be resumed; the second ends the process at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, so that it can be resumed; the second ends the process at
+once. A SIGHUP that the process was started to ignore (`nohup`) is ignored.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
 from semgraph.cli.common import INTERRUPTED
 
 T = TypeVar("T")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 def run_until_signal(job: Coroutine[Any, Any, T], told: Callable[[], None]) -> T:
@@ -33,8 +35,9 @@ def run_until_signal(job: Coroutine[Any, Any, T], told: Callable[[], None]) -> T
         def stop() -> None:
             nonlocal interrupted
             interrupted = True
-            told()
             task.cancel()
+            with suppress(OSError):  # the terminal may be gone
+                told()
 
         with _handling(lambda: loop.call_soon_threadsafe(stop)):
             return await task
@@ -62,9 +65,14 @@ def _handling(first: Callable[[], object]) -> Iterator[None]:
             os._exit(INTERRUPTED)
         first()
 
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    before = {number: signal.signal(number, handle) for number in _numbers()}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _numbers() -> list[signal.Signals]:
+    found = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    return [number for number in found if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN]

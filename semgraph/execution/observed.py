@@ -22,6 +22,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.private import create_private
 
+_LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
 _NO_CONTENT = {"step", "origin", "schema"}
 
 
@@ -171,8 +172,9 @@ class Memory:
 
     def _open(self) -> sqlite3.Connection:
         create_private(self.path)
-        database = sqlite3.connect(self.path, timeout=30)
+        database = sqlite3.connect(self.path, timeout=_LOCK_SECONDS)
         try:
+            database.execute("PRAGMA synchronous = OFF")  # a file that a power failure damages is replaced
             columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
             database.execute(f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})")
         except BaseException:

@@ -133,9 +133,8 @@ class _Tracer:
 
         for step in reads:
             visit(step)
-        from semgraph.execution.record import recorded_steps
-
-        known = set(recorded_steps(self.run.folder, "steps"))
+        base = self.run.folder / "steps"
+        known = {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
         known |= {path.stem for path in (self.run.folder / "inputs").glob("*.parquet")}
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 

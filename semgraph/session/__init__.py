@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError, Problem, is_interrupt
 from semgraph.execution.notebook import Drawing
 from semgraph.execution.result import OnProgress, Result
 from semgraph.execution.runs import Run, find_run
@@ -118,6 +118,21 @@ class Session(Compares, Reports):
         resume: str | None = None,
     ) -> LogicalPlan:
         """A checked plan; with `resume` as it was in that run, but for what is given. Raises PlanError."""
+        try:
+            return self._prepare(plan, params, preset, use, resume)
+        except RuntimeError as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
+            raise
+
+    def _prepare(
+        self,
+        plan: PlanLike,
+        params: Mapping[str, Any] | None,
+        preset: str | None,
+        use: Mapping[str, str] | None,
+        resume: str | None,
+    ) -> LogicalPlan:
         chosen = {**self.use, **(use or {})}
         if isinstance(plan, (str, Path)):
             before = self.going_on(resume)
@@ -159,6 +174,7 @@ class Session(Compares, Reports):
         write: bool = True,
         on_error: OnError | None = None,
         progress: OnProgress | None = None,
+        begun: Callable[[str], object] | None = None,
         record_to: str | Path | None = None,
         resume: str | None = None,
         inputs: Mapping[str, Any] | None = None,
@@ -178,6 +194,7 @@ class Session(Compares, Reports):
             write: Whether to write to the store.
             on_error: `raise` or `null` for every semantic step, in place of its own.
             progress: Told of answers and commits while it runs.
+            begun: Told the id of the run when it begins; of the plans that the example comes after, theirs before.
             record_to: A file for a recording of the run: answers, embeddings and times, which `llm="recorded:FILE"` replays.
             resume: A run to go on with: its rows, parameters, ways, models and store, unless others are given.
             inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings. None given: a frame's own,
@@ -199,10 +216,12 @@ class Session(Compares, Reports):
         first: list[Result] = []
         if not given and logical.inputs:
             resources = resources.sharing()
-            example = RunRequest(logical, {}, until, write=write, progress=progress, runs=self.runs)
+            example = RunRequest(logical, {}, until, write=write, progress=progress, runs=self.runs, begun=begun)
             first = await run_before(example, self.prepare, resources)
         tables = typed_inputs(logical, given, rows)
-        request = RunRequest(logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to)
+        request = RunRequest(
+            logical, tables, until, again, fresh, write, on_error, progress, self.runs, record_to, begun=begun
+        )
         return replace(await run_plan(before.request(request), resources), first=tuple(first))
 
     def explain(
@@ -249,7 +268,13 @@ class Session(Compares, Reports):
         return Drawing(self._waiting.wait(work()))
 
     def _recorded(self, run: str | None) -> Run | None:
-        return None if run is None else find_run(run, self.runs) if self.runs else find_run(run)
+        if run is None:
+            return None
+        if self.runs is None:
+            raise PlanError(
+                Problem(f'there is no run "{run}"', there="no records are kept", hint="give runs= a folder")
+            )
+        return find_run(run, self.runs)
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
         """What the store holds of a graph: rows by label, lengths of vectors. Neo4j is only read; a file is opened.

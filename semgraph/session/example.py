@@ -38,7 +38,9 @@ async def run_before(
     for name in example_rows(request.plan).after:
         beside = Path(request.plan.file).parent / f"{name}.yaml"
         plan = prepare(beside if beside.is_file() else name)
-        one = RunRequest(plan, {}, write=request.write, progress=request.progress, runs=request.runs)
+        one = RunRequest(
+            plan, {}, write=request.write, progress=request.progress, runs=request.runs, begun=request.begun
+        )
         if plan.inputs:
             done += await run_before(one, prepare, resources)
         last = await run_plan(replace(one, inputs=typed_inputs(plan, {}, None)), resources)

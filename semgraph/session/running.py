@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from semgraph.execution.observed import Memory, Observations
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
-from semgraph.execution.runtime import NoRecord, Runtime
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
 from semgraph.llm.base import Embedder
@@ -55,6 +55,7 @@ class RunRequest:
     runs: Path | None = None
     record_to: str | Path | None = None
     sample: bool = False  # some rows of many
+    begun: Callable[[str], object] | None = None  # told the id of the run
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
@@ -145,20 +146,6 @@ async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
     return await embedder.dimensions() if nearest or embeds else None
 
 
-class _Recorder:
-    """The rows and calls of a run record, written before a window is committed."""
-
-    def __init__(self, record: RunRecord, calls: CallLog | None) -> None:
-        self.begin, self.take_back, self.end = record.begin, record.take_back, record.end
-        self._record, self._calls = record, calls
-
-    def keep(self) -> None:
-        """As `Recorder.keep`."""
-        self._record.keep()
-        if self._calls is not None:
-            self._calls.flush()
-
-
 class _Run:
     """One run and its record."""
 
@@ -172,6 +159,8 @@ class _Run:
         self.name = new_run(runs or Path())
         self.record = RunRecord(runs / self.name) if runs is not None else None
         self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
+        if request.begun is not None:
+            request.begun(self.name)
         self.observations = Observations(physical, request.sample)
         self.said: dict[str, None] = {}  # notes of implementations
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
@@ -190,8 +179,6 @@ class _Run:
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
             note=self._said, observations=self.observations,
-            remembers=self.opened.journal is None or self.request.fresh,
-            recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
@@ -229,8 +216,11 @@ class _Run:
         )  # fmt: skip
 
     def _observe(self, node: Node, table: pa.Table) -> None:
-        """Rows of a node: recorded where the node is the last of its step."""
-        if self.record is not None and self.last.get(node.step) is node:
+        """Rows of a node: counted and recorded where the node is the last of its step."""
+        if self.last.get(node.step) is not node:
+            return
+        self.meter.step(node.step).rows_out += table.num_rows
+        if self.record is not None:
             self.record.rows("steps", node.step, table)
 
     def _answered(self, node: Node, answered: Answered) -> None:

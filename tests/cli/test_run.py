@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from semgraph.expr import binder
 from tests.cli.conftest import Project, Serving
+from tests.llm.server import Fault, error
 from tests.patience import HANGS
 
 PICTURE = """\
@@ -178,7 +180,7 @@ def test_a_server_that_is_not_there_is_exit_code_5(project: Project) -> None:
     assert "Go on: semgraph run people --resume " in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_cleanly_and_it_can_be_resumed(
     project: Project, serving: Serving, number: signal.Signals
 ) -> None:
@@ -328,3 +330,44 @@ class Broken(Implementation[SemMap]):
     assert "ZeroDivisionError: oh" in done.err
     assert "Traceback" not in done.err
     assert "Traceback" in project("run", "people", "--operators", "mine", "--use", "told=broken", "-v").err
+
+
+def test_a_failed_run_names_itself_and_no_run_of_another_process(project: Project, serving: Serving) -> None:
+    other = project.folder / ".semgraph" / "runs" / "ffff" / "run.json"
+
+    async def refused(body: dict[str, object]) -> Fault:
+        del body
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.write_text('{"plan": "people", "started": "2999-01-01T00:00:00Z", "status": "running"}')
+        return error(401, "wrong key")
+
+    serving.server.answer = refused
+    ended = project("run", "people")
+    assert ended.code == 5
+    name = ended.err.split("--resume ")[1].split()[0]
+    assert name != "ffff"
+    assert (other.parents[1] / name / "run.json").exists()
+
+
+def test_an_interrupt_in_a_query_of_the_database_is_an_interrupt(
+    project: Project, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the types of a plan are worked out: DuckDB makes an error of its own of it."""
+
+    def interrupted(sql: str) -> object:
+        del sql
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        return binder.connection().execute("SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)")
+
+    def ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ctrl_c)
+    monkeypatch.setattr(binder, "bind", interrupted)
+    try:
+        ended = project("plans", "check", "people", "find")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (ended.code, ended.err.strip().splitlines()[-1]) == (130, "interrupted")
+    assert "should not happen" not in ended.err
+    assert serving.calls == 0

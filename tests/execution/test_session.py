@@ -379,3 +379,14 @@ async def test_an_example_and_the_plans_before_it_share_one_budget(
         result = await session.arun("later")
     assert len(oracle.requests) == most
     assert bool(result.stopped) is stopped
+
+
+def test_a_session_without_records_explains_no_run_of_the_working_directory(
+    plain: semgraph.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with plain:
+        plain.run("complaints", tickets=TICKETS)
+    monkeypatch.chdir(tmp_path)  # whose .semgraph/runs has that run
+    other = semgraph.Session(llm="recorded", store="memory", runs="", folder=tmp_path)
+    with other, pytest.raises(PlanError, match='there is no run "last".*No records are kept'):
+        other.explain("complaints", run="last")
