@@ -100,10 +100,9 @@ class RunPage:
 
     def _table(self, step: str) -> Any:
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
-        from semgraph.execution.record import step_tables
-
-        parts = step_tables(self.run.folder, "steps", step)
+        parts = [pq.read_table(part) for part in sorted((self.run.folder / "steps" / step).glob("*.parquet"))]
         return pa.concat_tables(parts, promote_options="default") if parts else None
 
     @cached_property

@@ -1,0 +1,190 @@
+"""What happens around a process: it forks, its clock is set back, its folder cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.served import served
+from tests.soak.conftest import PLAN, Server
+
+ROOT = Path(__file__).parents[2]
+FORK = """
+import json, os, sys
+import semgraph as sg
+url, store = sys.argv[1:]
+session = sg.Session(llm=f"openai:m@{url}", store=store)
+rows = lambda n: [{"id": n, "body": f"Tap {n} leaks."}]
+def run(n):
+    try:
+        return session.run("complaints", tickets=rows(n)).tables["complaints"].num_rows
+    except sg.SemgraphError as error:
+        return f"{type(error).__name__}: {error}"
+print(json.dumps(["parent", run(1)]), flush=True)
+child = os.fork()
+if not child:
+    print(json.dumps(["child", run(2)]), flush=True)
+    print(json.dumps(["child again", run(1)]), flush=True)
+    session.close()
+    os._exit(0)  # as multiprocessing ends a child
+print(json.dumps(["status", os.waitpid(child, 0)[1]]), flush=True)
+print(json.dumps(["parent again", run(3)]), flush=True)
+session.close()
+"""
+
+
+def run_script(script: str, folder: Path, *arguments: str) -> dict[str, object]:
+    """What a script prints: a JSON list of two on each line."""
+    folder.mkdir(exist_ok=True)
+    (folder / "complaints.yaml").write_text(PLAN, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        env={"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "none", "HOME": str(folder)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def test_a_session_that_was_used_serves_a_forked_child_over_connections_of_its_own(tmp_path: Path) -> None:
+    server = Server()
+    with served(server):
+        printed = run_script(FORK, tmp_path, server.base_url, "sqlite:graph.db")
+        connections = len(server.connections)
+    assert printed == {"parent": 1, "child": 1, "child again": 1, "status": 0, "parent again": 1}
+    assert server.counters.calls == 3, "what the parent was answered, the child has from the journal"
+    assert connections == 2
+
+
+MEMORY = FORK.replace(
+    "def run(n):",
+    """(open("graph.yaml", "w")).write("graph: g\\nnodes: {Tap: {properties: {text: string}}}\\n")
+open("taps.yaml", "w").write('''
+plan: taps
+graph: graph.yaml
+inputs: {taps: {id: string, text: string, group_id: string}}
+steps: {kept: [{from: taps}]}
+writes: [{merge: {from: kept, node: Tap, key: id}}]
+returns: [kept]
+''')
+def run(n):
+    taps = [{"id": str(n), "text": "It leaks.", "group_id": "g"}]
+    try:
+        session.run("taps", taps=taps)
+        return len(taps)
+    except sg.SemgraphError as error:
+        return f"{type(error).__name__}: {error}"
+def unused(n):""",
+)
+
+
+def test_a_forked_child_is_told_that_it_has_not_the_graph_in_memory(tmp_path: Path) -> None:
+    server = Server()
+    with served(server):
+        printed = run_script(MEMORY, tmp_path, server.base_url, "memory")
+    assert (printed["parent"], printed["parent again"], printed["status"]) == (1, 1, 0)
+    assert "StoreUnavailable: the store in memory belongs to the process that filled it" in str(printed["child"])
+
+
+CLOCK = """
+import datetime, json, sys, time
+real, hour = time.time, datetime.timedelta(hours=1)
+class Set(datetime.datetime):
+    back = datetime.timedelta()
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) - cls.back
+import semgraph as sg
+url = sys.argv[1]
+sg.Session(llm=f"openai:m@{url}", store="memory", journal=False, runs="").run("complaints", tickets=[])
+for name, module in list(sys.modules.items()):
+    if name.startswith("semgraph") and getattr(module, "datetime", None) is datetime.datetime:
+        module.datetime = Set
+time.time = lambda: real() - Set.back.total_seconds()
+session = sg.Session(llm=f"openai:m@{url}?rpm=6000", embedder=f"openai:e@{url}?dimensions=8", max_seconds=600)
+open("graph.yaml", "w").write("graph: g\\nnodes: {Tap: {properties: {text: string, at: timestamp}}}\\n")
+open("taps.yaml", "w").write('''
+plan: taps
+graph: graph.yaml
+inputs: {taps: {id: string, text: string, at: timestamp, group_id: string}}
+order: {input: taps, partition: group_id, key: id, by: at, window: 1}
+steps:
+  told: [{from: taps}, {sem_filter: {prompt: "Does it leak: {text}"}}]
+writes: [{merge: {from: told, node: Tap, key: id}}]
+returns: [told]
+''')
+def taps(*numbers):
+    return [{"id": str(n), "text": f"Tap {n}", "at": f"2025-01-0{n}", "group_id": "g"} for n in numbers]
+def turn_back(progress):
+    Set.back += hour
+first = session.run("taps", taps=taps(1, 2, 3), progress=turn_back)
+print(json.dumps(["first", [first.committed, first.skipped, first.meter.total().calls_issued]]))
+Set.back += 24 * hour
+second = session.run("taps", taps=taps(1, 2, 3, 4))
+print(json.dumps(["second", [second.committed, second.skipped, second.meter.total().calls_issued]]))
+third = session.run("taps", taps=taps(1, 2, 3, 4), again=True)
+print(json.dumps(["third", [third.committed, third.skipped, third.meter.total().calls_journal]]))
+session.close()
+"""
+
+
+def test_a_clock_that_is_set_back_breaks_no_limit_no_window_and_no_journal(tmp_path: Path) -> None:
+    server = Server()
+    with served(server):
+        printed = run_script(CLOCK, tmp_path, server.base_url)
+    assert printed == {"first": [3, 0, 3], "second": [1, 3, 1], "third": [4, 0, 4]}
+
+
+POWERLESS = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)     # the superuser obeys permissions too: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], *sys.argv[2:]])
+"""
+READ_ONLY = """
+import json, sys
+import semgraph as sg
+url, options = sys.argv[1], json.loads(sys.argv[2])
+session = sg.Session(llm=f"openai:m@{url}", store="memory", **options)
+try:
+    print(json.dumps(["rows", session.run("complaints", tickets=[{"id": 1, "body": "It leaks."}]).tables["complaints"].num_rows]))
+except sg.SemgraphError as error:
+    print(json.dumps(["error", str(error)]))
+session.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "journal.db: the journal cannot be opened (Permission denied). Name another file"),
+        ({"journal": False}, "cannot write the run record"),
+        ({"journal": False, "runs": ""}, ""),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(
+    tmp_path: Path, options: dict[str, object], expected: str
+) -> None:
+    """Nothing is sent before the error; without a journal and records a session needs no place to write."""
+    folder, server = tmp_path / "closed", Server()
+    folder.mkdir()
+    (folder / "complaints.yaml").write_text(PLAN, encoding="utf-8")
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with served(server):
+            done = subprocess.run(
+                [sys.executable, "-c", POWERLESS, READ_ONLY, server.base_url, json.dumps(options)], cwd=folder,
+                capture_output=True, text=True, timeout=120, check=False,
+                env={"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "none", "HOME": str(tmp_path)},
+            )  # fmt: skip
+    finally:
+        folder.chmod(stat.S_IRWXU)
+    assert (done.returncode, done.stderr) == (0, "")
+    kind, said = json.loads(done.stdout)
+    assert (kind, server.counters.calls) == (("error", 0) if expected else ("rows", 1))
+    assert expected in str(said)
+    assert os.listdir(folder) == ["complaints.yaml"]
