@@ -184,7 +184,8 @@ BENCHMARK = Benchmark(
             where={"yes or no": tuple(f"{kind}, {split}" for split in ("test", "development") for kind in KINDS_ASKED)},
             note="216 labelled texts of nine tasks and 100 labelled pairs of five, each task in two or three wordings; "
             "figures are means over both. The framing and the log-odds from which on the answer is yes were chosen by "
-            "development alone. Calibrated: on 20 labelled rows (16 pairs), mean over 40 draws of the share of the others. "
+            "development alone. Framings that are not calibrated ask "
+            "about each row in one wording. Calibrated: on 20 labelled rows (16 pairs), mean over 40 draws of the share of the others. "
             f"Divided: two groups of log-odds, without labels. {_ONLY}",
         ),
     ),

@@ -33,11 +33,8 @@ from semgraph.physical.words import YES_NO, log_odds
 DATA = Path(__file__).parent / "data"
 Kind = Literal["filters", "pairs"]
 JSON = "JSON"
-FRAMINGS = {
-    JSON: None,
-    "one word": YES_NO._replace(examples=()),
-    "one word after four examples": YES_NO,
-}
+CHOSEN = "one word after four examples"
+FRAMINGS = {JSON: None, "one word": YES_NO._replace(examples=()), CHOSEN: YES_NO}
 _LABELLED = 20
 _DRAWS = 40
 _LEAST = 4
@@ -104,9 +101,11 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     budget = Budget(max_usd=own.given.left)
     llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
     found: list[dict[str, float]] = []
+    asked = 0
     try:
-        for task in questions(kind, split):
-            for wording in task.wordings:
+        for whole in questions(kind, split):
+            for wording, task in _shares(whole, framing):
+                asked += len(task.rows)
                 async with NodeContext(llm, own.embedder, task.node(wording), own.total) as ctx:
                     scores = await _scores(ctx, task, wording, framing)
                 yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
@@ -116,10 +115,18 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
             journal.close()
         own.given.spent += budget.spent.usd
     return {
-        "asked": sum(len(task.rows) * len(task.wordings) for task in questions(kind, split)),
+        "asked": asked,
         **{name: round(mean(one[name] for one in found), 4) for name in found[0]},
         "least": round(min(one["right"] for one in found), 4),
     }
+
+
+def _shares(task: Questions, framing: str) -> list[tuple[dict[str, str], Questions]]:
+    """Each wording with all rows where that is to be calibrated; else the rows are shared out over the wordings."""
+    count = len(task.wordings)
+    if framing == CHOSEN:
+        return [(wording, task) for wording in task.wordings]
+    return [(wording, replace(task, rows=task.rows[i::count])) for i, wording in enumerate(task.wordings)]
 
 
 async def _scores(ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str) -> list[float]:
@@ -141,13 +148,10 @@ def measures(scores: Sequence[float], labels: Sequence[bool], yes_from: float, *
 
     if not graded:
         return {"right": right(yes_from)}
-    return {
-        "right": right(yes_from),
-        "even": right(0.0),
-        "auc": _area(scores, labels),
-        "calibrated": _calibrated(scores, labels),
-        "split": right(cut(scores)),
-    }
+    found = {"right": right(yes_from), "even": right(0.0), "auc": _area(scores, labels)}
+    if len(scores) < _LABELLED:
+        return found
+    return found | {"calibrated": _calibrated(scores, labels), "split": right(cut(scores))}
 
 
 def _area(scores: Sequence[float], labels: Sequence[bool]) -> float:
