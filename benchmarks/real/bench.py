@@ -184,9 +184,9 @@ BENCHMARK = Benchmark(
             where={"yes or no": tuple(f"{kind}, {split}" for split in ("test", "development") for kind in KINDS_ASKED)},
             note="216 labelled texts of nine tasks and 100 labelled pairs of five, each task in two or three wordings; "
             "figures are means over both. The framing and the log-odds from which on the answer is yes were chosen by "
-            "development alone. Framings that are not calibrated ask "
-            "about each row in one wording. Calibrated: on 20 labelled rows (16 pairs), mean over 40 draws of the share of the others. "
-            f"Divided: two groups of log-odds, without labels. {_ONLY}",
+            "development alone. The chosen framing is asked about each row in all wordings, the others in one. Calibrated: "
+            "on 20 labelled rows (16 pairs), mean over 40 draws of the share of the others. Divided: two groups of log-odds, "
+            f"without labels. {_ONLY}",
         ),
     ),
     loses="Several rows in a call can cost right answers, more so with a small model: compare F1 of per_row and packed.",
