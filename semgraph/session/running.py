@@ -20,6 +20,7 @@ from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
 from semgraph.execution.runtime import Runtime
+from semgraph.execution.uniform import Uniform
 from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
 from semgraph.llm.base import Embedder
@@ -163,6 +164,7 @@ class _Run:
             request.begun(self.name)
         self.observations = Observations(physical, request.sample)
         self.said: dict[str, None] = {}  # notes of implementations
+        self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.last = physical.named()
         self.settings = {
@@ -225,6 +227,8 @@ class _Run:
 
     def _answered(self, node: Node, answered: Answered) -> None:
         self.opened.answered(node, answered)
+        if answered.evidence is not None:
+            self.uniform.add(node, answered.evidence)
         if self.record is not None and answered.evidence is not None:
             self.record.rows("answers", node.step, answered.evidence)
 
@@ -243,7 +247,7 @@ class _Run:
             self.request.progress(Progress("", done, total, self.meter))
 
     def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
-        outcome.notes += self.said
+        outcome.notes += [*self.said, *self.uniform.notes(self.name if self.record is not None else "")]
         memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
             memory.add(self.observations.seen)
