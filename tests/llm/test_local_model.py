@@ -74,7 +74,7 @@ def without_file(tmp_path):
 def test_it_is_a_model_with_a_name_and_limits(local):
     assert isinstance(local, LLM)
     assert local.name == "local:SmolLM2-135M"
-    assert local.limits == Limits(context_tokens=8192, max_output_tokens=4096, in_flight=1)
+    assert local.limits == Limits(context_tokens=8192, max_output_tokens=4096, in_flight=1, logprobs=True)
     assert local.dollars(Usage(1000, 0, 1000)) == 0
 
 
@@ -118,6 +118,13 @@ class TestAnswers:
         assert replies[0].call_id != replies[1].call_id
         for reply in replies:
             jsonschema.validate(json.loads(reply.text), PEOPLE)
+
+    async def test_a_word_comes_with_the_probability_of_each_word(self, local):
+        question = (Message("user", "Is snow white? Answer with one word: yes or no."),)
+        reply = await local.complete(Request("default", question, "", max_tokens=1, words=("yes", "no")))
+        assert reply.usage.completion == 1
+        assert len(reply.logprobs) == 2
+        assert all(logprob < 0 for logprob in reply.logprobs)
 
     async def test_parameters_reach_the_model(self, local):
         """At a high temperature trials differ, for the seed is the trial."""
