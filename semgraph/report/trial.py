@@ -9,12 +9,17 @@ import time
 from semgraph.errors import ModelUnavailable
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Message, Request
+from semgraph.llm.budget import Budget, Cost
 from semgraph.llm.config import Settings
 from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.limits import Limiter
 from semgraph.llm.models import Model
+from semgraph.llm.retry import RetryPolicy
 from semgraph.llm.specs import ModelSpec
+from semgraph.llm.stack import stack
 from semgraph.report.formats import duration, plural
 
+_LONGEST = 120.0
 SENTENCE = "Ada lives in Paris."
 _SCHEMA = canonical_json(
     {
@@ -64,14 +69,21 @@ async def embed(embedder: Embedder) -> str:
 
 
 async def try_spec(spec: ModelSpec, settings: Settings) -> str:
-    """Ask, or embed with, what a specification names; it is closed afterwards."""
+    """Ask, or embed with, what a specification names, once; it is closed afterwards.
+
+    It takes no longer than `max_seconds`, and an endpoint no longer than two minutes.
+
+    Raises:
+        SemgraphError: It does not answer, or not as it should; `BudgetReached` if not in time.
+    """
+    budget = Budget(max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None))
     if spec.kind == "embedder":
         embedder = build_embedder(settings)
         try:
-            return await embed(embedder)
+            return await budget.spend(Cost(), lambda: embed(embedder), lambda _: Cost(), "an embedding")
         finally:
             await embedder.aclose()
-    model = build_model(spec, settings)
+    model = stack(build_model(spec, settings), Limiter(), retry=RetryPolicy(attempts=1), budget=budget)
     try:
         return await ask(model)
     finally:

@@ -8,6 +8,7 @@ import pytest
 
 from semgraph.llm.models import CATALOGUE
 from tests.cli.conftest import Project, Serving
+from tests.llm.server import Fault, error
 
 
 def test_models_are_listed_with_size_and_licence(project: Project) -> None:
@@ -165,3 +166,26 @@ def test_a_command_that_is_none(project: Project) -> None:
     done = project("rum", "people")
     assert done.code == 2
     assert "run" in done.err
+
+
+def test_doctor_reports_an_endpoint_that_fails_or_hangs(project: Project, serving: Serving) -> None:
+    """One attempt, within the time that the settings give; what fails is a line of the report."""
+
+    async def broken(body: dict[str, object]) -> Fault:
+        del body
+        return error(500, "out of order")
+
+    async def hang(body: dict[str, object]) -> Fault:
+        del body
+        return Fault(hang=True)
+
+    serving.server.answer = broken
+    done = project("doctor", "--call", "--embedder", "recorded")
+    assert "✗ call        openai:test-model" in done.out
+    assert "out of order" in " ".join(done.out.split())
+    assert "Traceback" not in done.err
+    serving.server.answer = hang
+    project.write("semgraph.toml", "[limits]\nmax_seconds = 1\n")
+    done = project("doctor", "--call", "--embedder", "recorded")
+    assert done.code == 5
+    assert "max_seconds 1 passed" in " ".join(done.out.split())

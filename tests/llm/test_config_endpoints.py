@@ -17,6 +17,7 @@ from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recorded import Recorded, RecordedEmbedder
 from semgraph.llm.recorder import Recorder
+from semgraph.llm.specs import parse_spec
 
 
 @pytest.fixture
@@ -119,3 +120,32 @@ class _Says(Local):
         from semgraph.llm.base import Reply
 
         return Reply(self.text)
+
+
+class TestLimits:
+    """What shares a limiter: models of one address and key, as far as they have no limits of their own."""
+
+    @pytest.mark.parametrize(
+        ("other", "shared"),
+        [
+            ("openai:n@http://a/v1", True),
+            ("openai:m@http://a/v1?structured=tool", True),
+            ("openai:m@http://b/v1", False),
+            ("openai:n@http://a/v1?rpm=60", False),
+        ],
+    )
+    def test_models_of_one_endpoint_share_its_limits(self, load, other: str, shared: bool) -> None:
+        settings = load(llm="openai:m@http://a/v1")
+        endpoints = Endpoints()
+        first = endpoints.model(settings.model(), settings)
+        second = endpoints.model(parse_spec(other, "model"), settings)
+        assert (first[1] is second[1]) is shared
+        assert endpoints.model(settings.model(), settings) == first
+        assert endpoints.beside().model(settings.model(), settings)[1] is first[1]
+        assert endpoints.beside().model(settings.model(), settings)[0] is not first[0]
+
+    def test_a_model_on_this_machine_is_one_for_all_event_loops(self, load) -> None:
+        settings = load(llm="local", embedder="local")
+        endpoints = Endpoints()
+        assert endpoints.beside().model(settings.model(), settings) == endpoints.model(settings.model(), settings)
+        assert endpoints.beside().embedder(settings) is endpoints.embedder(settings)

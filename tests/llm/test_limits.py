@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from semgraph.llm.limits import Limited, Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.retry import Retried, RetryPolicy
+from semgraph.turns import Turns
 from tests.llm.server import Answer, ModelServer, error
 
 
@@ -122,3 +124,61 @@ async def test_a_failure_frees_its_place(server: ModelServer, endpoint, ask):
 def test_a_limit_of_nothing_is_an_error():
     with pytest.raises(ValueError, match="in_flight"):
         Limiter(in_flight=0)
+
+
+def test_event_loops_of_several_threads_share_the_places():
+    """Four loops with ten tasks each take turns at two places: never three at a time, and none waits for ever."""
+    limiter, guard, held, most = Limiter(in_flight=2), threading.Lock(), 0, []
+
+    async def one() -> None:
+        nonlocal held
+        await limiter.enter()
+        with guard:
+            held += 1
+            most.append(held)
+        await asyncio.sleep(0)
+        with guard:
+            held -= 1
+        limiter.leave()
+
+    async def ten() -> None:
+        await asyncio.gather(*(one() for _ in range(10)))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(ten())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 40
+    assert max(most) <= 2
+
+
+async def test_a_place_that_comes_to_a_cancelled_wait_goes_to_the_next():
+    turns, order = Turns(), []
+
+    async def wait(name: str) -> None:
+        async with turns:
+            order.append(name)
+
+    await turns.acquire()
+    waiting = [asyncio.create_task(wait(name)) for name in ("first", "second", "third")]
+    await asyncio.sleep(0)
+    turns.release()  # to the first, which is cancelled before it sees it
+    waiting[0].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert (order, turns.free) == (["second", "third"], 1)
+
+
+async def test_the_rate_follows_a_clock_that_can_be_given():
+    now = 100.0
+
+    def clock() -> float:
+        return now
+
+    limiter = Limiter(rpm=60, clock=clock)
+    await limiter.enter()
+    waiting = asyncio.create_task(limiter.enter())
+    await asyncio.wait([waiting], timeout=0.05)
+    assert not waiting.done()
+    now = 101.0
+    await waiting
