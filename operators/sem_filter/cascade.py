@@ -1,6 +1,7 @@
 """Asks about a random sample, and decides the rest by similarity where that is shown to be safe.
 
-Each row gets a score: the cosine of the embeddings of its text and of the question. A uniformly random sample of `sample` rows
+Each row gets a score: the cosine of the embeddings of its text and of the question or, with `proxy=logit`, the log-odds of yes
+that the model of the role `role` gives with one token. A uniformly random sample of `sample` rows
 is answered by the model. From the sample two thresholds are learned: rows below the lower one are dropped unasked, rows from
 the upper one on are kept unasked, and those between go to the model, packed. Rows of the sample keep the model's answer.
 
@@ -20,7 +21,8 @@ all rows go to the model. A partition of no more than `sample` different rows is
 The draw depends on the step and the partition alone, so a run can be repeated; the statement is about the draw, not about one
 run.
 
-Model endpoints do not hand log-probabilities to this layer, so a small model cannot be the proxy: embeddings are the only one.
+A proxy with `logit` pays where the model of `role` costs little beside that of the prompt: bind one to the role `small`. It is
+asked about every row; where none is bound to `small`, the prompt's own model is. Its endpoint must give log-probabilities.
 
 Sources: Kang et al., SUPG (VLDB 2020), and Zeighami et al., BARGAIN (2025), for cascades with guarantees; Uhlmann (1966) for
 the binomial bound of the hypergeometric tail.
@@ -30,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from semgraph.operator import (
     Context,
@@ -43,6 +46,7 @@ from semgraph.operator import (
     answer_table,
     cosines,
     dataclass,
+    log_odds,
     outcomes,
     pa,
     question_text,
@@ -63,6 +67,8 @@ class Cascade(Implementation[SemFilter]):
     delta: float = 0.1
     sample: int = 200
     rows: int = 20
+    proxy: Literal["embeddings", "logit"] = "embeddings"
+    role: str = "small"
 
     def __post_init__(self) -> None:
         for name in ("recall", "precision", "delta"):
@@ -84,11 +90,12 @@ class Cascade(Implementation[SemFilter]):
         return math.ceil(max(for_recall, for_precision))
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """The sample, packed; at most all rows: what is between the thresholds in a second round."""
+        """The sample, packed; at most all rows: what is between the thresholds in a second round. A call a row for `logit`."""
         if rows.items <= self.sample:
             return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
         sample, rest = (math.ceil(n / self.rows) for n in (self.sample, rows.items - self.sample))
-        return Cost.of_items(sample + rest, rows.items, seen)._replace(rounds=2, least=sample)
+        proxy = rows.items if self.proxy == "logit" else 0
+        return Cost.of_items(sample + rest + proxy, rows.items, seen)._replace(rounds=2, least=sample + proxy)
 
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
         """Ask about the samples, learn the thresholds, ask about what is between them."""
@@ -109,7 +116,10 @@ class Cascade(Implementation[SemFilter]):
         between = []
         for whose, (everything, places) in large.items():
             readable = list(dict.fromkeys(everything))
-            scores = await self._scores(node, ctx, whose, [texts[item] for item in readable])
+            if self.proxy == "logit":
+                scores = await self._log_odds(node, rows.only(readable), ctx)
+            else:
+                scores = await self._cosines(node, ctx, whose, [texts[item] for item in readable])
             by_item = dict(zip(readable, scores, strict=True))
             of_rows = {place: by_item[item] for place, item in enumerate(everything)}
             low, high = self.thresholds(of_rows, {place: _kept(found[everything[place]]) for place in places})
@@ -126,7 +136,12 @@ class Cascade(Implementation[SemFilter]):
         table = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
         return dict(zip(items, outcomes(node, table), strict=True))
 
-    async def _scores(self, node: SemFilter, ctx: Context, whose: tuple[str, int], texts: list[str]) -> list[float]:
+    async def _log_odds(self, node: SemFilter, rows: Rows, ctx: Context) -> list[float]:
+        """Log-odds of yes; a row without an answer is as likely yes as no."""
+        outcomes = await ctx.ask_words(node, rows, role=self.role)
+        return [log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
+
+    async def _cosines(self, node: SemFilter, ctx: Context, whose: tuple[str, int], texts: list[str]) -> list[float]:
         partition, prompt = whose
         vectors = await ctx.embed([question_text(node.prompt.all[prompt]), *texts], partition)
         return cosines(vectors[1:], vectors[0])

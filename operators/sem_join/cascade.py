@@ -5,7 +5,8 @@ alike, else the first that each names. A pair is decided by the first of these t
 
 1. equal keys (case and white space do not count): a match;
 2. Jaccard similarity of the 3-grams of at least `jaccard`: a match (`jaccard=null`: left out);
-3. cosine of the embeddings below `reject`: no match; of at least `accept`: a match (`accept=null`: never);
+3. cosine of the embeddings below `reject`: no match; of at least `accept`: a match (`accept=null`: never). With `proxy=logit`
+   the probability of yes that the model of the role `role` gives with one token is compared with them instead;
 4. the model, asked in blocks of at most `pairs` pairs, cut to its window.
 
 A match whose prompt returns answers is asked about all the same, for the answers: nothing is made up. A text that is empty on
@@ -20,8 +21,10 @@ Sources: Broder (1997) for MinHash; LOTUS's and Graphiti's cascades for the orde
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Literal
 
 from semgraph.operator import (
     Context,
@@ -38,6 +41,7 @@ from semgraph.operator import (
     column_texts,
     dataclass,
     key,
+    log_odds,
     outcomes,
     pa,
 )
@@ -57,12 +61,16 @@ class Cascade(Implementation[SemJoin]):
     reject: float = 0.25
     accept: float | None = None
     pairs: int = 256
+    proxy: Literal["embeddings", "logit"] = "embeddings"
+    role: str = "small"
 
     def __post_init__(self) -> None:
         if self.jaccard is not None and not 0 < self.jaccard <= 1:
             raise ValueError("jaccard must be above 0 and at most 1, or null")
         if not -1 <= self.reject <= 1:
             raise ValueError("reject must be from -1 to 1: it is a cosine")
+        if self.proxy == "logit" and self.reject < 0:
+            raise ValueError("reject must be from 0 to 1: with proxy=logit it is a probability")
         if self.accept is not None and not self.reject <= self.accept <= 1:
             raise ValueError("accept must be from reject to 1, or null")
         if self.pairs < 1:
@@ -81,8 +89,10 @@ class Cascade(Implementation[SemJoin]):
         return None
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """At most all pairs, in blocks."""
-        return Cost.of_items(-(-rows.items // self.pairs), rows.items, seen)._replace(least=0)
+        """At most all pairs, in blocks, and for `logit` a call for each pair before."""
+        proxy = rows.items if self.proxy == "logit" else 0
+        calls = -(-rows.items // self.pairs) + proxy
+        return Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
         """Decide what is plain, ask about the rest."""
@@ -100,10 +110,14 @@ class Cascade(Implementation[SemJoin]):
             matches |= {i for i in comparable if (lefts[pairs[i][0]], rights[pairs[i][1]]) in near}
         found = dict.fromkeys(matches, _MATCH)
         unlike = [i for i in comparable if i not in matches]
-        for i, cosine in (await self._cosines(rows, ctx, unlike, pairs, lefts, rights)).items():
-            if cosine < self.reject:
+        if self.proxy == "logit":
+            scores = await self._probabilities(node, rows, ctx, unlike)
+        else:
+            scores = await self._cosines(rows, ctx, unlike, pairs, lefts, rights)
+        for i, score in scores.items():
+            if score < self.reject:
                 found[i] = _NO_MATCH
-            elif self.accept is not None and cosine >= self.accept:
+            elif self.accept is not None and score >= self.accept:
                 found[i] = _MATCH
         open_items = [i for i in range(len(pairs)) if i not in found or (node.answers and found[i] is _MATCH)]
         part = rows.only(open_items)
@@ -118,6 +132,12 @@ class Cascade(Implementation[SemJoin]):
             if both:
                 return both[0]
         return self.left or own[0], self.right or other[0]
+
+    async def _probabilities(self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]) -> dict[int, float]:
+        """The probability of yes of each pair; a pair without an answer is left to the model."""
+        found = await ctx.ask_words(node, rows.only(items), role=self.role)
+        answered = [(item, log_odds(one)) for item, one in zip(items, found, strict=True) if one.values is not None]
+        return {item: 1 / (1 + math.exp(-max(odds, -700.0))) for item, odds in answered}
 
     async def _cosines(
         self,

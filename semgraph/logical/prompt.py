@@ -175,6 +175,13 @@ class PromptSet:
         rest = (self.otherwise,) if self.otherwise else ()
         return (*(p for _, p in self.prompts), *rest)
 
+    def of_role(self, role: str) -> PromptSet:
+        """The same prompts for the model of a role."""
+        rest = None if self.otherwise is None else replace(self.otherwise, role=role)
+        return replace(
+            self, prompts=tuple((value, replace(one, role=role)) for value, one in self.prompts), otherwise=rest
+        )
+
     @property
     def first(self) -> Prompt:
         """The one that stands for all in names and answers."""

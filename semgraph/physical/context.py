@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -187,8 +187,12 @@ class NodeContext:
             raise EngineError(f"step {node.step}: item {missing[0]} is in no block: put each item in one")
         return answer_table(node, [framing.outcomes[item] for item in range(count)])
 
-    async def ask_words(self, node: Semantic, rows: Rows, words: Words | None = None) -> list[Outcome]:
+    async def ask_words(
+        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
+    ) -> list[Outcome]:
         """Ask about each item for one word; see `semgraph.physical.contract.Context`."""
+        if role:
+            return await self._of_role(node, role, lambda other, asked: other.ask_words(asked, rows, words))
         framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
         framing.must_be_sure = True
         works = list(framing.works([item] for item in range(rows.items.num_rows)))
@@ -196,6 +200,20 @@ class NodeContext:
         for some in filter(None, (works[:first], works[first:])):
             await framing.ask(some)
         return [framing.outcomes[item] for item in range(rows.items.num_rows)]
+
+    async def _of_role(
+        self, node: Semantic, role: str, ask: Callable[[NodeContext, Semantic], Awaitable[list[Outcome]]]
+    ) -> list[Outcome]:
+        """Ask the model of another role in this node's name; what it takes is counted here."""
+        asked = replace(node, prompt=node.prompt.of_role(role))
+        other = NodeContext(
+            self._llm, self._embedder, asked, self._metrics, seed=self._seed, trial=self._trial, paid=self._paid
+        )
+        async with other:
+            found = await ask(other, asked)
+        self.calls += other.calls
+        self.replayed.add(other.replayed)
+        return found
 
     def without_logprobs(self) -> str:
         """What to say where the endpoint gives no log-probabilities."""

@@ -197,7 +197,9 @@ class Context(Protocol):
         """
         ...
 
-    async def ask_words(self, node: Semantic, rows: Rows, words: Words | None = None) -> list[Outcome]:
+    async def ask_words(
+        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
+    ) -> list[Outcome]:
         """Ask about each item by itself for one word: yes or no (sem_filter, sem_join), a digit (sem_topk).
 
         An outcome for each item, in order: the verdict, and under `logprobs` the log-probability of each word; see
@@ -207,6 +209,7 @@ class Context(Protocol):
             node: Whose question it is. What a sem_join returns besides is not asked for.
             rows: The items.
             words: Other words than the operator's own.
+            role: Whose model is asked; "": that of each prompt.
 
         Raises:
             ModelUnavailable: The endpoint gives no log-probabilities.

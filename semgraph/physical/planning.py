@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semgraph.errors import RowError, SemgraphError
@@ -79,8 +79,11 @@ class Planned(NodeContext):
         self._plan(framing, framing.works(blocks))
         return answer_table(node, [Outcome(None, _UNASKED)] * rows.items.num_rows)
 
-    async def ask_words(self, node: Semantic, rows: Rows, words: Words | None = None) -> list[Outcome]:
+    async def ask_words(
+        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
+    ) -> list[Outcome]:
         """Count the requests about the items."""
+        node = replace(node, prompt=node.prompt.of_role(role)) if role else node
         framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
         self._plan(framing, framing.works([item] for item in range(rows.items.num_rows)))
         return [Outcome(None, _UNASKED)] * rows.items.num_rows

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semgraph
-from semgraph.checking.cases import LIBRARY, Case, answers, ask, node, run
+from semgraph.checking.cases import LIBRARY, Case, answers, ask, mind, node, run
 from semgraph.checking.oracle import Faulty, Grams, Mind, Oracle
 from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Limits, Reply, Request
+from semgraph.llm.roles import Roles
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.physical.context import NodeContext
@@ -199,6 +200,42 @@ returns: [liked]
 """
 
 
+async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
+    small, large = Oracle(GOOD, name="small"), Oracle(GOOD, name="large")
+    case, metrics = teas(600), StepMetrics()
+    async with NodeContext(Roles(large, small), Grams(), case.node(), metrics) as ctx:
+        table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
+    keep = table.sort_by("item").column("keep").to_pylist()
+    assert keep == [text.startswith("good") for text in case.texts]
+    assert {request.words for request in small.requests} == {("yes", "no")}
+    assert {request.role for request in small.requests} == {"small"}
+    assert len(small.requests) == 600
+    assert not any(request.words for request in large.requests)
+    assert len(large.requests) < 40  # packed: the sample of 200, and what is between the thresholds
+    assert metrics.calls_issued == len(small.requests) + len(large.requests)
+
+
+async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
+    contrary = Mind(answer=lambda text: {"answer": "no" if "“good" in text else "yes"})
+    large, case = Oracle(GOOD), teas(600)
+    async with NodeContext(Roles(large, Oracle(contrary)), Grams(), case.node(), StepMetrics()) as ctx:
+        table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
+    keep = table.sort_by("item").column("keep").to_pylist()
+    wanted = [text.startswith("good") for text in case.texts]
+    assert sum(map(bool.__and__, keep, wanted)) / sum(wanted) >= 0.9
+    assert sum(map(bool.__and__, keep, wanted)) / sum(keep) >= 0.9
+
+
+async def test_pairs_that_a_small_model_finds_plain_are_not_asked_about() -> None:
+    case = Case("sem_join", ["a1", "b2", "c3"], others=["a7", "b8"], answers=False)
+    small, large = Oracle(mind("sem_join")), Oracle(NEVER)
+    way = LIBRARY.get("sem_join", Choice.parse("cascade(jaccard=null, proxy=logit, reject=0.45, accept=0.55)"))
+    async with NodeContext(Roles(large, small), Grams(), case.node(), StepMetrics()) as ctx:
+        table = await way.answer(case.node(), case.rows(), ctx)
+    assert table.sort_by("item").column("match").to_pylist() == [True, False, False, True, False, False]
+    assert (len(small.requests), len(large.requests)) == (6, 0)
+
+
 async def test_a_small_table_is_asked_about_whole() -> None:
     llm = Oracle(GOOD)
     await run(teas(200), filter_way(rows=1), llm)
@@ -255,7 +292,7 @@ async def test_a_row_of_the_sample_that_fails_is_an_error_and_counts_as_no() -> 
         ("cascade(rows=0)", "rows must be at least 1"),
         (
             "cascade(proxy=small)",
-            'cascade has no parameter "proxy". Its parameters: recall, precision, delta, sample, rows',
+            'cascade: proxy must be "embeddings" or "logit", not "small"',
         ),
     ],
 )
@@ -354,6 +391,7 @@ async def test_what_is_embedded_is_of_one_partition_at_a_time() -> None:
         ("cascade(jaccard=0)", "jaccard must be above 0 and at most 1, or null"),
         ("cascade(jaccard=1.1)", "jaccard must be above 0 and at most 1, or null"),
         ("cascade(reject=2)", "reject must be from -1 to 1: it is a cosine"),
+        ("cascade(proxy=logit, reject=-0.5)", "reject must be from 0 to 1: with proxy=logit it is a probability"),
         ("cascade(reject=0.5, accept=0.4)", "accept must be from reject to 1, or null"),
         ("cascade(accept=1.5)", "accept must be from reject to 1, or null"),
         ("cascade(pairs=0)", "pairs must be at least 1"),

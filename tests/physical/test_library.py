@@ -81,7 +81,7 @@ def test_a_choice_sets_parameters() -> None:
             "sem_join",
             "blok",
             ('step link: "blok" is no way of doing a sem_join. Its ways: nested_loop, block(left, right, pairs), '
-            'cascade(left, right, jaccard, reject, accept, pairs), logit(threshold, labels, split), lotus(reasoning). '
+            'cascade(left, right, jaccard, reject, accept, pairs, proxy, role), logit(threshold, labels, split), lotus(reasoning). '
             'Did you mean "block"?'),
         ),
         ("sem_map", "packed(row=3)", 'step link: packed has no parameter "row". Its parameters: rows. Did you mean "rows"?'),
