@@ -147,6 +147,15 @@ class Add(Computing):
     def adds(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.columns)
 
+    def first_needs(self, needed: Needs) -> Needs:
+        """As of every node; a column that is replaced keeps its place only if the input has it."""
+        found = super().first_needs(needed)
+        if found is None or needed is None:
+            return found
+        kinds = {f.name: f.type for f in self.input.schema}
+        replaced = (self.adds & kinds.keys()) & {path.split(".")[0] for path in needed}
+        return found | {f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced}
+
     def narrowed(self, needed: frozenset[str]) -> Node:
         return replace(self, columns=kept(self.columns, needed))
 
@@ -266,7 +275,8 @@ class Aggregate(Node):
         return empty[0] and (bool(self.by) or self.partitioned)  # one over everything has a row where there is none
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return replace(self, add=kept(self.add, needed | (self.having.fields if self.having else frozenset())))
+        add = kept(self.add, needed | (self.having.fields if self.having else frozenset()))
+        return replace(self, add=add or (() if self.by else self.add[:1]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

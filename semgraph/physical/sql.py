@@ -102,7 +102,7 @@ def _order_window(window: exp.Window, ordinal: str) -> None:
 
 
 def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
-    """Complete the order in which a call sees rows: its own terms, then the ordinal; without such terms `rest`.
+    """Complete the order in which a call sees rows: its own terms, then `rest`, which ends with the ordinal.
 
     DuckDB orders distinct values by the values alone.
     """
@@ -113,10 +113,9 @@ def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
     own = list(argument.expressions) if isinstance(argument, exp.Order) else []
     inner = argument.this if isinstance(argument, exp.Order) else argument
     distinct = call.find(exp.Distinct)
-    last = rest[-1:] if own else rest
     if distinct is not None:
-        last = [exp.Ordered(this=value.copy()) for value in distinct.expressions]
-    call.set(key, exp.Order(this=inner, expressions=[*own, *last]), i)
+        rest = [exp.Ordered(this=value.copy()) for value in distinct.expressions]
+    call.set(key, exp.Order(this=inner, expressions=[*own, *rest]), i)
 
 
 def _last_argument(call: exp.Func) -> tuple[str | None, int | None]:

@@ -182,3 +182,13 @@ def test_a_result_has_each_window_as_the_plan_sorts_it(run: Run, ahead: int) -> 
     head = WINDOWS.replace("WINDOW", f"all, ahead: {ahead}")
     made = run(plan(COLUMNS, '    - sort: ["at desc"]\n', head=head), rows=UNSORTED)
     assert column(made, "id") == ["a5", "a1.5", "a1", "a0", "b9", "b2"]
+
+
+@pytest.mark.parametrize("limit", ["", ", limit: 30"])
+def test_ties_inside_an_aggregate_of_a_group_join_go_by_its_order(run: Run, limit: str) -> None:
+    add = "{ids: list(other.id ORDER BY other.k)}"
+    steps = (
+        f'    - group_join: {{other: rows, alias: other, where: "TRUE", order: "other.id desc"{limit}, add: {add}}}\n'
+    )
+    rows = run(plan("id: int64, name: string, k: int64", steps), rows=IDS)
+    assert rows[0]["ids"] == [row["id"] for row in sorted(IDS, key=lambda row: (row["k"], -row["id"]))]

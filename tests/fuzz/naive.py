@@ -1,0 +1,684 @@
+"""An evaluator of plans in plain Python: the plan's document in, rows out. It shares no code with the engine.
+
+A relation is a list of rows, each a mapping; operators are functions of them, written for plainness alone. Where the plan's
+order cuts an input into windows, the whole plan is evaluated once for each window, with the rows of that window: then
+partitions cannot mix.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cmp_to_key
+from itertools import pairwise
+from typing import Any
+
+from tests.fuzz import answers
+from tests.fuzz.parsing import NotUnderstood, parse
+from tests.fuzz.rows import FAILING
+from tests.fuzz.scalar import Columns, Scope, Sight, evaluate, made_id, sort
+from tests.fuzz.values import compare, ordered, same_key
+
+Document = Mapping[str, Any]
+Note = Callable[[str, str, str], None]  # operator, clause, feature
+_TURN = re.compile(r"^(.*?)(?:\s+(desc|asc))?$", re.IGNORECASE | re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{(\$?[A-Za-z_][A-Za-z0-9_.]*)\}")
+_JSON_KINDS = {"string": "string", "int64": "integer", "boolean": "boolean", "list<string>": "array"}
+
+
+class Refused(Exception):
+    """The plan cannot be run; the engine refuses it as well."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row and the input row that it derives from, if that is one that is cut into windows."""
+
+    columns: dict[str, Any]
+    member: int | None = None
+
+
+@dataclass
+class Relation:
+    """Rows with the names of their columns. `windowed`: they derive from the input that is cut into windows."""
+
+    names: list[str]
+    rows: list[Row]
+    windowed: bool = False
+
+    def of(self, rows: Sequence[Row]) -> Relation:
+        """The same columns with other rows."""
+        return Relation(self.names, list(rows), self.windowed)
+
+
+@dataclass
+class Evaluated:
+    """The results of a plan by name, and the rows for which the model had no answer: pairs of step and input row."""
+
+    tables: dict[str, Relation]
+    failed: list[tuple[str, int | None]] = field(default_factory=list)
+
+
+def run(document: Document, inputs: Mapping[str, Sequence[Columns]], note: Note = lambda *_: None) -> Evaluated:
+    """Evaluate a plan over the rows of its inputs. Raises Uncomputable where an expression has no value."""
+    order = document.get("order")
+    given = {
+        name: Relation(list(spec), [Row(_completed(spec, row)) for row in inputs.get(name, ())])
+        for name, spec in document["inputs"].items()
+    }
+    if order is None:
+        return _Evaluation(document, given, note).run()
+    return _by_windows(document, order, given, note)
+
+
+def _completed(spec: Mapping[str, Any], row: Columns) -> dict[str, Any]:
+    return {name: row.get(name) for name in spec}
+
+
+def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, Relation], note: Note) -> Evaluated:
+    """Each window by itself, again without the rows that fail; a result has window after window, by their first rows."""
+    windows = _windows(order, given[order["input"]])
+    total: Evaluated | None = None
+    for window in windows:
+        rows = window
+        while rows:
+            relation = Relation([*given[order["input"]].names, "position", "turn"], rows, windowed=True)
+            found = _Evaluation(document, {**given, order["input"]: relation}, note, partitions=len(windows) > 1).run()
+            lost = {member for _, member in found.failed}
+            if None in lost:
+                raise Refused("a row that belongs to no window failed")
+            total = total or Evaluated({})
+            total.failed += found.failed
+            rows = [row for row in rows if row.member not in lost]
+            if not lost:
+                _gather(total, found)
+                break
+    if total is None or not total.tables:
+        empty = Relation([*given[order["input"]].names, "position", "turn"], [], windowed=True)
+        found = _Evaluation(document, {**given, order["input"]: empty}, lambda *_: None).run()
+        total = Evaluated({name: table.of([]) for name, table in found.tables.items()}, total.failed if total else [])
+    return total
+
+
+def _gather(total: Evaluated, found: Evaluated) -> None:
+    for name, table in found.tables.items():
+        before = total.tables.get(name)
+        total.tables[name] = table if before is None or not table.windowed else table.of([*before.rows, *table.rows])
+
+
+def _keyed(order: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
+    """The rows with a key each: one without is named by `key_of` and its ordinal among equal rows."""
+    counts: dict[Any, int] = {}
+    found = []
+    for row in rows:
+        values = [row.columns[name] for name in order["key_of"]]
+        ordinal = counts[same_key(values)] = counts.get(same_key(values), -1) + 1
+        key = row.columns[order["key"]]
+        found.append(Row({**row.columns, order["key"]: made_id([*values, ordinal]) if key is None else key}))
+    return found
+
+
+def _windows(order: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
+    partitions: dict[str, list[tuple[int, Row]]] = {}
+    for place, row in enumerate(_keyed(order, relation.rows)):
+        partitions.setdefault(row.columns[order["partition"]] or "", []).append((place, row))
+    found = []
+    for own in partitions.values():
+        scopes = sort(
+            [Scope(row.columns, place=place) for place, row in own], [(parse(name), False) for name in order["by"]]
+        )
+        rows = [Row({**each.row, "position": each.place, "turn": turn}, each.place) for turn, each in enumerate(scopes)]
+        size = len(rows) if order["window"] == "all" else order["window"]
+        found += [rows[i : i + size] for i in range(0, len(rows), size)]
+    return sorted(found, key=lambda rows: min(row.member or 0 for row in rows))
+
+
+def template(text: str, row: Columns, params: Mapping[str, Any]) -> str:
+    """A prompt with the values of a row in place."""
+
+    def value(match: re.Match[str]) -> str:
+        path = match[1]
+        if path.startswith("$"):
+            return shown(params[path[1:]])
+        found: Any = row
+        for part in path.split("."):
+            found = None if found is None else found[part]
+        return shown(found)
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def shown(value: Any) -> str:
+    """A value as a model reads it."""
+    if value is None:
+        return ""
+    if isinstance(value, (str, datetime)):
+        return _plain(value)
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return {name: _plain(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+class _Evaluation:
+    """The steps of a plan over given inputs, each once."""
+
+    def __init__(
+        self, document: Document, given: Mapping[str, Relation], note: Note, *, partitions: bool = False
+    ) -> None:
+        self.document, self.given, self.note, self.partitions = document, given, note, partitions
+        self.params = {**document.get("params", {}), "now": datetime.now(UTC)}
+        self.steps: dict[str, Relation] = {}
+        self.failed: list[tuple[str, int | None]] = []
+        self.step = ""
+
+    def run(self) -> Evaluated:
+        """The results of the plan."""
+        returns = self.document["returns"]
+        named = returns if isinstance(returns, dict) else {name: name for name in returns}
+        for step, operators in self.document["steps"].items():
+            if self._needed(step, named):
+                self.step = step
+                self.steps[step] = self.relation(operators)
+        return Evaluated({name: self.relation(step) for name, step in named.items()}, self.failed)
+
+    def _needed(self, step: str, named: Mapping[str, str]) -> bool:
+        """Whether a result or a step that is needed reads it: what nobody reads is not computed."""
+        text = {name: json.dumps(operators, default=str) for name, operators in self.document["steps"].items()}
+        return step in named.values() or any(
+            f'"{step}"' in text[other] and self._needed(other, named) for other in text if other != step
+        )
+
+    def relation(self, source: Any) -> Relation:
+        """What a name or a list of operators stands for."""
+        if isinstance(source, str):
+            return self.steps[source] if source in self.steps else self.given[source]
+        if isinstance(source, dict):
+            if not self._holds(source["when"]):
+                raise Refused("a step that is left out is read")
+            return self.relation(source["do"])
+        first, *rest = source
+        ((keyword, value),) = first.items()
+        found = {"from": self.relation, "union": self.union, "switch": self.switch}[keyword](value)
+        for operator in rest:
+            ((keyword, value),) = operator.items()
+            if found.windowed and self.partitions:
+                self.clauses_in_partitions(keyword, value)
+            found = getattr(self, keyword)(found, value)
+        return found
+
+    def _holds(self, when: Any) -> bool:
+        return bool(self.settled(when))
+
+    def settled(self, value: Any) -> Any:
+        """A whole value that names a parameter, or that value."""
+        if isinstance(value, str) and re.fullmatch(r"\$[A-Za-z_]\w*", value) and value != "$now":
+            return self.params[value[1:]]
+        return value
+
+    def clauses_in_partitions(self, keyword: str, value: Any) -> None:
+        """Note the clauses that are computed in several partitions or windows."""
+        clauses = (
+            value if isinstance(value, dict) and keyword not in {"add", "project"} else {CLAUSES.get(keyword, ""): None}
+        )
+        for clause in clauses:
+            self.note(keyword, clause, "partitions")
+
+    # -- expressions -------------------------------------------------------------------------------------------
+
+    def values(
+        self, operator: str, clause: str, text: Any, relation: Relation, group: Sequence[Columns] | None = None
+    ) -> list[Any]:
+        """The values of an expression over the rows of a relation."""
+        tree, sight = parse(str(_literal(self.settled(text)) if isinstance(text, str) else _literal(text))), Sight()
+        rows = [row.columns for row in relation.rows]
+        scopes = [Scope(row, rows, place, group, self.params, sight) for place, row in enumerate(rows)]
+        found = [evaluate(tree, scope) for scope in scopes]
+        self.noted(operator, clause, sight)
+        return found
+
+    def noted(self, operator: str, clause: str, sight: Sight) -> None:
+        """Note what was seen while a clause was evaluated."""
+        if sight.null:
+            self.note(operator, clause, "NULL")
+        if sight.nan:
+            self.note(operator, clause, "NaN")
+        if self.failed:
+            self.note(operator, clause, "failures")
+
+    def truths(self, operator: str, clause: str, condition: Any, relation: Relation) -> list[bool]:
+        """Whether a condition, or each of a list of them, is true for the rows."""
+        listed = condition if isinstance(condition, list) else [condition]
+        columns = [self.values(operator, clause, text, relation) for text in listed]
+        return [all(value is True for value in row) for row in zip(*columns, strict=True)] or [True] * len(
+            relation.rows
+        )
+
+    def sorted(self, operator: str, clause: str, terms: Any, relation: Relation) -> list[int]:
+        """The places of rows in an order, ties as they stand."""
+        listed = [] if terms is None else terms if isinstance(terms, list) else [terms]
+        columns = []
+        for term in listed:
+            text, turn = _TURN.match(str(self.settled(term))).groups()  # type: ignore[union-attr]
+            columns.append((self.values(operator, clause, text, relation), (turn or "").lower() == "desc"))
+
+        def way(one: int, other: int) -> int:
+            pairs = (ordered(values[one], values[other], down) for values, down in columns)
+            return next((found for found in pairs if found), 0)
+
+        found = sorted(range(len(relation.rows)), key=cmp_to_key(way))
+        if listed and any(way(a, b) == 0 for a, b in pairwise(found)):
+            self.note(operator, clause, "ties")
+        return found
+
+    def keys(self, operator: str, clause: str, names: Sequence[str], relation: Relation) -> list[Any]:
+        """For each row what tells its group from others."""
+        found = []
+        for row in relation.rows:
+            values = [row.columns[name] for name in names]
+            self.seen(operator, clause, values)
+            found.append(tuple(same_key(value) for value in values))
+        if len(set(found)) < len(found):
+            self.note(operator, clause, "ties")
+        return found
+
+    def seen(self, operator: str, clause: str, values: Sequence[Any]) -> None:
+        """Note what the values of a clause are."""
+        sight = Sight()
+        for name, value in enumerate(values):
+            evaluate(("path", name), Scope({name: value}, sight=sight))  # type: ignore[dict-item]
+        self.noted(operator, clause, sight)
+
+    # -- sources -----------------------------------------------------------------------------------------------
+
+    def union(self, relations: Sequence[Any]) -> Relation:
+        """All rows, the first's first."""
+        parts = [self.relation(source) for source in relations]
+        names = parts[0].names
+        rows = [Row({name: row.columns[name] for name in names}, row.member) for part in parts for row in part.rows]
+        for row in rows:
+            self.seen("union", "relations", list(row.columns.values()))
+        if any(part.windowed for part in parts):
+            if self.partitions:
+                self.note("union", "relations", "partitions")
+            if not all(part.windowed for part in parts):
+                raise Refused("rows of no window")
+        return Relation(names, rows, parts[0].windowed)
+
+    def switch(self, forms: Mapping[str, Any]) -> Relation:
+        """One of several forms, by a parameter."""
+        picked = self.settled(forms["on"])
+        return self.relation(forms[str(picked).lower() if isinstance(picked, bool) else str(picked)])
+
+    # -- relational operators ------------------------------------------------------------------------------------
+
+    def filter(self, relation: Relation, condition: Any) -> Relation:
+        """The rows for which the condition is true."""
+        truths = self.truths("filter", "where", condition, relation)
+        return relation.of([row for row, true in zip(relation.rows, truths, strict=True) if true])
+
+    def _computed(self, operator: str, relation: Relation, columns: Any, kept: Sequence[str]) -> Relation:
+        listed = dict.fromkeys(columns) if isinstance(columns, list) else columns
+        values = {
+            name: self.values(operator, "columns", f'"{name}"' if text is None else text, relation)
+            for name, text in listed.items()
+        }
+        names = [*kept, *(name for name in listed if name not in kept)]
+        rows = [
+            Row({name: values[name][i] if name in values else row.columns[name] for name in names}, row.member)
+            for i, row in enumerate(relation.rows)
+        ]
+        return Relation(names, rows, relation.windowed)
+
+    def project(self, relation: Relation, columns: Any) -> Relation:
+        """Only these columns."""
+        return self._computed("project", relation, columns, ())
+
+    def add(self, relation: Relation, columns: Any) -> Relation:
+        """These columns too."""
+        return self._computed("add", relation, columns, relation.names)
+
+    def limit(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """The first n by an order, of each group; they stay in the order that they have."""
+        keys = self.keys("limit", "per", _names(spec.get("per")), relation)
+        counts: dict[Any, int] = {}
+        chosen = set()
+        n = self.settled(spec["n"])
+        for place in self.sorted("limit", "order", spec.get("order"), relation):
+            counts[keys[place]] = counts.get(keys[place], 0) + 1
+            if counts[keys[place]] <= n:
+                chosen.add(place)
+        self.seen("limit", "n", [])
+        return relation.of([row for place, row in enumerate(relation.rows) if place in chosen])
+
+    def sort(self, relation: Relation, terms: Any) -> Relation:
+        """The same rows in another order."""
+        return relation.of([relation.rows[place] for place in self.sorted("sort", "by", terms, relation)])
+
+    def distinct(self, relation: Relation, names: Sequence[str]) -> Relation:
+        """The first row of each group."""
+        keys = self.keys("distinct", "by", names or relation.names, relation)
+        first = {key: place for place, key in reversed(list(enumerate(keys)))}
+        return relation.of([row for place, row in enumerate(relation.rows) if first[keys[place]] == place])
+
+    def aggregate(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """A row for each group, in the order of the groups' first rows."""
+        by = spec.get("by") or {}
+        by = dict.fromkeys(_names(by)) if isinstance(by, (str, list)) else by
+        columns = [
+            self.values("aggregate", "by", f'"{n}"' if text is None else text, relation) for n, text in by.items()
+        ]
+        groups: dict[Any, list[int]] = {} if by or relation.windowed else {(): []}
+        for place in range(len(relation.rows)):
+            groups.setdefault(tuple(same_key(column[place]) for column in columns), []).append(place)
+        if any(len(places) > 1 for places in groups.values()):
+            self.note("aggregate", "by", "ties")
+        rows = []
+        for places in groups.values():
+            values = {name: column[places[0]] for name, column in zip(by, columns, strict=True)}
+            values |= self.aggregates(
+                "aggregate", spec.get("add") or {}, [relation.rows[place].columns for place in places]
+            )
+            members = [m for m in (relation.rows[place].member for place in places) if m is not None]
+            rows.append(Row(values, min(members, default=None)))
+        found = Relation([*by, *(spec.get("add") or {})], rows, relation.windowed)
+        if "having" in spec:
+            truths = self.truths("aggregate", "having", spec["having"], found)
+            found = found.of([row for row, true in zip(rows, truths, strict=True) if true])
+        return found
+
+    def aggregates(self, operator: str, add: Mapping[str, str], group: Sequence[Columns]) -> dict[str, Any]:
+        """The aggregates of a group of rows."""
+        sight = Sight()
+        found = {}
+        for name, text in add.items():
+            tree = parse(text)
+            found[name] = evaluate(tree, Scope({}, group=group, params=self.params, sight=sight))
+            if tree[0] == "call" and tree[4]:
+                self._ties_within(operator, tree, group)
+        self.noted(operator, "add", sight)
+        return found
+
+    def _ties_within(self, operator: str, tree: Any, group: Sequence[Columns]) -> None:
+        keys = [tuple(same_key(evaluate(key, Scope(row, params=self.params))) for key, _ in tree[4]) for row in group]
+        if len(set(keys)) < len(keys):
+            self.note(operator, "add", "ties")
+
+    def unnest(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """A row for each item of a list."""
+        column, alias, position = spec["column"], spec["alias"], spec.get("position")
+        rest = [name for name in relation.names if name != column]
+        rows = []
+        for row in relation.rows:
+            items = row.columns[column] or []
+            self.seen("unnest", "column", [row.columns[column], *items])
+            if not items and spec.get("how") == "left":
+                items = [None]
+            for ordinal, item in enumerate(items, 1):
+                values = {name: row.columns[name] for name in rest} | {alias: item}
+                rows.append(Row(values | ({position: ordinal} if position else {}), row.member))
+        return Relation([*rest, alias, *([position] if position else [])], rows, relation.windowed)
+
+    def require(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """A row for which the condition is not true fails."""
+        truths = self.truths("require", "where", spec["where"], relation)
+        self.values("require", "says", spec["says"], relation)
+        return self._without(relation, [place for place, true in enumerate(truths) if not true])
+
+    def _without(self, relation: Relation, failed: Sequence[int]) -> Relation:
+        """A relation without the rows that failed."""
+        self.failed += [(self.step, relation.rows[place].member) for place in failed]
+        return relation.of([row for place, row in enumerate(relation.rows) if place not in failed])
+
+    # -- joins -----------------------------------------------------------------------------------------------------
+
+    def matches(self, operator: str, left: Relation, right: Relation, spec: Mapping[str, Any]) -> list[tuple[int, int]]:
+        """The pairs of rows that a join brings together, by their places."""
+        alias = spec.get("alias") or "_right"
+        pairs = [(i, j) for i in range(len(left.rows)) for j in range(len(right.rows))]
+        for mine, theirs in _using(spec.get("using")):
+            pairs = [
+                (i, j)
+                for i, j in pairs
+                if self._equal(operator, _at(left.rows[i].columns, mine), _at(right.rows[j].columns, theirs))
+            ]
+            if len({j for _, j in pairs}) < len(pairs) or len({i for i, _ in pairs}) < len(pairs):
+                self.note(operator, "using", "ties")
+        if "where" in spec and pairs:
+            both = Relation([], [_pair(left.rows[i], right.rows[j], alias) for i, j in pairs])
+            truths = self.truths(operator, "where", spec["where"], both)
+            pairs = [pair for pair, true in zip(pairs, truths, strict=True) if true]
+        return pairs
+
+    def _equal(self, operator: str, left: Any, right: Any) -> bool:
+        self.seen(operator, "using", [left, right])
+        return left is not None and right is not None and compare(left, right) == 0
+
+    def join(self, left: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Pairs of rows, or the left rows with or without one."""
+        right, how = self.relation(spec["other"]), spec.get("how", "inner")
+        pairs = self.matches("join", left, right, spec)
+        if how in {"semi", "anti"}:
+            matched = {i for i, _ in pairs}
+            return left.of([row for i, row in enumerate(left.rows) if (i in matched) == (how == "semi")])
+        return self._paired(left, right, spec["alias"], pairs, how)
+
+    def _paired(
+        self, left: Relation, right: Relation, alias: str, pairs: Sequence[tuple[int, int]], how: str
+    ) -> Relation:
+        rows = []
+        for i, row in enumerate(left.rows):
+            mine = [_pair(row, right.rows[j], alias) for k, j in pairs if k == i]
+            if not mine and how == "left":
+                if right.windowed and not left.windowed:
+                    raise Refused("rows of no window")
+                mine = [Row({**row.columns, alias: None}, row.member)]
+            rows += mine
+        return Relation([*left.names, alias], rows, left.windowed or right.windowed)
+
+    def group_join(self, left: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Each left row with aggregates of its matches."""
+        right = self.relation(spec["other"])
+        pairs = self.matches("group_join", left, right, spec)
+        rows = []
+        for i, row in enumerate(left.rows):
+            both = Relation([], [_pair(row, right.rows[j], spec["alias"]) for k, j in pairs if k == i])
+            places = self.sorted("group_join", "order", spec.get("order"), both)
+            if spec.get("limit") is not None:
+                places = places[: self.settled(spec["limit"])]
+                self.seen("group_join", "limit", [])
+            group = [both.rows[place].columns for place in places]
+            rows.append(Row({**row.columns, **self.aggregates("group_join", spec["add"], group)}, row.member))
+        return Relation([*left.names, *(name for name in spec["add"] if name not in left.names)], rows, left.windowed)
+
+    # -- semantic operators ------------------------------------------------------------------------------------------
+
+    def questions(self, operator: str, prompt: str, relation: Relation) -> list[str]:
+        """What the model is asked about each row."""
+        for row in relation.rows:
+            self.seen(
+                operator, "prompt", [_at(row.columns, path) for path in _PLACEHOLDER.findall(prompt) if path[0] != "$"]
+            )
+        found = [template(prompt, row.columns, self.params) for row in relation.rows]
+        if any(FAILING in text for text in found):
+            self.note(operator, "prompt", "failures")
+        if len(set(found)) < len(found):
+            self.note(operator, "prompt", "ties")
+        return found
+
+    def sem_filter(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """The rows for which the model says yes."""
+        texts = self.questions("sem_filter", spec["prompt"], relation)
+        failed = [place for place, text in enumerate(texts) if FAILING in text]
+        kept = spec.get("on_error") == "null"
+        rows = [
+            row
+            for row, text in zip(relation.rows, texts, strict=True)
+            if (kept if FAILING in text else answers.yes(text))
+        ]
+        if not kept:
+            self._without(relation, failed)
+        return relation.of(rows)
+
+    def sem_map(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Each row with what the model answers; a row without `when` takes `otherwise`."""
+        asked = (
+            self.truths("sem_map", "when", spec["when"], relation) if "when" in spec else [True] * len(relation.rows)
+        )
+        other = {
+            name: self.values("sem_map", "otherwise", text, relation)
+            for name, text in (spec.get("otherwise") or {}).items()
+        }
+        places = [place for place, wanted in enumerate(asked) if wanted]
+        texts = dict(
+            zip(
+                places,
+                self.questions("sem_map", spec["prompt"], relation.of([relation.rows[p] for p in places])),
+                strict=True,
+            )
+        )
+        rows = []
+        for place, row in enumerate(relation.rows):
+            text = texts.get(place)
+            if text is None:
+                found = {name: other[name][place] if name in other else None for name in spec["add"]}
+            else:
+                found = _answered(spec["add"], [text], answers.of_group)
+            rows.append(Row({**row.columns, **found}, row.member))
+        result = Relation([*relation.names, *spec["add"]], rows, relation.windowed)
+        failed = [place for place, text in texts.items() if FAILING in text]
+        return result if spec.get("on_error") == "null" else self._without(result, failed)
+
+    def sem_agg(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """A row for each group with what the model answers about its rows in their order."""
+        by = _names(spec.get("by"))
+        keys = self.keys("sem_agg", "by", by, relation)
+        texts = self.questions("sem_agg", spec["prompt"], relation)
+        groups: dict[Any, list[int]] = {key: [] for key in keys}
+        for place in self.sorted("sem_agg", "order", spec.get("order"), relation):
+            groups[keys[place]].append(place)
+        alone = {
+            name: self.values("sem_agg", "alone", text, relation) for name, text in (spec.get("alone") or {}).items()
+        }
+        rows, failed = [], []
+        for places in groups.values():
+            head = relation.rows[min(places)]
+            if len(places) == 1 and alone:
+                found = {name: alone[name][places[0]] if name in alone else None for name in spec["add"]}
+            else:
+                found = _answered(spec["add"], [texts[place] for place in places], answers.of_group)
+                if any(FAILING in texts[place] for place in places):
+                    failed.append(len(rows))
+            rows.append(Row({**{name: head.columns[name] for name in by}, **found}, head.member))
+        result = Relation([*by, *spec["add"]], rows, relation.windowed)
+        return result if spec.get("on_error") == "null" else self._without(result, failed)
+
+    def sem_topk(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """The k best rows of each group, best first."""
+        keys = self.keys("sem_topk", "per", _names(spec.get("per")), relation)
+        texts = self.questions("sem_topk", spec["prompt"], relation)
+        self.seen("sem_topk", "k", [])
+        groups: dict[Any, list[int]] = {}
+        for place, key in enumerate(keys):
+            groups.setdefault(key, []).append(place)
+        rows, failed = [], []
+        for places in groups.values():
+            failed += [place for place in places if FAILING in texts[place]]
+            good = sorted(
+                (place for place in places if FAILING not in texts[place]), key=lambda p: -answers.score(texts[p])
+            )
+            for rank, place in enumerate(good[: self.settled(spec["k"])]):
+                row = relation.rows[place]
+                rows.append(Row({**row.columns, "rank": rank, "score": float(answers.score(texts[place]))}, row.member))
+        if spec.get("on_error") != "null":
+            self._without(relation, failed)
+        return Relation([*relation.names, "rank", "score"], rows, relation.windowed)
+
+    def sem_join(self, left: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Pairs to which the model says yes, among those that `using` and `where` allow."""
+        right, how, alias = self.relation(spec["other"]), spec.get("how", "inner"), spec["alias"]
+        pairs = self.matches("sem_join", left, right, spec)
+        both = Relation([*left.names, alias], [_pair(left.rows[i], right.rows[j], alias) for i, j in pairs])
+        texts = self.questions("sem_join", spec["prompt"], both)
+        failed = list(dict.fromkeys(i for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text))
+        if spec.get("on_error") == "null":
+            dropped: list[int] = []
+        else:
+            dropped = failed
+            self.failed += [
+                (self.step, left.rows[i].member) for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text
+            ]
+        chosen = [
+            n
+            for n, text in enumerate(texts)
+            if FAILING not in text and answers.yes(text) and pairs[n][0] not in dropped
+        ]
+        if spec.get("keep") == "one":
+            chosen = self._first_match(both, pairs, chosen, spec)
+        matched = {pairs[n][0] for n in chosen}
+        rest = [i for i in range(len(left.rows)) if i not in dropped]
+        if how in {"semi", "anti"}:
+            return left.of([left.rows[i] for i in rest if (i in matched) == (how == "semi")])
+        kept = [(rest.index(pairs[n][0]), pairs[n][1]) for n in chosen]
+        return self._paired(left.of([left.rows[i] for i in rest]), right, alias, kept, how)
+
+    def _first_match(
+        self, both: Relation, pairs: Sequence[tuple[int, int]], chosen: Sequence[int], spec: Mapping[str, Any]
+    ) -> list[int]:
+        """The first match of each left row in the operator's order."""
+        order = self.sorted("sem_join", "order", spec.get("order"), both.of([both.rows[n] for n in chosen]))
+        best: dict[int, int] = {}
+        for place in order:
+            best.setdefault(pairs[chosen[place]][0], chosen[place])
+        return sorted(best.values())
+
+
+CLAUSES = {"filter": "where", "project": "columns", "add": "columns", "sort": "by", "distinct": "by"}
+
+
+def _literal(value: Any) -> Any:
+    """A value of YAML as SQL reads it."""
+    return (
+        {None: "NULL", True: "TRUE", False: "FALSE"}.get(value, value)
+        if value is None or isinstance(value, bool)
+        else value
+    )
+
+
+def _names(value: Any) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def _using(value: Any) -> list[tuple[str, str]]:
+    return list(value.items()) if isinstance(value, dict) else [(name, name) for name in _names(value)]
+
+
+def _at(row: Any, path: str) -> Any:
+    for part in path.split("."):
+        row = None if row is None else row[part]
+    return row
+
+
+def _pair(left: Row, right: Row, alias: str) -> Row:
+    member = right.member if left.member is None else left.member
+    return Row({**left.columns, alias: right.columns}, member)
+
+
+def _answered(
+    add: Mapping[str, str], texts: Sequence[str], answer: Callable[[str, str, Sequence[str]], Any]
+) -> dict[str, Any]:
+    """The answers by name; NULL where the model has none."""
+    if any(FAILING in text for text in texts):
+        return dict.fromkeys(add)
+    return {name: answer(name, _JSON_KINDS[kind.removesuffix(" null")], texts) for name, kind in add.items()}
+
+
+__all__ = ["Evaluated", "NotUnderstood", "Refused", "Relation", "Row", "replace", "run"]

@@ -1,0 +1,445 @@
+"""Random plans over all operators, with their inputs. A seed gives one case, for ever."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.fuzz.expressions import NUMBERS, STRINGS, Expressions, Kind, paths, yaml_kind
+from tests.fuzz.rows import COLUMNS, INPUT, REQUIRED, rows
+
+Typed = dict[str, Kind]
+Drawn = tuple[list[dict[str, Any]], Typed]  # operators, and the columns that they leave
+PARAMS: dict[str, Any] = {"two": 2, "half": 0.5, "word": "a", "yes": True, "few": [1, 2], "no": False}
+INPUTS = ("people", "others")
+IMPLEMENTATIONS = {
+    "sem_map": ("per_row", "packed(rows=2)", "packed(rows=3)"),
+    "sem_filter": ("per_row", "packed(rows=2)", "packed(rows=1)"),
+    "sem_join": ("nested_loop", "block(left=2, right=2)", "block(left=1)", "block(right=1)", "block(pairs=3)"),
+    "sem_agg": ("single",),
+    "sem_topk": ("pointwise", "packed(rows=3)"),
+}
+"""Those that answer as the reference does; `lotus` needs a package of its own."""
+PLAIN = ("int64", "double", "string", "boolean", "timestamp")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan and the rows of its inputs."""
+
+    document: dict[str, Any]
+    inputs: dict[str, list[dict[str, Any]]]
+
+
+def case(seed: int | str) -> Case:
+    """The case of a seed."""
+    return _Drawing(random.Random(seed)).case()
+
+
+class _Drawing:
+    """One case while it is drawn."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.expressions = Expressions(rng, {name: value for name, value in PARAMS.items() if name != "few"})
+        self.windows = rng.random() < 0.35
+        self.failing = rng.random() < 0.55
+        self.steps: dict[str, tuple[list[Any], Typed]] = {}
+        self.of_people = {"people"}  # what derives from the input that may be cut into windows
+        self.here = False  # whether the relation at hand does
+        self.names = 0
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def pick(self, *choices: Any) -> Any:
+        return self.rng.choice(choices)
+
+    def fresh(self, prefix: str = "c") -> str:
+        """A name that nothing has yet."""
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    def case(self) -> Case:
+        """Steps, each from an input or an earlier step, and results."""
+        for number in range(self.rng.randint(1, 3)):
+            self.steps[f"s{number}"] = self.step()
+        last = list(self.steps)[-1]
+        columns = {name: f"{yaml_kind(kind)}{'' if name in REQUIRED else ' null'}" for name, kind in INPUT.items()}
+        document: dict[str, Any] = {
+            "plan": "drawn",
+            "inputs": {"people": {**columns, "uuid": "string null"}, "others": columns},
+            "params": PARAMS,
+            "steps": {name: operators for name, (operators, _) in self.steps.items()},
+            "returns": [name for name in self.steps if name == last or self.chance(0.3)],
+        }
+        if use := {name: choice for name, (operators, _) in self.steps.items() if (choice := self.choice(operators))}:
+            document["use"] = use
+        if self.windows:
+            document["order"] = self.order()
+        many = self.chance(0.12)
+        inputs = {name: rows(self.rng, many=many, failing=self.failing) for name in INPUTS}
+        return Case(document, inputs)
+
+    def order(self) -> dict[str, Any]:
+        """How people are cut into windows."""
+        by = self.rng.sample(["moment", "k", "id", "s", "x_text"], self.rng.randint(1, 2))
+        return {
+            "input": "people",
+            "partition": "group_id",
+            "by": by,
+            "key": "uuid",
+            "key_of": ["id", "canary"],
+            "window": self.pick(1, 2, 3, "all"),
+        }
+
+    def choice(self, operators: list[Any]) -> str | None:
+        """How a step is done; sometimes in another way than by default."""
+        asking = {keyword for operator in operators for keyword in operator if keyword in IMPLEMENTATIONS}
+        common = (
+            [text for text in IMPLEMENTATIONS[min(asking)] if all(text in IMPLEMENTATIONS[k] for k in asking)]
+            if asking
+            else []
+        )
+        return self.rng.choice(common) if common and self.chance(0.5) else None
+
+    # -- steps -----------------------------------------------------------------------------------------------
+
+    def source(self, *, alike: bool = False) -> tuple[list[Any], Typed]:
+        """An input or a step, with its columns; `alike`: one that may stand beside the relation at hand.
+
+        Rows of no window cannot stand beside rows of windows, unless these come first.
+        """
+        listed: list[tuple[str, Typed]] = [("people", dict(COLUMNS)), ("others", dict(COLUMNS))]
+        listed += [(name, typed) for name, (_, typed) in self.steps.items()] * 2
+        if alike and self.windows and not self.here:
+            listed = [pair for pair in listed if pair[0] not in self.of_people]
+        name, typed = self.rng.choice(listed) if self.steps or alike or self.chance(0.3) else listed[0]
+        if not alike:
+            self.here = name in self.of_people
+        made = [{"add": {"x": "TRY_CAST(x_text AS DOUBLE)"}}] if name in INPUTS else []
+        return [{"from": name}, *made], typed
+
+    def step(self) -> tuple[list[Any], Typed]:
+        """A source and some operators."""
+        if self.chance(0.12):
+            operators, typed = self.united()
+        else:
+            operators, typed = self.source()
+        if self.failing and self.chance(0.3):
+            more, typed = self.pick(self.sem_filter, self.sem_map, self.require)(dict(typed))
+            operators = [*operators, *more]
+        for _ in range(self.rng.randint(0, 4)):
+            more, typed = self.operator(dict(typed))
+            operators = [*operators, *more]
+        if self.here:
+            self.of_people.add(f"s{len(self.steps)}")
+        return operators, typed
+
+    def united(self) -> tuple[list[Any], Typed]:
+        """The union of two relations, brought to the same columns."""
+        parts: list[Any] = []
+        common = [self.source(), self.source(alike=True)]
+        if self.windows and self.here:
+            common[1] = common[0]  # both of windows
+        shared = {name: kind for name, kind in common[0][1].items() if common[1][1].get(name) == kind} or {
+            "made": "int64"
+        }
+        for operators, _ in common:
+            parts.append([*operators, {"project": {name: "1" if name == "made" else name for name in shared}}])
+        if self.chance(0.3):
+            return [{"switch": {"on": "$two", "1": parts[0], "2": [{"union": parts}]}}], dict(shared)
+        return [{"union": parts}], dict(shared)
+
+    def operator(self, typed: Typed) -> Drawn:
+        """One operator over a relation."""
+        drawn = [
+            self.filter,
+            self.filter,
+            self.project,
+            self.add,
+            self.add,
+            self.limit,
+            self.sort,
+            self.distinct,
+            self.aggregate,
+        ]
+        drawn += [self.unnest, self.join, self.join, self.group_join, self.group_join, self.require]
+        drawn += [
+            self.sem_filter,
+            self.sem_filter,
+            self.sem_map,
+            self.sem_map,
+            self.sem_join,
+            self.sem_join,
+            self.sem_agg,
+            self.sem_topk,
+        ]
+        return self.rng.choice(drawn)(typed)
+
+    def kind(self) -> Kind:
+        return self.pick("int64", "int64", "double", "string", "boolean", "timestamp", STRINGS, NUMBERS)
+
+    def filter(self, typed: Typed) -> Drawn:
+        def test() -> Any:
+            if self.chance(0.06):
+                return f"{self.expressions.window(typed, 'int64')} < 3"
+            return self.pick(True, "$yes", "TRUE") if self.chance(0.04) else self.expressions.draw(typed, "boolean", 3)
+
+        return [{"filter": [test(), test()] if self.chance(0.2) else test()}], typed
+
+    def computed(self, typed: Typed) -> tuple[str, Kind]:
+        kind = self.kind()
+        if kind in {"int64", "string"} and self.chance(0.15):
+            return self.expressions.window(typed, kind), kind
+        return self.expressions.draw(typed, kind, 3), kind
+
+    def project(self, typed: Typed) -> Drawn:
+        kept = self.rng.sample(list(typed), self.rng.randint(1, len(typed)))
+        kept += [name for name in ("group_id", "canary", "id", "s") if name in typed and name not in kept]
+        columns: dict[str, Any] = {name: self.pick(None, name) for name in kept}
+        found = {name: typed[name] for name in kept}
+        for _ in range(self.rng.randint(0, 2)):
+            name = self.fresh()
+            columns[name], found[name] = self.computed(typed)
+        return [{"project": columns}], found
+
+    def add(self, typed: Typed) -> Drawn:
+        columns = {}
+        found = dict(typed)
+        for _ in range(self.rng.randint(1, 2)):
+            taken = [name for name in typed if name not in {"group_id", "canary", "uuid"}]
+            name = self.rng.choice(taken) if taken and self.chance(0.3) else self.fresh()
+            columns[name], found[name] = self.computed(typed)
+        return [{"add": columns}], found
+
+    def terms(self, typed: Typed) -> Any:
+        listed = [self.expressions.term(typed) for _ in range(self.rng.randint(1, 2))]
+        return listed if len(listed) > 1 or self.chance(0.3) else listed[0]
+
+    def some_names(self, typed: Typed) -> list[str]:
+        flat = [name for name, kind in typed.items() if kind in (*PLAIN, STRINGS, NUMBERS)]
+        chosen = self.rng.sample(flat, min(len(flat), self.rng.randint(1, 2)))
+        doubles = [name for name in flat if typed[name] == "double" and name not in chosen]
+        return [*chosen, self.rng.choice(doubles)] if doubles and self.chance(0.25) else chosen
+
+    def limit(self, typed: Typed) -> Drawn:
+        spec: dict[str, Any] = {"n": self.pick(1, 1, 2, 3, "$two")}
+        if self.chance(0.4):
+            spec["per"] = self.some_names(typed)
+        if self.chance(0.75):
+            spec["order"] = self.terms(typed)
+        return [{"limit": spec}], typed
+
+    def sort(self, typed: Typed) -> Drawn:
+        terms = self.terms(typed)
+        return [{"sort": terms if isinstance(terms, list) else [terms]}], typed
+
+    def distinct(self, typed: Typed) -> Drawn:
+        return [{"distinct": [] if self.chance(0.3) else self.some_names(typed)}], typed
+
+    def aggregate(self, typed: Typed) -> Drawn:
+        by: Any = self.some_names(typed) if self.chance(0.8) else []
+        found = {name: typed[name] for name in by}
+        if by and self.chance(0.2):
+            name = self.fresh()
+            kind = self.pick("int64", "string", "double")
+            by = {**dict.fromkeys(by), name: self.expressions.draw(typed, kind, 1)}
+            found[name] = kind
+        spec: dict[str, Any] = {"by": by, "add": {}} if by or self.chance(0.5) else {"add": {}}
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.fresh()
+            spec["add"][name], found[name] = self.expressions.aggregate(typed)
+        if self.chance(0.4):
+            spec["having"] = self.expressions.draw(found, "boolean", 2)
+        return [{"aggregate": spec}], found
+
+    def unnest(self, typed: Typed) -> Drawn:
+        lists = [name for name, kind in typed.items() if isinstance(kind, tuple) and kind[0] == "list"]
+        if not lists:
+            name = self.fresh()
+            more, typed = [{"add": {name: self.expressions.draw(typed, NUMBERS, 2)}}], {**typed, name: NUMBERS}
+            lists = [name]
+        else:
+            more = []
+        column, alias = self.rng.choice(lists), self.fresh()
+        spec: dict[str, Any] = {"column": column, "alias": alias}
+        found = {name: kind for name, kind in typed.items() if name != column} | {alias: typed[column][1]}
+        if self.chance(0.5):
+            spec["position"] = self.fresh()
+            found[spec["position"]] = "int64"
+        if self.chance(0.5):
+            spec["how"] = self.pick("inner", "left")
+        return [*more, {"unnest": spec}], found
+
+    def require(self, typed: Typed) -> Drawn:
+        if self.windows and not self.failing:
+            return self.filter(typed)
+        where = self.expressions.draw(typed, "boolean", 2)
+        return [
+            {"require": {"where": f"coalesce({where}, TRUE)" if self.chance(0.7) else where, "says": "'no'"}}
+        ], typed
+
+    # -- joins -------------------------------------------------------------------------------------------------
+
+    def meeting(self, typed: Typed, alias: str, *, needed: bool = True) -> tuple[dict[str, Any], Typed, Typed]:
+        """The other relation of a join, what it is joined by, and the columns that the conditions of the join see."""
+        operators, other = self.source(alike=True)
+        both = {**typed, alias: ("struct", tuple(other.items()))}
+        spec: dict[str, Any] = {"other": operators[0]["from"] if len(operators) == 1 else operators, "alias": alias}
+        left, right = list(paths(typed)), list(paths(other))
+        equal = [(a, b) for a, kind in left for b, of in right if kind == of and kind in PLAIN]
+        if equal and self.chance(0.65):
+            chosen = dict(self.rng.sample(equal, 1 if self.chance(0.8) else min(2, len(equal))))
+            doubles = [(a, b) for a, b in equal if dict(left)[a] == "double"]
+            if doubles and self.chance(0.2):
+                chosen = dict(self.rng.sample(doubles, 1))
+            same = all(a == b for a, b in chosen.items())
+            spec["using"] = list(chosen) if same else chosen
+        if (needed and "using" not in spec) or self.chance(0.4):
+            spec["where"] = self.expressions.draw(both, "boolean", 2) if self.chance(0.9) else "TRUE"
+        return spec, other, both
+
+    def read_people(self, source: Any) -> bool:
+        """Whether a relation derives from the input that may be cut into windows."""
+        return (source if isinstance(source, str) else source[0]["from"]) in self.of_people
+
+    def join(self, typed: Typed) -> Drawn:
+        alias = self.fresh("o")
+        spec, other, both = self.meeting(typed, alias)
+        how = self.pick("inner", "inner", "left", "left", "semi", "anti")
+        if how != "inner" or self.chance(0.3):
+            spec["how"] = how
+        if how in {"semi", "anti"}:
+            if "where" not in spec and self.chance(0.5):
+                del spec["alias"]
+            return [{"join": spec}], typed
+        return self.flattened([{"join": spec}], both, other, alias)
+
+    def flattened(self, operators: list[Any], both: Typed, other: Typed, alias: str) -> Drawn:
+        """What a join brings, some of it as columns, so that relations do not grow without end."""
+        flat = [
+            (f"{alias}.{name}", kind)
+            for name, kind in other.items()
+            if kind in (*PLAIN, STRINGS, NUMBERS) and name != "canary"
+        ]
+        brought = {self.fresh(): pair for pair in self.rng.sample(flat, min(len(flat), 2))}
+        names = [name for name in both if name != alias]
+        if self.chance(0.5):
+            names = [name for name in names if name in COLUMNS or self.chance(0.5)]
+        keep = self.chance(0.15) and not any(isinstance(kind, tuple) and kind[0] == "struct" for kind in other.values())
+        columns: dict[str, Any] = {**dict.fromkeys(names), **{name: path for name, (path, _) in brought.items()}}
+        found = {**{name: both[name] for name in names}, **{name: kind for name, (_, kind) in brought.items()}}
+        if keep or not found:
+            return operators, both
+        return [*operators, {"project": columns}], found
+
+    def group_join(self, typed: Typed) -> Drawn:
+        alias = self.fresh("o")
+        spec, _, both = self.meeting(typed, alias)
+        if self.chance(0.6):
+            spec["order"] = self.terms(both)
+        if self.chance(0.5):
+            spec["limit"] = self.pick(1, 2, 3, "$two")
+        spec["add"] = {}
+        found = dict(typed)
+        for _ in range(self.rng.randint(1, 2)):
+            name = self.fresh()
+            spec["add"][name], found[name] = self.expressions.aggregate(both)
+        return [{"group_join": spec}], found
+
+    # -- semantic operators --------------------------------------------------------------------------------------
+
+    def prompt(self, typed: Typed, start: str) -> str:
+        """A question about some columns of a row, with the mark of its partition where it has one."""
+        there = [path for path, _ in paths(typed) if not path.endswith("canary") and path != "who"] or list(typed)
+        texts = [path for path in self.expressions.columns(typed, "string") if "canary" not in path]
+        named = self.rng.sample(there, min(len(there), self.rng.randint(1, 2)))
+        if texts and self.chance(0.8):
+            named[0] = self.rng.choice(texts)
+        marked = "canary" in typed and (self.here or "group_id" in typed)  # of other rows nothing says whose they are
+        if (doubles := self.expressions.columns(typed, "double")) and self.chance(0.25):
+            named.append(self.rng.choice(doubles))
+        named += ["canary"] if marked else []
+        return (
+            f"{start} " + ", ".join(f"{{{path}}}" for path in dict.fromkeys(named)) + self.pick("?", " with {$word}?")
+        )
+
+    def on_error(self) -> dict[str, Any]:
+        return {"on_error": "null"} if self.chance(0.3) else {}
+
+    def answers(self) -> dict[str, str]:
+        """Names of answers with their types."""
+        kinds = ("string", "int64", "boolean", "list<string>")
+        return {self.fresh("a"): self.pick(*kinds) for _ in range(self.pick(1, 1, 2))}
+
+    def sem_filter(self, typed: Typed) -> Drawn:
+        return [{"sem_filter": {"prompt": self.prompt(typed, "Is it so:"), **self.on_error()}}], typed
+
+    def sem_map(self, typed: Typed) -> Drawn:
+        add = self.answers()
+        kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
+        spec: dict[str, Any] = {"prompt": self.prompt(typed, "Name it:"), "add": add, **self.on_error()}
+        if self.chance(0.4):
+            spec["when"] = self.expressions.draw(typed, "boolean", 2)
+            if self.chance(0.6):
+                spec["otherwise"] = {
+                    name: self.expressions.draw(typed, kind, 1) for name, kind in kinds.items() if self.chance(0.7)
+                }
+        return [{"sem_map": spec}], {**typed, **kinds}
+
+    def sem_agg(self, typed: Typed) -> Drawn:
+        by, add = (self.some_names(typed) if self.chance(0.7) else []), self.answers()
+        kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
+        by += ["canary"] if "canary" in typed and "canary" not in by else []
+        spec: dict[str, Any] = {"prompt": self.prompt(typed, "All in all:"), "by": by, "add": add, **self.on_error()}
+        if self.chance(0.6):
+            spec["order"] = self.terms(typed)
+        if self.chance(0.4):
+            spec["alone"] = {name: self.expressions.draw(typed, kind, 1) for name, kind in kinds.items()}
+        return [{"sem_agg": spec}], {**{name: typed[name] for name in by}, **kinds}
+
+    def sem_topk(self, typed: Typed) -> Drawn:
+        if {"rank", "score"} & set(typed):
+            return self.limit(typed)
+        spec: dict[str, Any] = {
+            "prompt": self.prompt(typed, "How good is"),
+            "k": self.pick(1, 2, 3, "$two"),
+            **self.on_error(),
+        }
+        per = (self.some_names(typed) if self.chance(0.5) else []) + (["canary"] if "canary" in typed else [])
+        if per:
+            spec["per"] = list(dict.fromkeys(per))
+        return [{"sem_topk": spec}], {**typed, "rank": "int64", "score": "double"}
+
+    def sem_join(self, typed: Typed) -> Drawn:
+        alias = self.fresh("o")
+        spec, other, both = self.meeting(typed, alias, needed=False)
+        texts = self.expressions.columns(other, "string") or list(other)
+        prompt = self.prompt(typed, "Do they match:") + f" And {{{alias}.{self.rng.choice(texts)}}}"
+        known = "canary" in other and (self.read_people(spec["other"]) or "group_id" in other)
+        spec["prompt"] = prompt + (f" {{{alias}.canary}}" if known else "")
+        spec |= self.on_error()
+        if "canary" in typed and "canary" in other and not self.windows:
+            spec["using"] = {
+                **(spec.get("using") if isinstance(spec.get("using"), dict) else dict.fromkeys(spec.get("using", ()))),
+                "canary": "canary",
+            }
+            spec["using"] = {left: right or left for left, right in spec["using"].items()}
+        if self.chance(0.45):
+            spec["keep"] = "one"
+            if self.chance(0.8):
+                spec["order"] = self.terms(both)
+        how = self.pick("inner", "inner", "left", "semi", "anti")
+        if how != "inner":
+            spec["how"] = how
+        if how in {"semi", "anti"}:
+            return [{"sem_join": spec}], typed
+        return self.flattened([{"sem_join": spec}], both, other, alias)
+
+
+def without(document: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """A document without some keys."""
+    return {key: value for key, value in document.items() if key not in keys}
