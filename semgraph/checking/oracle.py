@@ -110,7 +110,8 @@ class Oracle:
 
 def call_id(request: Request) -> str:
     """The id of the call that answers a request."""
-    return f"call-{request.fingerprint[:12]}"
+    owner = zlib.crc32(request.partition.encode("utf-8", "surrogatepass"))
+    return f"call-{request.fingerprint[:12]}" + (f"-{owner:x}" if request.partition else "")
 
 
 def think(mind: Mind, request: Request) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Equal requests in flight are one call."""
+"""Equal requests of one partition in flight are one call."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from semgraph.errors import RowError
 from semgraph.llm.base import LLM, Reply, Request
 from semgraph.llm.wrapper import Wrapper
 
+_Key = tuple[str, str]  # partition and fingerprint
+
 
 @dataclass
 class _Call:
@@ -18,7 +20,7 @@ class _Call:
 
 
 class Coalesced(Wrapper):
-    """Asks once for what several ask at the same time.
+    """Asks once for what several rows of one partition ask at the same time.
 
     Whoever of them goes on first gets the answer with its origin, the others `coalesced`, so that the call is counted
     once. One that is cancelled does not disturb the others; when all are, the call is cancelled too.
@@ -26,12 +28,12 @@ class Coalesced(Wrapper):
 
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[_Key, _Call] = {}
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, with the answer of an equal one if that is on its way."""
-        key = request.fingerprint
+        key = (request.partition, request.fingerprint)
         call = self._calls.get(key)
         if call is None:
             task = asyncio.create_task(self.inner.complete(request))
@@ -64,10 +66,10 @@ class Coalesced(Wrapper):
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.inner.aclose()
 
-    def _end(self, key: str, call: _Call) -> None:
+    def _end(self, key: _Key, call: _Call) -> None:
         self._tasks.discard(call.task)
         self._forget(key, call)
 
-    def _forget(self, key: str, call: _Call) -> None:
+    def _forget(self, key: _Key, call: _Call) -> None:
         if self._calls.get(key) is call:
             del self._calls[key]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Vectors
 from semgraph.llm.commits import GroupCommit, is_locked
-from semgraph.llm.journal_file import open_journal, problem, shrink
+from semgraph.llm.journal_file import key_in_partition, open_journal, problem, shrink
 from semgraph.llm.wrapper import Wrapper
 
 T = TypeVar("T")
@@ -46,8 +46,16 @@ class Exchange:
     created: float
 
 
+class OwnText(NamedTuple):
+    """A text of a partition."""
+
+    partition: str
+    text: str
+
+
 class Journal:
-    """Answers and vectors by what was asked, of which model, in which scope. Several processes may use one file.
+    """Answers and vectors by what was asked, of which model, in which scope, by which partition. No partition is served
+    what another one asked for. Several processes may use one file.
 
     The file holds text of the user's: it is readable by its owner only, each row knows its partition so that `forget`
     can delete it, deleted text is overwritten, and rows leave after `keep_days`. Only answers are kept, never errors.
@@ -79,7 +87,7 @@ class Journal:
         self._patience = _PATIENCE
 
     async def find(self, request: Request, model: str, scope: str = "") -> Reply | None:
-        """The newest answer to an equal request to this model in this scope, or None."""
+        """The newest answer to an equal request of the same partition to this model in this scope, or None."""
         sql = f"SELECT {_REPLY} FROM answers WHERE key = ? ORDER BY id DESC LIMIT 1"
         key = _answer_key(request, model, scope)
         row = await self._read(lambda: self._database.execute(sql, (key,)).fetchone())
@@ -102,21 +110,21 @@ class Journal:
         if statements := [(_WITHDRAW, (call,)) for call in calls]:
             self._commits.add(statements)
 
-    async def find_vectors(self, texts: Sequence[str], model: str) -> dict[str, Vectors]:
-        """The vectors that are known of these texts, each of shape (dimensions,)."""
+    async def find_vectors(self, texts: Iterable[OwnText], model: str) -> dict[OwnText, Vectors]:
+        """The vectors that are known of these texts within their partitions, each of shape (dimensions,)."""
         keys = {_vector_key(text, model): text for text in texts}
-        found: dict[str, Vectors] = {}
+        found: dict[OwnText, Vectors] = {}
         for part in _parts(list(keys)):
             sql = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(part))})"
             rows = await self._read(lambda sql=sql, part=part: self._database.execute(sql, part).fetchall())  # type: ignore[misc]
             found.update((keys[key], np.frombuffer(vector, dtype="<f4")) for key, vector in rows)
         return found
 
-    async def record_vectors(self, vectors: Mapping[str, Vectors], model: str, partitions: Mapping[str, str]) -> None:
-        """Keep the vectors of texts; `partitions` says for each text whose it is. Raises as `record` does."""
+    async def record_vectors(self, vectors: Mapping[OwnText, Vectors], model: str) -> None:
+        """Keep the vectors of texts of partitions. Raises as `record` does."""
         now = time.time()
         rows = [
-            (_vector_key(text, model), model, _text(partitions[text]), now, vector.astype("<f4").tobytes())
+            (_vector_key(text, model), model, _text(text.partition), now, vector.astype("<f4").tobytes())
             for text, vector in vectors.items()
         ]
         await asyncio.shield(self._commits.add([(_INSERT_VECTOR, row) for row in rows]))
@@ -220,11 +228,13 @@ class Journalled(Wrapper):
 
 
 def _answer_key(request: Request, model: str, scope: str) -> bytes:
-    return hashlib.blake2b(f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16).digest()
+    asked = hashlib.blake2b(f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16).digest()
+    return key_in_partition(asked, _text(request.partition))
 
 
-def _vector_key(text: str, model: str) -> bytes:
-    return hashlib.blake2b(f"{model}\n{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _vector_key(text: OwnText, model: str) -> bytes:
+    embedded = hashlib.blake2b(f"{model}\n{text.text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return key_in_partition(embedded, _text(text.partition))
 
 
 @lru_cache(maxsize=512)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from semgraph.private import create_private
 
 # "sgj1": what `file` and other programs can recognise the format by.
 _APPLICATION_ID = 0x73676A31
-_VERSION = 1
+_VERSION = 2  # from 2 on keys depend on the partition
 _OPEN_SECONDS = 10.0
 _BUSY_MS = 20
 
@@ -76,7 +77,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("COMMIT")
     if tables and application != _APPLICATION_ID:
         raise SemgraphError(f"{path} is an SQLite file, but not a journal of semgraph; it was not touched. {_CHOOSE}")
-    if tables and version != _VERSION:
+    if tables and version not in (1, _VERSION):
         raise SemgraphError(
             f"{path} is a journal of another version of semgraph ({version}; this one writes {_VERSION}); it was not "
             f"touched. {_CHOOSE}"
@@ -90,17 +91,37 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         for statement in _TABLES.split(";\n"):
             database.execute(statement)
         database.execute("COMMIT")
-    _add_columns(database)
+    _migrate(database)
     # From here on whoever finds the file locked tries again by itself, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
-def _add_columns(database: sqlite3.Connection) -> None:
-    """Add the columns that a journal of an earlier release lacks. That release still reads and writes the file."""
+def _migrate(database: sqlite3.Connection) -> None:
+    """Bring a journal of an earlier release up to date, all or nothing.
+
+    Release 0.1.0 served an answer to every partition. From now on it is served to the one that asked for it alone.
+    """
+    if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+        return
+    database.create_function("key_of", 2, key_in_partition, deterministic=True)
     database.execute("BEGIN IMMEDIATE")
-    if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
-        database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
-    database.execute("COMMIT")
+    try:
+        if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:  # another process may have been here
+            if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
+                database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
+            database.execute("UPDATE answers SET key = key_of(key, partition) WHERE key <> x''")
+            database.execute("UPDATE vectors SET key = key_of(key, partition)")
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("COMMIT")
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+
+
+def key_in_partition(key: bytes, partition: str | bytes) -> bytes:
+    """The key of what is known by `key` within a partition, which is given as it is stored."""
+    stored = partition.encode() if isinstance(partition, str) else partition
+    return hashlib.blake2b(key + stored, digest_size=16).digest()
 
 
 def shrink(database: sqlite3.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -80,7 +81,7 @@ class Recorded:
             text=answer.text,
             usage=answer.usage,
             seconds=answer.seconds,
-            call_id=request.fingerprint[:32],
+            call_id=_call_id(request),
             model=self.recording.model,
             attempts=0,
             dollars=0.0,
@@ -131,6 +132,14 @@ class Recorded:
 _REMEDY = (
     "Record it anew, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
 )
+
+
+def _call_id(request: Request) -> str:
+    """The id of a replayed call: equal requests of two partitions are two calls."""
+    if not request.partition:
+        return request.fingerprint[:32]
+    text = f"{request.fingerprint}\n{request.partition}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class RecordedEmbedder:

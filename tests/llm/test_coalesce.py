@@ -35,6 +35,13 @@ async def test_equal_requests_at_one_time_are_one_call(server: ModelServer, endp
     assert len({(reply.text, reply.call_id) for reply in replies}) == 10
 
 
+async def test_equal_requests_of_two_partitions_are_two_calls(server: ModelServer, endpoint, ask):
+    model = Coalesced(endpoint)
+    replies = await asyncio.gather(*(model.complete(ask(partition=group)) for group in ("g", "h", "g", "")))
+    assert len(server.requests) == 3
+    assert sorted(reply.origin for reply in replies) == ["coalesced", "issued", "issued", "issued"]
+
+
 async def test_equal_requests_one_after_the_other_are_two_calls(server: ModelServer, endpoint, ask):
     model = Coalesced(endpoint)
     assert [(await model.complete(ask())).origin for _ in range(2)] == ["issued", "issued"]

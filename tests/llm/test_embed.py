@@ -12,7 +12,7 @@ from semgraph.llm.base import Embedder, Usage
 from semgraph.llm.budget import Budget
 from semgraph.llm.embed.once import EmbedOnce
 from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.journal import Journal
+from semgraph.llm.journal import Journal, OwnText
 from semgraph.llm.limits import Limiter
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.retry import RetryPolicy
@@ -200,7 +200,7 @@ class TestOnce:
 
     async def test_the_journal_is_asked_first(self, server: ModelServer, embedder, journal: Journal):
         await EmbedOnce(embedder, journal).embed(["a", "b"], "g1")
-        done = await EmbedOnce(embedder, journal).embed(["a", "b", "c"])
+        done = await EmbedOnce(embedder, journal).embed(["a", "b", "c"], "g1")
         assert [request["input"] for request in server.embedding_requests] == [["a", "b"], ["c"]]
         assert (done.journal, done.calls) == (2, 1)
         assert np.array_equal(done.vectors, np.stack([vector_of(text) for text in "abc"]))
@@ -214,13 +214,26 @@ class TestOnce:
         once = EmbedOnce(embedder, journal)
         await asyncio.gather(once.embed(["a"], "g1"), once.embed(["b"], "g2"))
         journal.forget(["g1"])
-        done = await EmbedOnce(embedder, journal).embed(["a", "b"])
-        assert (done.journal, done.calls) == (1, 1)
+        again = EmbedOnce(embedder, journal)
+        done = await asyncio.gather(again.embed(["a"], "g1"), again.embed(["b"], "g2"))
+        assert [(each.journal, each.calls) for each in done] == [(0, 1), (1, 0)]
+
+    async def test_a_partition_is_not_served_the_vectors_of_another(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
+        """Neither from memory, nor while they are on their way, nor from the journal."""
+        once = EmbedOnce(embedder, journal)
+        await asyncio.gather(once.embed(["a"], "g1"), once.embed(["a"], "g2"))
+        assert len(server.embedding_requests) == 2
+        assert (await once.embed(["a"], "g3")).calls == 1
+        assert (await EmbedOnce(embedder, journal).embed(["a"], "g4")).journal == 0
+        assert (await once.embed(["a"], "g1")).calls == 0
+        assert (await EmbedOnce(embedder, journal).embed(["a"], "g2")).journal == 1
 
     async def test_texts_of_two_partitions_never_share_a_request(self, server: ModelServer, embedder):
         once = EmbedOnce(embedder, batch=2)
         await asyncio.gather(once.embed(["a", "b", "c"], "g1"), once.embed(["d", "a"], "g2"))
-        assert sorted(request["input"] for request in server.embedding_requests) == [["a", "b"], ["c"], ["d"]]
+        assert sorted(request["input"] for request in server.embedding_requests) == [["a", "b"], ["c"], ["d", "a"]]
 
     async def test_memory_is_bounded_and_the_journal_fills_in(self, server: ModelServer, embedder, journal: Journal):
         once = EmbedOnce(embedder, journal, remember=10 * 32)  # ten vectors of 8 float32
@@ -333,7 +346,7 @@ class TestTime:
         with pytest.raises(BudgetReached, match="max_calls 0"):
             await call
         assert embedding.done()
-        assert list(await journal.find_vectors(["paid"], once.name)) == ["paid"]
+        assert list(await journal.find_vectors([OwnText("", "paid")], once.name)) == [OwnText("", "paid")]
 
     async def test_requests_in_flight_are_kept_when_another_one_reaches_a_limit(
         self, embedder, journal: Journal, server: ModelServer
@@ -352,4 +365,5 @@ class TestTime:
         gate.set()
         with pytest.raises(BudgetReached, match="max_tokens 5"):
             await embedding
-        assert sorted(await journal.find_vectors(texts, once.name)) == ["1", "2", "3", "4"]
+        kept = await journal.find_vectors([OwnText("", text) for text in texts], once.name)
+        assert sorted(own.text for own in kept) == ["1", "2", "3", "4"]

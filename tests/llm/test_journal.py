@@ -17,7 +17,7 @@ import pytest
 
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Message, Reply, Request, Usage
-from semgraph.llm.journal import Journal, Journalled
+from semgraph.llm.journal import Journal, Journalled, OwnText
 from tests.llm.server import ModelServer, error
 from tests.patience import HANGS
 
@@ -27,7 +27,7 @@ REPLY = Reply('{"keep": true}', Usage(100, 40, 7), "issued", 1.5, "call-1", "m-2
 async def test_a_known_answer_is_not_asked_for_again(server: ModelServer, endpoint, journal: Journal, ask):
     model = Journalled(endpoint, journal)
     first = await model.complete(ask())
-    again = await model.complete(ask(partition="other", step="other"))
+    again = await model.complete(ask(step="other"))
     assert len(server.requests) == 1
     assert (first.origin, again.origin) == ("issued", "journal")
     assert (again.attempts, again.call_id, again.text) == (0, first.call_id, first.text)
@@ -149,10 +149,11 @@ class TestForgetting:
             messages = (Message("system", f"rules with secret{i}"), Message("user", f"secret{i}"))
             request = Request("default", messages, "{}", partition=partition)
             await journal.record(request, Reply(f"secret{i}", call_id=str(i)), "m")
-            await journal.record_vectors({f"secret{i}": np.ones(4, np.float32)}, "e", {f"secret{i}": partition})
+            await journal.record_vectors({OwnText(partition, f"secret{i}"): np.ones(4, np.float32)}, "e")
         assert journal.forget(["g1", "", "unknown"]) == 4
         assert [journal.exchange(str(i)) is None for i in range(3)] == [True, False, True]
-        assert list(await journal.find_vectors(["secret0", "secret1", "secret2"], "e")) == ["secret1"]
+        texts = [OwnText(partition, f"secret{i}") for i, partition in enumerate(["g1", "g2", ""])]
+        assert list(await journal.find_vectors(texts, "e")) == texts[1:2]
         content = b"".join(path.read_bytes() for path in journal.path.parent.glob("journal.db*"))
         assert b"secret1" in content
         assert b"secret0" not in content
@@ -163,7 +164,7 @@ class TestForgetting:
         await asyncio.sleep(0)
         assert journal.forget(["g1"]) == 1
         await writing
-        assert await journal.find(ask(), "m") is None
+        assert await journal.find(ask(partition="g1"), "m") is None
 
     async def test_rows_leave_after_keep_days(self, tmp_path: Path, ask):
         path = tmp_path / "j.db"
@@ -185,9 +186,9 @@ class TestForgetting:
 
 class TestVectors:
     async def test_vectors_are_kept_by_model_and_text(self, journal: Journal):
-        vectors = {f"text {i} \ud83d": np.arange(i, i + 5, dtype=np.float32) for i in range(1200)}
-        await journal.record_vectors(vectors, "e1", dict.fromkeys(vectors, "g"))
-        found = await journal.find_vectors([*vectors, "unknown"], "e1")
+        vectors = {OwnText("g", f"text {i} \ud83d"): np.arange(i, i + 5, dtype=np.float32) for i in range(1200)}
+        await journal.record_vectors(vectors, "e1")
+        found = await journal.find_vectors([*vectors, OwnText("g", "unknown")], "e1")
         assert found.keys() == vectors.keys()
         assert all(np.array_equal(found[text], vector) for text, vector in vectors.items())
         assert all(vector.dtype == np.float32 for vector in found.values())
@@ -195,8 +196,95 @@ class TestVectors:
 
     async def test_a_new_vector_takes_the_place_of_the_old(self, journal: Journal):
         for value in (1, 2):
-            await journal.record_vectors({"t": np.full(3, value, np.float32)}, "e", {"t": ""})
-        assert (await journal.find_vectors(["t"], "e"))["t"].tolist() == [2, 2, 2]
+            await journal.record_vectors({OwnText("", "t"): np.full(3, value, np.float32)}, "e")
+        assert (await journal.find_vectors([OwnText("", "t")], "e"))[OwnText("", "t")].tolist() == [2, 2, 2]
+
+    async def test_vectors_of_equal_texts_are_kept_for_each_partition(self, journal: Journal):
+        await journal.record_vectors({OwnText("g", "t"): np.ones(3, np.float32)}, "e")
+        assert await journal.find_vectors([OwnText("h", "t"), OwnText("", "t")], "e") == {}
+        await journal.record_vectors({OwnText("h", "t"): np.zeros(3, np.float32)}, "e")
+        assert journal.forget(["g"]) == 1
+        assert list(await journal.find_vectors([OwnText(of, "t") for of in "gh"], "e")) == [OwnText("h", "t")]
+
+
+class TestPartitions:
+    """What one partition asked is never served to another."""
+
+    async def test_an_answer_is_served_to_the_partition_that_asked_only(
+        self, server: ModelServer, endpoint, journal: Journal, ask
+    ):
+        model = Journalled(endpoint, journal)
+        origins = [(await model.complete(ask(partition=group))).origin for group in ("g", "h", "", "g", "h", "")]
+        assert origins == ["issued"] * 3 + ["journal"] * 3
+        assert len(server.requests) == 3
+        assert journal.forget(["h"]) == 1
+        assert [await journal.find(ask(partition=group), model.name) is None for group in ("g", "h", "")] == [
+            False,
+            True,
+            False,
+        ]
+
+
+OLD = Path(__file__).parents[1] / "fixtures" / "journal" / "0.1.0.db"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A journal as release 0.1.0 wrote it: three answers, one of them withdrawn, and two vectors, of several partitions."""
+    path = tmp_path / "old.db"
+    path.write_bytes(OLD.read_bytes())
+    return path
+
+
+class TestAnOldJournal:
+    def _asked(self, text: str, partition: str) -> Request:
+        messages = (Message("system", "Rules."), Message("user", text))
+        return Request("default", messages, '{"type":"object"}', partition=partition, step="told")
+
+    async def test_its_answers_are_served_to_the_partition_that_asked_first(self, old: Path):
+        for _ in range(2):  # it is migrated once
+            journal = Journal(old, None)
+            found = await journal.find(self._asked("What does Ann like?", "g"), "openai:m")
+            assert found is not None
+            assert (found.text, found.call_id, found.dollars) == ('{"likes": "tea"}', "first", 0.01)
+            assert await journal.find(self._asked("What does Ann like?", "h"), "openai:m") is None
+            assert await journal.find(self._asked("What does Ann like?", ""), "openai:m") is None
+            assert await journal.find(self._asked("Who said so?", ""), "openai:m", "arm 1") is not None
+            assert await journal.find(self._asked("Half a pair", "\ud83d"), "openai:m") is not None
+            journal.close()
+
+    async def test_its_vectors_are_served_to_the_partition_that_asked_first(self, old: Path):
+        journal = Journal(old, None)
+        texts = [OwnText(of, text) for of in ("g", "h", "") for text in ("tea", "milk")]
+        assert set(await journal.find_vectors(texts, "openai:e")) == {OwnText("g", "tea"), OwnText("", "milk")}
+        assert journal.forget(["g"]) == 3
+        journal.close()
+
+    async def test_an_answer_of_no_use_stays_out_of_use(self, old: Path):
+        journal = Journal(old, None)
+        assert await journal.find(self._asked("Of no use", "g"), "openai:m") is None
+        assert journal.exchange("third") is not None
+        journal.close()
+
+    async def test_new_answers_are_kept_beside_the_old(self, old: Path, ask):
+        journal = Journal(old, None)
+        await journal.record(ask(partition="h"), REPLY, "m")
+        assert (await journal.find(ask(partition="h"), "m")).text == REPLY.text
+        journal.close()
+
+    def test_a_migration_that_fails_changes_nothing(self, old: Path):
+        with sqlite3.connect(old) as database:
+            database.execute("CREATE TRIGGER no BEFORE UPDATE ON vectors BEGIN SELECT RAISE(ABORT, 'no'); END")
+        database.close()
+        with pytest.raises(SemgraphError, match="the journal cannot be used"):
+            Journal(old, None)
+        with sqlite3.connect(old) as database:
+            assert database.execute("PRAGMA user_version").fetchone() == (1,)
+            database.execute("DROP TRIGGER no")
+        database.close()
+        journal = Journal(old, None)
+        assert journal.forget(["g"]) == 3
+        journal.close()
 
 
 def run(code: str, *arguments: str) -> subprocess.Popen[str]:
@@ -390,7 +478,7 @@ class TestWhenItCannotWrite:
         with sqlite3.connect(path) as database:
             database.execute("PRAGMA user_version = 99")
         database.close()
-        with pytest.raises(SemgraphError, match=r"journal of another version of semgraph \(99; this one writes 1\)"):
+        with pytest.raises(SemgraphError, match=r"journal of another version of semgraph \(99; this one writes 2\)"):
             Journal(path)
 
     def test_a_folder_in_its_place_is_told(self, tmp_path: Path):

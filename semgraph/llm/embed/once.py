@@ -12,7 +12,7 @@ import numpy as np
 from semgraph.errors import RowError
 from semgraph.llm.base import Embedder, Embeddings, Usage, Vectors
 from semgraph.llm.budget import Budget, Cost, require_price
-from semgraph.llm.journal import Journal
+from semgraph.llm.journal import Journal, OwnText
 
 
 @dataclass
@@ -40,8 +40,7 @@ class _Tally:
 class _Wanted:
     """A text that is on its way: who asked first, and how many wait for it."""
 
-    text: str
-    partition: str
+    own: OwnText
     tally: _Tally
     vector: asyncio.Future[Vectors]
     waiting: int = 0
@@ -57,8 +56,8 @@ class _Request:
 
 
 class EmbedOnce:
-    """Embeds a text once per run, whoever asks: what is asked in one turn of the event loop travels together, a
-    partition's texts in requests of their own.
+    """Embeds a text once per run and partition: what is asked in one turn of the event loop travels together, a partition's
+    texts in requests of their own. No partition is served the vector that another one asked for.
 
     Args:
         inner: The embedder.
@@ -84,10 +83,10 @@ class EmbedOnce:
     ) -> None:
         self.inner, self.journal, self.budget = inner, journal, budget
         self._fresh, self._batch, self._remember = fresh, batch, remember
-        self._known: OrderedDict[str, Vectors] = OrderedDict()
+        self._known: OrderedDict[OwnText, Vectors] = OrderedDict()
         self._bytes = 0
         self._scope = ""
-        self._flying: dict[str, _Wanted] = {}
+        self._flying: dict[OwnText, _Wanted] = {}
         self._pending = _Request()
         if budget is not None and budget.max_usd is not None:
             require_price(inner.name, inner.dollars(Usage(1)), budget.max_usd)
@@ -118,7 +117,7 @@ class EmbedOnce:
         return self.inner.dollars(usage)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed texts, in their order. What others asked for before, or ask for at the same time, costs nothing here.
+        """Embed texts, in their order. What others of the partition asked for, before or at the same time, costs nothing.
 
         Raises:
             RowError: A text cannot be embedded. Others' texts in the same request are not affected.
@@ -135,13 +134,13 @@ class EmbedOnce:
         tally = _Tally()
         vectors: dict[str, Vectors] = {}
         wanted: list[_Wanted] = []
-        for text in dict.fromkeys(texts):
-            vector = self._known.get(text)
+        for own in [OwnText(partition, text) for text in dict.fromkeys(texts)]:
+            vector = self._known.get(own)
             if vector is not None:
-                self._known.move_to_end(text)
-                vectors[text] = vector
+                self._known.move_to_end(own)
+                vectors[own.text] = vector
             else:
-                wanted.append(self._want(text, partition, tally))
+                wanted.append(self._want(own, tally))
         vectors.update(await self._wait(wanted))
         return Embeddings(
             vectors=np.stack([vectors[text] for text in texts]),
@@ -157,11 +156,11 @@ class EmbedOnce:
         """Close the inner embedder."""
         await self.inner.aclose()
 
-    def _want(self, text: str, partition: str, tally: _Tally) -> _Wanted:
-        if wanted := self._flying.get(text):
+    def _want(self, own: OwnText, tally: _Tally) -> _Wanted:
+        if wanted := self._flying.get(own):
             return wanted
         loop = asyncio.get_running_loop()
-        wanted = self._flying[text] = _Wanted(text, partition, tally, loop.create_future())
+        wanted = self._flying[own] = _Wanted(own, tally, loop.create_future())
         # A future whose waiters have all gone may fail unheard.
         wanted.vector.add_done_callback(lambda done: done.cancelled() or done.exception())
         if not self._pending.wanted:
@@ -180,7 +179,7 @@ class EmbedOnce:
             for vector in vectors:
                 if isinstance(vector, BaseException):
                     raise vector
-            return {want.text: want.vector.result() for want in wanted}
+            return {want.own.text: want.vector.result() for want in wanted}
         finally:
             for want in wanted:
                 want.waiting -= 1
@@ -199,15 +198,15 @@ class EmbedOnce:
         try:
             missing = request.wanted
             if self.journal and not self._fresh:
-                found = await self.journal.find_vectors([want.text for want in missing], self.name + self._scope)
+                found = await self.journal.find_vectors([want.own for want in missing], self.name + self._scope)
                 for want in missing:
-                    if want.text in found:
+                    if want.own in found:
                         want.tally.journal += 1
-                        self._arrive(want, found[want.text])
-                missing = [want for want in missing if want.text not in found]
+                        self._arrive(want, found[want.own])
+                missing = [want for want in missing if want.own not in found]
             whose: dict[str, list[_Wanted]] = {}
             for want in missing:
-                whose.setdefault(want.partition, []).append(want)
+                whose.setdefault(want.own.partition, []).append(want)
             parts = [own[i : i + self._batch] for own in whose.values() for i in range(0, len(own), self._batch)]
             await asyncio.gather(*(self._fetch(part) for part in parts))
         except BaseException as error:
@@ -219,12 +218,10 @@ class EmbedOnce:
     async def _fetch(self, part: list[_Wanted]) -> None:
         """Embed texts of one partition. What fails it fails these texts only: other parts are on their way, and paid."""
         try:
-            done = await self._ask([want.text for want in part], part[0].partition)
+            done = await self._ask([want.own.text for want in part], part[0].own.partition)
             if self.journal:
-                vectors = {want.text: vector for want, vector in zip(part, done.vectors, strict=True)}
-                await self.journal.record_vectors(
-                    vectors, self.name + self._scope, {want.text: want.partition for want in part}
-                )
+                vectors = {want.own: vector for want, vector in zip(part, done.vectors, strict=True)}
+                await self.journal.record_vectors(vectors, self.name + self._scope)
         except RowError as error:
             if len(part) == 1:
                 self._fail(part[0], error)
@@ -237,7 +234,8 @@ class EmbedOnce:
             for want in part:
                 self._fail(want, error)
             return
-        sizes = np.cumsum([0] + [len(want.text) + 1 for want in part]) / sum(len(want.text) + 1 for want in part)
+        ends = np.cumsum([0] + [len(want.own.text) + 1 for want in part])
+        sizes = ends / ends[-1]
         for i, want in enumerate(part):
             want.tally.charge(done, float(sizes[i]), float(sizes[i + 1]))
             self._arrive(want, done.vectors[i].copy())
@@ -251,8 +249,8 @@ class EmbedOnce:
 
     def _arrive(self, want: _Wanted, vector: Vectors) -> None:
         self._landed(want)
-        if want.text not in self._known:
-            self._known[want.text] = vector
+        if want.own not in self._known:
+            self._known[want.own] = vector
             self._bytes += vector.nbytes
         while self._bytes > self._remember and len(self._known) > 1:
             self._bytes -= self._known.popitem(last=False)[1].nbytes
@@ -269,8 +267,8 @@ class EmbedOnce:
             want.vector.cancel()
 
     def _landed(self, want: _Wanted) -> None:
-        if self._flying.get(want.text) is want:
-            del self._flying[want.text]
+        if self._flying.get(want.own) is want:
+            del self._flying[want.own]
 
 
 def _cost(done: Embeddings) -> Cost:
