@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import DataError, EngineError
-from semgraph.llm.base import Vectors
 from semgraph.logical.sinks import Delete as DeleteSink
 from semgraph.logical.sinks import Merge, Sink
 from semgraph.physical.planner import SinkSpec
-from semgraph.physical.search_vectors import vectors_of, whose
+from semgraph.physical.search_vectors import Embed, vectors_of, whose
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
 
 _LONG = 120
-Embed = Callable[[Sequence[str], str], Awaitable[Vectors]]
 
 
 @dataclass(frozen=True)

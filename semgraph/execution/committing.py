@@ -20,6 +20,7 @@ from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Merge
 from semgraph.physical.columns import values
 from semgraph.physical.planner import SinkSpec
+from semgraph.physical.search_vectors import Whom
 from semgraph.stores.base import Mark
 
 COMMIT = "commit"
@@ -75,8 +76,8 @@ class Commits:
             witness=self._witness(order),
         )
 
-    async def _embed(self, texts: Sequence[str], partition: str) -> Vectors:
-        return await self.runtime.embed(texts, partition, COMMIT)
+    async def _embed(self, texts: Sequence[str], whom: Whom) -> Vectors:
+        return await self.runtime.embed(texts, whom, COMMIT)
 
     async def _commit(self, writes: Writes, mark: Mark | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)

@@ -37,6 +37,7 @@ from semgraph.physical.require import required
 from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
 from semgraph.physical.search_vectors import Embed as Embedding
+from semgraph.physical.search_vectors import Whom
 from semgraph.physical.semantic import Answered, Asking, Failure, answer
 from semgraph.physical.semantic.early import in_chunks, rows_a_call
 
@@ -229,8 +230,8 @@ class Evaluation:
         return found
 
     def _embedding(self, step: str) -> Embedding:
-        async def embed(texts: Sequence[str], partition: str) -> Vectors:
-            return await self.runtime.embed(texts, partition, step)
+        async def embed(texts: Sequence[str], whom: Whom) -> Vectors:
+            return await self.runtime.embed(texts, whom, step)
 
         return embed
 

@@ -23,7 +23,7 @@ from semgraph.physical.planner import PhysicalPlan
 from semgraph.private import create_private
 
 _LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
-_NO_CONTENT = {"step", "origin", "schema"}
+_NO_CONTENT = {"step", "origin", "schema", "owner"}
 
 
 @dataclass

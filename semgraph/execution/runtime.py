@@ -17,6 +17,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter
 from semgraph.physical.context import count_embeddings
 from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.search_vectors import Whom
 from semgraph.physical.semantic import Answered
 from semgraph.stores.base import Store
 
@@ -69,8 +70,9 @@ class Runtime:
     def _asking_steps(self) -> frozenset[str]:
         return frozenset(node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed)))
 
-    async def embed(self, texts: Sequence[str], partition: str, step: str) -> Vectors:
-        """Embed distinct texts, metered to a step."""
+    async def embed(self, texts: Sequence[str], whom: Whom, step: str) -> Vectors:
+        """Embed distinct texts of a partition (its name, or its number in `_p`), metered to a step."""
+        partition = self.partitions[whom] if isinstance(whom, int) else whom
         found: Embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), found)
         return found.vectors

@@ -22,6 +22,7 @@ from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.relational import runtime_schema
 from semgraph.physical.search import run_searches
+from semgraph.physical.search_vectors import Whom
 from semgraph.stores.abilities import Listened
 from semgraph.stores.base import Store
 
@@ -54,7 +55,7 @@ async def store_queries(plan: PhysicalPlan, store: Store, dimensions: int) -> li
 async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
     """Make one read; the steps it is for, none if this node reads nothing or shares a read that was made."""
 
-    async def embed(texts: Sequence[str], _partition: str) -> Vectors:
+    async def embed(texts: Sequence[str], _whom: Whom) -> Vectors:
         return np.ones((len(texts), dimensions), np.float32)
 
     if isinstance(node, Search):

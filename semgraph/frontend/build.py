@@ -140,6 +140,8 @@ def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[
         raise Faults(faults)
     if any(f.name == "graph" for f in dataclasses.fields(cls)):
         found["graph"] = scope.graph
+    if any(f.name == "owner" for f in dataclasses.fields(cls)):
+        found["owner"] = scope.graph.partition
     return found
 
 

@@ -14,6 +14,7 @@ from semgraph.frontend.document import Document
 from semgraph.frontend.head import own_inputs, read_head
 from semgraph.frontend.reading import Loading, Reading
 from semgraph.frontend.warnings import warnings
+from semgraph.logical.owners import mixed_prompts
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 
@@ -58,7 +59,7 @@ def load_document(
     reading.attempt(partial(read_example, reading))
     if loading.problems:
         raise PlanError(*sorted(loading.problems, key=partial(_place, document.file)))
-    return LogicalPlan(
+    plan = LogicalPlan(
         name=reading.data["plan"],
         graph=reading.graph,
         inputs=reading.inputs,
@@ -75,6 +76,10 @@ def load_document(
         file=document.file,
         warnings=warnings(reading),
     )
+    partitions = frozenset({plan.graph.partition, *([plan.order.partition] if plan.order else [])})
+    if problems := list(mixed_prompts((*plan.roots, *plan.steps.values()), partitions)):
+        raise PlanError(*problems)
+    return plan
 
 
 def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:

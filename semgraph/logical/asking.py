@@ -11,7 +11,7 @@ from semgraph.errors import Fault
 from semgraph.expr.binder import check_columns
 from semgraph.expr.types import Type
 from semgraph.logical.checks import column_scalar
-from semgraph.logical.node import Node, argument
+from semgraph.logical.node import Node, argument, owner_column
 from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 
 OnError = Literal["raise", "null"]
@@ -30,6 +30,7 @@ class Semantic(Node):
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
+    owner: str = ""  # the column that names the partition of a row, where it is not that of a window
 
     @property
     def gated(self) -> bool:
@@ -62,7 +63,7 @@ class Semantic(Node):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(path.split(".")[0] for path in self.prompt.fields)
+        return frozenset(path.split(".")[0] for path in self.prompt.fields) | owner_column(self.input, self.owner)
 
 
 def needs_answers(node: Semantic) -> None:

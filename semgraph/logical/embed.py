@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semgraph.expr.places import expect_type
 from semgraph.logical.checks import Columns, fresh
-from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.logical.node import Node, RowsTrait, argument, owner_column
 
 VECTOR = pa.list_(pa.float32())
 
@@ -28,6 +28,7 @@ class Embed(Node):
     by_row: ClassVar[bool] = True
     input: Node = argument("input")
     add: Columns = argument("columns")
+    owner: str = ""  # the column that names the partition of a row, where it is not that of a window
 
     def infer(self) -> pa.Schema:
         found = self.input.schema
@@ -49,7 +50,7 @@ class Embed(Node):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset().union(*(scalar.roots for _, scalar in self.add))
+        return owner_column(self.input, self.owner).union(*(scalar.roots for _, scalar in self.add))
 
     @property
     def is_identity(self) -> bool:

@@ -260,6 +260,11 @@ def under(paths: Needs, alias: str) -> Needs:
     return frozenset(path.split(".", 1)[1] for path in paths if path.startswith(f"{alias}.")) - {""}
 
 
+def owner_column(rows: Node, owner: str) -> frozenset[str]:
+    """The column that says to which partition rows of no window belong: none, if there is no such column."""
+    return frozenset({owner} if owner in rows.schema.names and not rows.partitioned else ())
+
+
 def _node_text(value: object) -> str | None:
     return value.fingerprint if isinstance(value, Node) else None
 

@@ -18,7 +18,7 @@ from semgraph.expr.types import type_of_arrow
 from semgraph.logical.checks import Sort, check_sort, fresh, typed
 from semgraph.logical.embed import VECTOR
 from semgraph.logical.graph import How, Reading, hit_fields
-from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, under
+from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
 
 RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 
@@ -197,6 +197,18 @@ class Search(Reading):
         kind = type_of(by.to, self.input.schema)
         return by.via == "nearest" and type_of_arrow(kind).name == "vector"
 
+    @cached_property
+    def by_window(self) -> bool:
+        """Whether a row finds rows of the step in its own window's partition only."""
+        return self.within is not None and self.within.partitioned and self.input.partitioned
+
+    @cached_property
+    def by_owner(self) -> bool:
+        """Whether a row finds rows of the step only if both name one partition: where not both sides have windows."""
+        if self.within is None or self.by_window or self.partition:
+            return False
+        return all(self.graph.partition in node.schema.names for node in (self.input, self.within))
+
     @property
     def embeds(self) -> bool:
         return any(by.via == "nearest" and not self.given_as_vector(by) for by in self.by) or bool(
@@ -212,7 +224,9 @@ class Search(Reading):
         scalars = [*(b.to for b in self.by), *([self.where] if self.where else []), *(t.by for t in self.order)]
         own = frozenset().union(*(s.roots for s in scalars)) - self.adds
         partition = {self.partition or self.graph.partition} if self.label and self.partition != "all" else frozenset()
-        return own | partition
+        if self.by_owner:
+            partition |= {self.graph.partition}
+        return own | partition | (owner_column(self.input, self.graph.partition) if self.embeds else frozenset())
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:

@@ -31,7 +31,7 @@ from semgraph.logical.checks import (
     merged,
     with_own,
 )
-from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
+from semgraph.logical.node import Needs, Node, RowsTrait, argument, owner_column, under
 
 __all__ = ["OnError", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk", "Semantic"]
 
@@ -201,7 +201,8 @@ class SemJoin(Semantic):
         scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
         wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, self.alias)
         wanted = with_own(wanted, self.alias, self.using, scalars)
-        return (None if wanted is None else wanted | frozenset(self.prompt.other_fields),)
+        own = frozenset(self.prompt.other_fields) | owner_column(self.other, self.owner)
+        return (None if wanted is None else wanted | own,)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

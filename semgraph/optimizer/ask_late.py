@@ -25,7 +25,8 @@ def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:
             return node
         asking, below = found
         waits = asking.partitioned and any(n.calls_store for n in walk(*node.inputs[1:]))
-        if waits or not asking.reads <= node.passes:
+        other_owner = node.partitioned and not asking.partitioned  # joined, the rows are those of other partitions
+        if waits or other_owner or not asking.reads <= node.passes:
             return node
         above = replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)
         return replace(asking.with_inputs(above), late=asking.late or tuple(asking.schema.names))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from semgraph.expr.scalar import Scalar, conjunction, parse_scalar
 from semgraph.expr.types import Type
 from semgraph.logical.joins import GroupJoin, Join
-from semgraph.logical.node import Node, rewrite
+from semgraph.logical.node import Node, owner_column, rewrite
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Add, Project
 from semgraph.logical.semantic import SemJoin, SemMap
@@ -42,7 +42,8 @@ def _fits(node: SemJoin) -> bool:
     names = {*node.input.schema.names, *node.other.schema.names}
     plain = node.keep == "all" and not node.answers and not node.prompt.by and "number" not in node.prompt.other_fields
     own_rows = node.input.partitioned or not node.other.partitioned
-    return plain and own_rows and not names & {_NUMBER, _LISTED, _FOUND}
+    one_owner = not owner_column(node.other, node.owner) or (node.owner, node.owner) in node.using
+    return plain and own_rows and one_owner and not names & {_NUMBER, _LISTED, _FOUND}
 
 
 def _classified(node: SemJoin) -> Node:
@@ -58,7 +59,7 @@ def _classified(node: SemJoin) -> Node:
     asked = SemMap(
         input=candidates, prompt=PromptSet((("", _prompt(node.prompt.first, node.alias)),)), on_error=node.on_error,
         when=parse_scalar(f"{_LISTED} IS NOT NULL"), otherwise=((_FOUND, parse_scalar("[]::BIGINT[]")),), step=step,
-        origin=origin, numbers_of=(_FOUND, _LISTED),
+        origin=origin, numbers_of=(_FOUND, _LISTED), owner=node.owner,
     )  # fmt: skip
     test = parse_scalar(f"list_contains({_FOUND}, {node.alias}.{_NUMBER})")
     where = test if node.where is None else conjunction((node.where, test))

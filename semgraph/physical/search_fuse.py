@@ -49,10 +49,18 @@ def step_matters(asked: Asked, hits: pa.Table | None, now: datetime | None) -> b
     seen = np.ones(len(rows), bool)
     if PARTITION in left.column_names and PARTITION in within.column_names:
         seen &= _numbers(left, PARTITION)[rows] == _numbers(within, PARTITION)[others]
+    elif spec.node.by_owner:
+        own, theirs = (_owners(table, spec.node.graph.partition) for table in (left, within))
+        seen &= own[rows] == theirs[others]
     pairs = left.take(rows).append_column(spec.node.alias, _struct(spec, within.take(others)))
     for test in spec.direct_tests:
         seen &= np.asarray([bool(kept) for kept in values(test(pairs, now))])
     return bool(seen.any())
+
+
+def _owners(table: pa.Table, partition: str) -> Any:
+    """The partition that each row names, NULL as ""."""
+    return np.asarray([name or "" for name in values(table.column(partition))], object)
 
 
 def _numbers(table: pa.Table, name: str) -> Any:

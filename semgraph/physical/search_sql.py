@@ -12,7 +12,7 @@ from semgraph.expr.names import INNER, LEFT, PAIRS, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
 from semgraph.logical.checks import Sort
 from semgraph.logical.node import Node
-from semgraph.logical.search import RANKING, By
+from semgraph.logical.search import RANKING, By, Search
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.sql import PARTITION, hidden, quote, scalar_sql
 from semgraph.stores.rows import end_column
@@ -157,8 +157,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     if cases:
         terms.append(f"{_SCORE} > 0")
     if node.within is not None and spec.with_step:
-        both = node.within.partitioned and node.input.partitioned
-        same = f" AND {STEP}.{PARTITION} = {LEFT}.{PARTITION}" if both else ""
+        same = "".join(f" AND {left} = {step}" for left, step in _owners(node, STEP))
         terms.append(f"NOT EXISTS (SELECT 1 FROM {STEP} WHERE {STEP}.{key} = {_KEY}{same})")
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {score} AS {_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
@@ -168,11 +167,19 @@ def _stored_hits(spec: SearchSpec) -> str:
     return f"SELECT {columns} FROM ({hits}) AS {LEFT}{where}"
 
 
+def _owners(node: Search, step: str) -> list[tuple[str, str]]:
+    """What must be equal of a row and a row of the step that it finds: one pair of SQL expressions, or none."""
+    if node.by_window:
+        return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
+    name = quote(node.graph.partition)
+    return [(f"coalesce({LEFT}.{name}, '')", f"coalesce({step}.{name}, '')")] if node.by_owner else []
+
+
 def _step_rows(spec: SearchSpec, within: Node) -> str:
     """The rows of the step as hits, with their numbers and vectors."""
     node = spec.node
     vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
-    partition = f", {PARTITION} AS {_WHOSE}" if within.partitioned else ""
+    partition = "".join(f", {step} AS {_WHOSE}" for _, step in _owners(node, STEP))
     struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
     return (
         f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
@@ -183,8 +190,7 @@ def _pairs(spec: SearchSpec, within: Node) -> str:
     """Rows, each with every row of the step that it may find."""
     node = spec.node
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
-    if within.partitioned and node.input.partitioned:
-        terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_WHOSE}")
+    terms += [f"{left} = {RIGHT}.{_WHOSE}" for left, _ in _owners(node, STEP)]
     return f"FROM {LEFT} JOIN {_step_rows(spec, within)} ON {' AND '.join(terms) or 'TRUE'}"
 
 

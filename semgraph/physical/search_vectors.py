@@ -12,31 +12,30 @@ from semgraph.llm.base import Vectors
 from semgraph.physical.columns import values
 from semgraph.physical.sql import PARTITION
 
-Embed = Callable[[Sequence[str], str], Awaitable[Vectors]]
-Whose = Sequence[tuple[str, int]]  # of each row: the partition's name, "" where unknown, and its number within a wave
+Whom = str | int
+"""A partition: its name, or the number that rows have for it; "" where it is not known."""
+Embed = Callable[[Sequence[str], Whom], Awaitable[Vectors]]
 
 
-def whose(table: pa.Table, partition: str) -> Whose:
+def whose(table: pa.Table, partition: str) -> list[Whom]:
     """For each row its partition: texts of two never share a request."""
-    named = partition in table.column_names and table.schema.field(partition).type == pa.string()
-    names = [name or "" for name in values(table.column(partition))] if named else [""] * table.num_rows
-    numbered = not named and PARTITION in table.column_names
-    numbers = values(table.column(PARTITION)) if numbered else [0] * table.num_rows
-    return list(zip(names, numbers, strict=True))
+    if partition in table.column_names and table.schema.field(partition).type == pa.string():
+        return [name or "" for name in values(table.column(partition))]
+    return values(table.column(PARTITION)) if PARTITION in table.column_names else [""] * table.num_rows
 
 
-async def vectors_of(texts: pa.Array, embed: Embed, of: Whose) -> pa.Array:  # type: ignore[type-arg]
+async def vectors_of(texts: pa.Array, embed: Embed, of: Sequence[Whom]) -> pa.Array:  # type: ignore[type-arg]
     """Vectors of a column of texts, each distinct text of a partition embedded once; NULL stays NULL.
 
     Vectors have one element where there is no text at all: how many a vector has is not known then.
     """
-    asked: dict[tuple[str, int], dict[str, int]] = {}
+    asked: dict[Whom, dict[str, int]] = {}
     for text, whom in zip(values(texts), of, strict=True):
         if text is not None:
             asked.setdefault(whom, {}).setdefault(text, len(asked.get(whom, ())))
     if not asked:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await asyncio.gather(*(embed(list(distinct), name) for (name, _), distinct in asked.items()))
+    vectors = await asyncio.gather(*(embed(list(distinct), whom) for whom, distinct in asked.items()))
     starts = dict(zip(asked, _starts([len(distinct) for distinct in asked.values()]), strict=True))
     index = [
         None if text is None else starts[whom] + asked[whom][text] for text, whom in zip(values(texts), of, strict=True)

@@ -100,13 +100,18 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
 
 
 def whose(table: pa.Table, asking: Asking) -> list[str]:
-    """For each row its partition."""
+    """For each row its partition; "" where it has none."""
+    return owners_of(table, asking) or [""] * table.num_rows
+
+
+def owners_of(table: pa.Table, asking: Asking) -> list[str] | None:
+    """For each row its partition, which may be ""; None if the rows are of no partition."""
     if PARTITION in table.column_names:
         return [asking.partitions[i] for i in values(table.column(PARTITION))]
     name = asking.partition_column
     if name in table.column_names and table.schema.field(name).type == pa.string():
         return [value or "" for value in values(table.column(name))]
-    return [""] * table.num_rows
+    return None
 
 
 def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
@@ -127,11 +132,12 @@ async def ask(
     items: pa.Table,
     asking: Asking,
     times: Sequence[int] = (),
+    owners: Sequence[str] | None = None,
 ) -> pa.Table:
     """Hand items to the implementation and check what comes back: every item once, in order.
 
     A row for which there is no prompt is not asked about: that is its error. `times` says for how many rows each left row
-    stands.
+    stands. `owners` are the partitions of the left rows, where these do not say it themselves.
     """
     prompts = _prompts(left, node.prompt)
     refused = _refused(node, left, items, prompts)
@@ -140,7 +146,7 @@ async def ask(
     numbers = [p or 0 for p in prompts]
     if isinstance(node, SemMap) and node.form:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
-    rows = Rows(_flat(left, node.prompt.fields), other, part, whose(left, asking), numbers, times)
+    rows = Rows(_flat(left, node.prompt.fields), other, part, owners or whose(left, asking), numbers, times)
     if not part.num_rows:
         return _with_errors(node, answer_schema(node).empty_table(), units, refused)
     table = await watched(asking.way, node, rows, asking.ctx)
@@ -203,7 +209,7 @@ def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[s
     return [texts[i] for i in index]
 
 
-def told_apart(node: Semantic, rows: pa.Table, asking: Asking) -> list[object]:
+def told_apart(node: Semantic, rows: pa.Table, asking: Asking, owners: Sequence[str] | None = None) -> list[object]:
     """For each row what tells it from others: whose it is, what the prompts read or are picked by, the form of the answer.
 
     Rows that are equal in this are one question, whatever else they hold.
@@ -211,7 +217,7 @@ def told_apart(node: Semantic, rows: pa.Table, asking: Asking) -> list[object]:
     form = node.form if isinstance(node, SemMap) else ""
     forms = values(pick(rows, form)) if form else [""] * rows.num_rows
     texts = shown(rows, node.prompt.fields, range(rows.num_rows))
-    return list(zip(whose(rows, asking), texts, forms, strict=True))
+    return list(zip(owners or whose(rows, asking), texts, forms, strict=True))
 
 
 def evidence(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import LEFT, RIGHT, ROWS, STEP
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import SemJoin
 from semgraph.physical.columns import dense, pick, values
 from semgraph.physical.relational import conform, execute, runtime_schema
@@ -21,6 +21,7 @@ from semgraph.physical.semantic.asking import (
     assemble,
     evidence,
     failures,
+    owners_of,
     shown,
     told_apart,
 )
@@ -61,14 +62,33 @@ async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime |
     return values(found.column("l")), values(found.column("r"))
 
 
+def _of_one_partition(
+    node: SemJoin, left: pa.Table, right: pa.Table, pairs: tuple[list[int], list[int]], asking: Asking
+) -> tuple[list[int], list[int], list[str]]:
+    """The pairs without those of two partitions, and the partition of each: a row of none may meet a row of any.
+
+    A plan that reads `partition: all` compares rows of all partitions on purpose.
+    """
+    lefts, rights = pairs
+    own, other = owners_of(left, asking), owners_of(right, asking)
+    if own is None:
+        return lefts, rights, [""] * len(lefts) if other is None else [other[b] for b in rights]
+    on_purpose = any(getattr(each, "partition", "") == "all" for each in walk(node.input, node.other))
+    if other is not None and not on_purpose:
+        kept = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
+        lefts, rights = [a for a, _ in kept], [b for _, b in kept]
+    return lefts, rights, [own[a] for a in lefts]
+
+
 @assemble.register
 async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     left, right = inputs[0], inputs[1]
-    lefts, rights = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
+    candidates = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
+    lefts, rights, owners = _of_one_partition(node, left, right, candidates, asking)
     others = shown(right, node.prompt.other_fields, range(right.num_rows))
     sides, sides_first = dense([others[r] for r in rights])  # equal right rows are one
     right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
-    answers = await _answers(node, left, right_asked, (lefts, sides), asking)
+    answers = await _answers(node, left, right_asked, (lefts, sides), owners, asking)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     kept = node.on_error == "null"
     dropped = set() if kept else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
@@ -77,7 +97,7 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     if node.keep == "one":
         found = await _first_match(node, found, asking.now)
     result = _assemble(node, left, found, dropped)
-    _, first = dense(list(zip(lefts, sides, strict=True)))
+    _, first = dense(list(zip(lefts, sides, owners, strict=True)))
     asked = [lefts[i] for i in first]
     answers = answers.take(pa.array(first, pa.int64()))
     return Answered(
@@ -90,12 +110,21 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answer
 
 
 async def _answers(
-    node: SemJoin, left: pa.Table, right: pa.Table, pairs: tuple[Sequence[int], Sequence[int]], asking: Asking
+    node: SemJoin,
+    left: pa.Table,
+    right: pa.Table,
+    pairs: tuple[Sequence[int], Sequence[int]],
+    owners: Sequence[str],
+    asking: Asking,
 ) -> pa.Table:
-    """The answer for each pair of a left row and a distinct right row; pairs that show the same are one question."""
-    rows, rows_first = dense(pairs[0])  # left rows with candidates
+    """The answer for each pair of a left row and a distinct right row; pairs that show the same are one question.
+
+    A left row of no partition stands once for each partition that it is compared with.
+    """
+    rows, rows_first = dense(list(zip(pairs[0], owners, strict=True)))  # left rows with candidates
     asked = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
-    kinds, kinds_first = dense(told_apart(node, asked, asking))  # equal left rows are one
+    whom = [owners[i] for i in rows_first]
+    kinds, kinds_first = dense(told_apart(node, asked, asking, whom))  # equal left rows are one
     questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
     distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # those of a left row together
     items = pa.table(
@@ -104,7 +133,8 @@ async def _answers(
             "right": pa.array([side for _, side in distinct], pa.int64()),
         }
     )
-    answers = await ask(node, asked.take(pa.array(kinds_first, pa.int64())), right, items, asking)
+    distinct_rows = asked.take(pa.array(kinds_first, pa.int64()))
+    answers = await ask(node, distinct_rows, right, items, asking, owners=[whom[i] for i in kinds_first])
     place = {question: item for item, question in enumerate(distinct)}
     return answers.take(pa.array([place[question] for question in questions], pa.int64()))
 
