@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position
+from semgraph.errors import Fault, Position
 from semgraph.frontend.arguments import read_flag, read_names
 from semgraph.frontend.build import SINKS, by_keyword
 from semgraph.frontend.despite import build_despite
 from semgraph.frontend.document import walk_paths
 from semgraph.frontend.faults import Faults, KeyFault, unknown
-from semgraph.frontend.finding import find_plan
+from semgraph.frontend.finding import find_named
 from semgraph.frontend.found import Poisoned, Pruned
 from semgraph.frontend.reading import Reading, at
 from semgraph.frontend.rows import read_rows
@@ -218,9 +218,8 @@ def read_example(reading: Reading) -> None:
         faults = [Fault(what.format(name), "example", "inputs") for name in lacking]
     for i, plan in enumerate(at("example", at, "after", read_names, given.get("after") or [], reading.steps, {})):
         try:
-            find_plan(plan, (reading.folder, *reading.loading.folders))
-        except PlanError as error:
-            problem = error.problems[0]
-            faults.append(Fault(problem.what, "example", "after", i, there=problem.there, hint=problem.hint))
+            find_named(plan, (reading.folder, *reading.loading.folders), confined=reading.confined)
+        except Fault as fault:
+            faults.append(fault.under("example", "after", i))
     if faults:
         raise Faults(faults)

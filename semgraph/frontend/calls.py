@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position, did_you_mean
+from semgraph.errors import Fault, Position, did_you_mean
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.body import read_body
 from semgraph.frontend.document import read_file
 from semgraph.frontend.faults import Faults, unknown
-from semgraph.frontend.finding import find_plan
+from semgraph.frontend.finding import find_named
 from semgraph.frontend.found import Poisoned, Pruned, Results
 from semgraph.frontend.head import read_head
 from semgraph.frontend.reading import Reading, at
@@ -42,7 +42,7 @@ def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Posi
         faults.append(Fault("call needs plan: the name of a plan"))
     if faults:
         raise Faults(faults)
-    path = _file(caller, given["plan"])
+    path = at("plan", _file, caller, given["plan"])
     loading = caller.loading
     before, outer = len(loading.problems), loading.open
     inner = Reading(loading, read_file(path), path.parent, f"{step}/")
@@ -72,15 +72,11 @@ def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Posi
 
 
 def _file(caller: Reading, name: str) -> Path:
-    try:
-        path = find_plan(name, (caller.folder, *caller.loading.folders))[0]
-    except PlanError as error:
-        problem = error.problems[0]
-        raise Fault(problem.what, "plan", there=problem.there, hint=problem.hint) from None
+    path = find_named(name, (caller.folder, *caller.loading.folders), confined=caller.confined)
     found = [p.resolve() for p in caller.loading.open]
     if path.resolve() in found:
         ring = [*found[found.index(path.resolve()) :], path]
-        raise Fault("plans call each other: " + " → ".join(p.stem for p in ring), "plan")
+        raise Fault("plans call each other: " + " → ".join(p.stem for p in ring))
     return path
 
 

@@ -6,6 +6,7 @@ The text is composed to a tree and read from there, so no tag ever constructs an
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -81,7 +82,11 @@ def read_text(path: Path, what: str = "plan") -> str:
             Problem(f"this is a folder, no {what}", position=Position(file, 1, 1), hint="name a file in it")
         )
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            what_it_is = f"this is no regular file, but a {what} is read from one"
+            raise PlanError(Problem(what_it_is, position=Position(file, 1, 1), hint="name a file"))
+        size = status.st_size
         if size > MAX_BYTES:
             there = f"{size / 1e6:.1f} MB; a {what} has at most {MAX_BYTES / 1e6:.0f} MB"
             hint = "rows belong into an input file: -i NAME=FILE"

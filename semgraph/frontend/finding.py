@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, PlanError, Problem, did_you_mean
 from semgraph.frontend.noticing import notice
+from semgraph.frontend.places import inside, require_inside
 from semgraph.shipped import plans_folder
 
 
@@ -34,6 +35,34 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     if Path(text).exists():
         return Path(text), False
     raise PlanError(_nowhere(text, (*folders, Path())))
+
+
+def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
+    """The file of a plan that another plan names.
+
+    Args:
+        name: As `find_plan` takes it.
+        folders: Looked in first: the folder of the plan that names it among them.
+        confined: Whether it must be in one of these, in the working directory's `plans/`, shipped, or, by its bare name,
+            in the working directory.
+
+    Raises:
+        Fault: There is none, or it is outside.
+    """
+    places = (*folders, Path("plans"))
+    what = f'the plan "{name}"'
+    path = Path(name.replace("\0", "\ufffd"))
+    by_name = path.parent == Path()
+    if confined and not by_name and not any(inside(place / path, places) for place in (*folders, Path())):
+        require_inside(path, places, what)
+    try:
+        found = find_plan(name, folders)[0]
+    except PlanError as error:
+        problem = error.problems[0]
+        raise Fault(problem.what, there=problem.there, hint=problem.hint) from None
+    if confined:
+        require_inside(found, (*places, Path()) if by_name else places, what)
+    return found
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:

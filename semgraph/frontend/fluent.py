@@ -86,7 +86,7 @@ def _load(document: Mapping[str, Any], world: World) -> LogicalPlan:
     path = world.folder / f"{document['plan']}.yaml"
     graphs = {(world.folder / _GRAPH).resolve(): world.graph} if world.graph_file is None else {}
     try:
-        return load_document(Document("", document), path, graphs=graphs)
+        return load_document(Document("", document), path, graphs=graphs, confined=False)
     except PlanError as error:
         raise PlanError(*(replace(problem, position=None) for problem in error.problems)) from None
 

@@ -12,6 +12,7 @@ from semgraph.errors import Fault, PlanError
 from semgraph.frontend.document import read_file
 from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.formula import check_calls
+from semgraph.frontend.places import require_inside
 from semgraph.frontend.reading import NO_GRAPH, Reading, at
 from semgraph.frontend.scope import wrong
 from semgraph.frontend.settings import defaults, known_keys, mapping, settle
@@ -108,9 +109,11 @@ def _graph(reading: Reading) -> None:
     name = reading.data["graph"]
     if not isinstance(name, str) or not name or "\0" in name:
         raise wrong("the name of a graph file", name)
-    path = (reading.folder / name).resolve()
     graphs = reading.loading.graphs
     reading.graph_broken = True
+    if reading.confined:
+        require_inside(reading.folder / name, (reading.folder,), f'the graph file "{name}"')
+    path = (reading.folder / name).resolve()
     if path not in graphs:
         graphs[path] = None
         if not path.is_file():

@@ -28,6 +28,7 @@ def load_document(
     use: Mapping[str, Any] | None = None,
     folders: tuple[Path, ...] = (),
     graphs: Mapping[Path, Graph] | None = None,
+    confined: bool = True,
 ) -> LogicalPlan:
     """A checked plan from plain data with positions.
 
@@ -39,12 +40,13 @@ def load_document(
         use: Choices for steps, in place of the plan's.
         folders: Where called plans are looked for after the plan's own folder.
         graphs: Graphs that are known already, by the path of their file.
+        confined: Whether the files that the plan names must be in its folder, or shipped.
 
     Raises:
         PlanError: With everything that is wrong.
     """
     loading = Loading(call_plan, folders, open=(path,), graphs=dict(graphs or {}))
-    reading = Reading(loading, document, path.parent)
+    reading = Reading(loading, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
         raise PlanError(Problem(what, position=document.position(), hint="start with plan: NAME"))

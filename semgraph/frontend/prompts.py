@@ -12,6 +12,7 @@ from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend.document import Document, parse, read_text, shown
 from semgraph.frontend.faults import unknown
+from semgraph.frontend.places import inside, require_inside
 from semgraph.frontend.scope import kind_of, wrong
 from semgraph.frontend.settings import known_keys, mapping
 from semgraph.logical.prompt import Prompt, PromptSet, Template
@@ -28,10 +29,13 @@ Described = tuple[tuple[str, str], ...]
 
 
 class Prompts:
-    """The prompts of one plan: files beside it, in `prompts/`, with its parameters in place."""
+    """The prompts of one plan: files beside it, in `prompts/`, with its parameters in place.
 
-    def __init__(self, folder: Path, params: Mapping[str, Any]) -> None:
-        self.folder, self.params = folder / "prompts", params
+    With `confined`, files that are really outside the plan's folder are refused.
+    """
+
+    def __init__(self, folder: Path, params: Mapping[str, Any], confined: bool = True) -> None:
+        self.folder, self.params, self.confined = folder / "prompts", params, confined
 
     def read(self, value: Any, answers: Any = None) -> PromptSet:
         """The prompts that a value of a plan names.
@@ -84,7 +88,7 @@ class Prompts:
         """A fault about a placeholder of a prompt file, with where that stands; any other as it is."""
         found = _NO_COLUMN.match(fault.what)
         path = self.folder / f"{found[1]}.md" if found else None
-        if found is None or path is None or not path.is_file():
+        if found is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
             return fault
         before, brace, _ = read_text(path, "prompt").partition(f"{{{found[2]}}}")
         if not brace:
@@ -96,6 +100,8 @@ class Prompts:
 
     def _file(self, name: str) -> Prompt:
         path = self.folder / f"{name}.md"
+        if self.confined:
+            require_inside(path, (self.folder.parent,), f'the prompt file "{name}.md"')
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
             known = sorted(p.stem for p in self.folder.glob("*.md"))
             there = f"prompts in {shown(self.folder)}: " + (", ".join(known) or "none")

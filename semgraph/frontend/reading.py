@@ -52,12 +52,14 @@ class Reading:
         document: The plan as plain data with places.
         folder: Where its graph file, its prompts and the plans it calls are.
         prefix: Put before the names of its steps: the calling step's name and "/".
+        confined: Whether the files that it names must be in its folder; not where Python code names them.
     """
 
     loading: Loading
     document: Document
     folder: Path
     prefix: str = ""
+    confined: bool = True
     data: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
     use: dict[str, tuple[Any, Trail]] = field(default_factory=dict)
@@ -86,7 +88,7 @@ class Reading:
             known_graph=None if self.graph_broken else self.graph,
             inputs=inputs,
             raw=raw,
-            prompts=Prompts(self.folder, self.params),
+            prompts=Prompts(self.folder, self.params, self.confined),
             expansion=Expansion(self.params),
             call=partial(self.loading.call, self),
             problems=self.loading.problems,

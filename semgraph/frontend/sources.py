@@ -159,7 +159,7 @@ def call(
     given = {"plan": plan, "inputs": dict(inputs)} | {key: value for key, value in rest.items() if value}
     world, plain = joined(first.world if first is not None else _world(None, None), given)
     loading = Loading(call_plan)
-    caller = Reading(loading, Document("", {}), world.folder)
+    caller = Reading(loading, Document("", {}), world.folder, confined=False)
     caller.graph = world.graph
     try:
         results = call_plan(caller, FluentScope(world), plain, step or "call", None)

@@ -12,6 +12,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, Problem
 from semgraph.frontend.document import read_file, shown, walk_paths
+from semgraph.frontend.places import inside
 from semgraph.frontend.yaml import find_plan, load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -214,7 +215,7 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
         if isinstance(value, dict) and (given := value.get("prompt")):
             names = [name for key, name in given.items() if key != "by"] if isinstance(given, dict) else [given]
             files = (home / "prompts" / f"{name}.md" for name in map(str, names) if not re.search(r"[\s{]", name))
-            yield from (path for path in files if path.is_file())
+            yield from (path for path in files if inside(path, (home,)) and path.is_file())
 
 
 def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
