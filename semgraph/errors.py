@@ -22,11 +22,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from semgraph.redaction import redacted
+
 
 class SemgraphError(Exception):
     """The root of all errors that semgraph raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        """The message, without the secrets that this process knows."""
+        return redacted(super().__str__())
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,8 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.position}  " if self.position else ""
         step = f"step {self.step}: " if self.step else ""
-        more = [part[:1].upper() + part[1:] for part in (self.there, self.hint) if part]
-        rest = ". ".join(part.rstrip(".") for part in (self.what, *more))
+        more = [part[:1].upper() + part[1:] for part in map(redacted, (self.there or "", self.hint or "")) if part]
+        rest = ". ".join(part.rstrip(".") for part in (redacted(self.what), *more))
         return f"{place}{step}{rest}"
 
 

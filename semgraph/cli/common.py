@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semgraph.errors import SemgraphError, is_interrupt
+from semgraph.redaction import redacted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,7 +133,7 @@ class Options:
         """Print one JSON object."""
         import json
 
-        typer.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+        typer.echo(redacted(json.dumps(value, ensure_ascii=False, indent=2, default=str)))
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
@@ -162,7 +163,7 @@ class Options:
 
 def say(console: Console, line: str) -> None:
     """Print text as it is: no markup, no wrapping; without characters that control a terminal, which data may hold."""
-    harmless = "".join(c for c in line if c.isprintable() or c in _KEPT)
+    harmless = "".join(c for c in redacted(line) if c.isprintable() or c in _KEPT)
     console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from semgraph.errors import SemgraphError
 from semgraph.logical.prompt import plain
 from semgraph.private import open_private, private_folder, write_private
+from semgraph.redaction import redacted_values
 
 _ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
 
@@ -61,7 +62,7 @@ class RunRecord:
 
     def lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append a line of JSON for each row to a file of the record."""
-        lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
+        lines = [json.dumps(redacted_values(plain(dict(row))), ensure_ascii=False, default=str) for row in rows]
         if lines:
             with open_private(self.folder / name, "a", encoding="utf-8", errors="surrogatepass") as file:
                 file.write("\n".join(lines) + "\n")

@@ -15,6 +15,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.models import find
 from semgraph.llm.sources import Source, from_environment, from_file, from_options, user_config
 from semgraph.llm.specs import ModelSpec, parse_spec, without_password
+from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
 OPENAI_MODEL = "openai:gpt-4.1-mini"
 OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
@@ -91,6 +92,7 @@ class Settings:
             PlanError: All problems found in all sources.
         """
         environment = {key: value for key, value in (os.environ if env is None else env).items() if value}
+        learn_from_environment(environment)
         folder = Path.cwd() if cwd is None else cwd.absolute()
         problems: list[Problem] = []
         named = config or (Path(environment["SEMGRAPH_CONFIG"]) if "SEMGRAPH_CONFIG" in environment else None)
@@ -100,7 +102,10 @@ class Settings:
             from_file(folder / (named or "semgraph.toml"), folder, problems, required=named is not None),
             from_file(user_config(environment), folder, problems),
         ]
+        learn_from_addresses(str(value) for source in sources for value in source.values.values())
         values = _plain(sources, folder) | _models(sources, environment, problems)
+        specs = [value.value for value in values.values() if isinstance(value.value, ModelSpec)]
+        learn(*(environment.get(str(spec.option("key_env") or "")) for spec in specs))
         if problems:
             raise PlanError(*problems)
         return cls(values, environment, folder)

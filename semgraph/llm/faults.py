@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.retry import Transient
+from semgraph.redaction import redacted
 
 if TYPE_CHECKING:
     import openai
@@ -149,5 +150,5 @@ def _words(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = redacted(" ".join(text.split()))  # before it is cut: a part of a key is a part of a secret
     return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

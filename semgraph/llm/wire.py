@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.faults import Attempt, explain, not_openai, reported
 from semgraph.llm.retry import Transient
+from semgraph.redaction import learn, learn_from_addresses
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -41,6 +42,8 @@ class Wire:
         self.name, self.timeout = name, timeout
         self.base_url = effective_url(base_url)
         self._api_key = api_key
+        learn(api_key, os.environ.get("OPENAI_API_KEY"))
+        learn_from_addresses([base_url or ""])
         self._opened = False
 
     async def post(self, path: str, body: bytes) -> tuple[dict[str, Any], float]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
+from semgraph.redaction import learn, learn_from_addresses
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncManagedTransaction
@@ -41,6 +42,8 @@ class Bolt:
 
     def __init__(self, uri: str, user: str, password: str, database: str | None) -> None:
         self.uri, self.user, self.database = uri, user, database
+        learn(password)
+        learn_from_addresses([uri])
         self.round_trips = 0
         self._password = password
         self._driver: AsyncDriver | None = None
@@ -139,6 +142,11 @@ class Bolt:
         if self._driver is None:
             import neo4j
 
+            if "@" in self.uri:
+                raise StoreUnavailable(
+                    f"{self.uri}  the address of a Neo4j server holds no user and no password: "
+                    "set NEO4J_USERNAME and NEO4J_PASSWORD"
+                )
             if not _ADDRESS.match(self.uri):
                 raise StoreUnavailable(
                     f"{self.uri}  is no address of a Neo4j server: neo4j://host:7687, or bolt://host:7687"

@@ -14,6 +14,7 @@ from semgraph.execution.calls import exchanges
 from semgraph.execution.comparison.record import load_comparison
 from semgraph.execution.runs import RUNS, Run, find_run
 from semgraph.private import write_private
+from semgraph.redaction import redacted
 from semgraph.report.formats import UNKNOWN, count, dollars, duration
 from semgraph.report.html import comparison as of_comparison
 from semgraph.report.html import run as of_run
@@ -38,7 +39,7 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         OSError: The file cannot be written.
     """
     text = page(list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values()))
-    write_private(to, text)
+    write_private(to, redacted(text))
     return to
 
 

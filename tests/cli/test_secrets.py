@@ -1,0 +1,116 @@
+"""Keys and passwords that this process knows appear in no error, record or report."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import semgraph as sg
+from semgraph.errors import DataError, ModelUnavailable, PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.llm.config import Settings
+from semgraph.redaction import HIDDEN, learn, redacted
+from tests.cli.conftest import Project, Serving
+from tests.llm.server import Answer, error
+
+KEY = "sk-proj-9f8e7d6c5b4a+/x&y"
+
+
+def kept(folder: Path) -> str:
+    """Every byte below a folder, as text."""
+    return "".join(path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+@pytest.mark.parametrize("options", [[], ["-v"], ["--format", "json"]])
+def test_a_key_that_an_endpoint_echoes_is_not_shown_or_recorded(
+    project: Project, serving: Serving, status: int, options: list[str]
+) -> None:
+    project.env["OPENAI_API_KEY"] = KEY
+
+    async def echo(_: dict[str, Any]) -> Any:
+        words = f"{'x' * 280}Bad key {KEY}, url ?key={quote(KEY, safe='')}, in full {KEY}"
+        return error(status, words[270:] if status != 400 else words)
+
+    serving.server.answer = echo
+    ended = project("run", "people", *options)
+    assert ended.code != 0
+    assert KEY not in ended.out + ended.err
+    assert KEY[:12] not in ended.out + ended.err
+    assert KEY[:12] not in kept(project.folder / ".semgraph")
+    if project("runs", "show", "last").code == 0:
+        assert project("report", "last", "-o", "out.html").code == 0
+        assert KEY[:12] not in (project.folder / "out.html").read_text(encoding="utf-8")
+
+
+def test_a_key_in_a_refusal_is_not_recorded(project: Project, serving: Serving) -> None:
+    project.env["OPENAI_API_KEY"] = KEY
+
+    async def refuse(_: dict[str, Any]) -> Any:
+        return Answer(None, refusal=f"I do not serve {KEY}.")
+
+    serving.server.answer = refuse
+    ended = project("run", "people")
+    assert ended.code == 3, ended.err
+    assert "I do not serve [secret]." in ended.out + ended.err + kept(project.folder / ".semgraph" / "runs")
+    runs = kept(project.folder / ".semgraph" / "runs")
+    assert KEY not in ended.out + ended.err + runs
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["neo4j://ann:pass-w0rd@localhost:1", "bolt://ann:pass-w0rd@localhost:1", "neo4j://ann:pa%2Fss-w0rd@nowhere"],
+)
+@pytest.mark.parametrize("place", ["option", "environment", "file"])
+def test_a_password_in_the_address_of_a_store_is_not_shown(project: Project, address: str, place: str) -> None:
+    options = ["--store", address] if place == "option" else []
+    if place == "environment":
+        project.env["SEMGRAPH_STORE"] = address
+    if place == "file":
+        project.write("semgraph.toml", f'store = "{address}"\n')
+    for command in (["run", "people"], ["run", "people", "-v"], ["doctor"], ["explain", "people"]):
+        ended = project(*command, *options)
+        assert "ss-w0rd" not in ended.out + ended.err, command
+    assert not (project.folder / ".semgraph").exists() or "ss-w0rd" not in kept(project.folder / ".semgraph" / "runs")
+
+
+def test_errors_of_the_python_api_hold_no_password(tmp_path: Path) -> None:
+    session = sg.Session(store="neo4j://ann:hunter22@localhost:1", llm="recorded", folder=tmp_path, runs="")
+    with session, pytest.raises(SemgraphError) as caught:
+        session.run("add_episode")
+    assert "hunter22" not in "".join(traceback.format_exception(caught.value)[-1:])
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [SemgraphError, ModelUnavailable, StoreUnavailable, DataError, PlanError])
+def test_every_error_hides_the_secrets_of_the_environment(tmp_path: Path, kind: type[SemgraphError]) -> None:
+    environment = {
+        "MY_SERVICE_KEY": "key-of-a-service",
+        "NEO4J_PASSWORD": 'quo"ted <pass>',
+        "HF_TOKEN": "hf_token-1",
+        "HTTPS_PROXY": "http://me:proxy-pass@proxy:8080",
+        "SHORT_KEY": "abc",
+        "OTHER": "not a secret at all",
+    }
+    Settings.load({"llm": "local?threads=1"}, environment, tmp_path)
+    for name, value in environment.items():
+        said = str(kind(f"it says {value}!"))
+        hidden = name not in {"SHORT_KEY", "OTHER", "HTTPS_PROXY"}
+        assert (HIDDEN in said) == (hidden or name == "HTTPS_PROXY"), name
+        assert (value in said) == (name in {"SHORT_KEY", "OTHER"}), name
+    assert str(Problem("a hf_token-1", there="proxy-pass")) == "a [secret]. [secret]"
+
+
+def test_a_key_named_by_key_env_is_a_secret(tmp_path: Path) -> None:
+    Settings.load({"llm": "openai:m@http://gpu:1/v1?key_env=GPU"}, {"GPU": "gpu-secret-7"}, tmp_path)
+    assert str(SemgraphError("no gpu-secret-7")) == "no [secret]"
+
+
+def test_a_secret_is_found_in_the_forms_that_text_takes() -> None:
+    learn('a&"b/ü x')
+    forms = ('a&"b/ü x', "a%26%22b%2F%C3%BC%20x", "a%26%22b%2F%C3%BC+x", 'a&\\"b/ü x', "a&amp;&quot;b/ü x")
+    for form in forms:
+        assert redacted(f"<{form}>") == f"<{HIDDEN}>", form
