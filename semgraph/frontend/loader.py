@@ -78,10 +78,15 @@ def load_document(
         file=document.file,
         warnings=warnings(reading),
     )
+    _refuse_mixed_prompts(plan)
+    return plan
+
+
+def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
+    """Refuse a plan that may show rows of two partitions in one prompt. Raises PlanError."""
     partitions = frozenset({plan.graph.partition, *([plan.order.partition] if plan.order else [])})
     if problems := list(mixed_prompts((*plan.roots, *plan.steps.values()), partitions)):
         raise PlanError(*problems)
-    return plan
 
 
 def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:
