@@ -6,7 +6,7 @@ import atexit
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -16,9 +16,16 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from benchmarks.world.canaries import CANARIES
+from semgraph.execution.executor import Executor
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new cases
+
+
+READS_ALL = ("search", "search_edges", "search_nodes")
+"""Plans that may show rows of several partitions in one prompt: a query names the groups that it searches, or none for all."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     made = InTurn(config, log)
     config.add_cleanup(made.remember)
     return made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def partitions_on_the_wire() -> Iterator[None]:
+    """Every run of a plan tells the servers of this process which texts belong to which partition: see `CANARIES`."""
+    run = Executor.run
+
+    async def told(self: Executor, inputs: Mapping[str, Any]) -> Any:
+        plan = self.plan.logical
+        if plan.name in READS_ALL:
+            with CANARIES.paused():
+                return await run(self, inputs)
+        partition = plan.order.partition if plan.order else plan.graph.partition
+        for table in inputs.values():
+            if partition in table.column_names:
+                CANARIES.learn(table.slice(0, 500).to_pylist(), partition)
+        return await run(self, inputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Executor, "run", told)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def canaries_of_one_test() -> Iterator[None]:
+    """Texts of a test are forgotten with it."""
+    yield
+    CANARIES.forget()
 
 
 @pytest.fixture(scope="session")

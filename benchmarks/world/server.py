@@ -14,6 +14,7 @@ from aiohttp import web
 from benchmarks.world import answers
 from benchmarks.world.answers import graphiti, lotus, memory, one_word
 from benchmarks.world.caching import PrefixCache
+from benchmarks.world.canaries import Watch
 from benchmarks.world.counting import Counters
 from benchmarks.world.faults import Fault, Faults, spoilt
 from benchmarks.world.noise import Draw, Noise
@@ -41,7 +42,11 @@ class StandIn:
         plans: The folder whose `prompts/` it understands.
         port: 0: a free one.
 
-    `requests` holds the chats' bodies, `counters` what was counted.
+    `requests` holds the chats' bodies, `counters` what was counted. It fails at its end if a chat showed rows of two
+    partitions.
+
+    Raises:
+        MixedPartitions: At its end.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class StandIn:
         self.rates, self.noise, self.cache = rates or Rates(), noise or Noise(), cache or PrefixCache()
         self.faults = Faults(faults, seed)
         self.port = port
+        self.watch = Watch()
         self._reader = Reader(plans)
         self._count = TokenCounter(_MODEL).count
         self._runner: web.AppRunner | None = None
@@ -110,6 +116,7 @@ class StandIn:
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
         await self._runner.cleanup()
+        self.watch.end()
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The question that a chat asks, and the answer, mostly as JSON. Raises NotUnderstood."""
@@ -146,6 +153,7 @@ class StandIn:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = _with_plain_texts(await request.json())
         self.requests.append(body)
+        self.watch.see(body)
         counters, number = self.counters, len(self.requests)  # its own, also where `reset` comes while it is under way
         counters.arrived()
         try:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from aiohttp import web
 
+from benchmarks.world.canaries import Watch
 from tests.patience import HANGS
 
 
@@ -86,6 +87,7 @@ class ModelServer:
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
         self.in_flight = self.most_in_flight = self.abandoned = 0
+        self.watch = Watch()
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -108,6 +110,7 @@ class ModelServer:
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
         await self._runner.cleanup()
+        self.watch.end()
 
     @property
     def base_url(self) -> str:
@@ -116,6 +119,7 @@ class ModelServer:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests.append(body)
+        self.watch.see(body)
         self.headers.append(dict(request.headers))
         self.times.append(asyncio.get_running_loop().time())
         self.in_flight += 1
