@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.world.canaries import CANARIES
+from semgraph import redaction
 from semgraph.execution.executor import Executor
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -71,10 +72,11 @@ def partitions_on_the_wire() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def canaries_of_one_test() -> Iterator[None]:
-    """Texts of a test are forgotten with it."""
+def knowledge_of_one_test() -> Iterator[None]:
+    """Texts of partitions and secrets of a test are forgotten with it."""
     yield
     CANARIES.forget()
+    redaction._known.clear()
 
 
 @pytest.fixture(scope="session")
