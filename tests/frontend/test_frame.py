@@ -184,7 +184,7 @@ def test_a_saved_plan_is_the_plan(folder):
     assert loaded.use == {"pairs": Choice("block", (("left", 10),))}
     assert loaded.returns["pairs"].fingerprint == pairs.node.fingerprint
     (folder.path / "elsewhere").mkdir()
-    with pytest.raises(PlanError, match="no prompt file"):
+    with pytest.raises(PlanError, match="outside the folder of the plan"):
         pairs.save(folder.path / "elsewhere" / "pairs.yaml")
     assert not (folder.path / "elsewhere" / "pairs.yaml").exists()
     folder.write("elsewhere/prompts/same_book.md", "# item\n{title}?\n# other\n{title}\n")
