@@ -12,6 +12,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.frontend.document import Document, parse, shown
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.loader import load_document
+from semgraph.frontend.places import inside
 from semgraph.frontend.recording import Made, Recorded, World, together
 from semgraph.frontend.writing import write_yaml
 from semgraph.logical.plan import LogicalPlan
@@ -69,7 +70,9 @@ def save(
     world, document = _document(path.stem, returns, writes, use, allow, doc)
     meant = _load(document, world)
     if world.graph_file is not None:
-        document["graph"] = os.path.relpath(world.graph_file, path.parent).replace(os.sep, "/")
+        copied = path.parent / world.graph_file.name  # of a graph elsewhere, which a plan file must not name
+        file = copied if not inside(world.graph_file, (path.parent,)) and copied.is_file() else world.graph_file
+        document["graph"] = os.path.relpath(file, path.parent).replace(os.sep, "/")
     text = write_yaml(document)
     there = load_document(parse(text, shown(path)), path)
     if there.fingerprint != meant.fingerprint:

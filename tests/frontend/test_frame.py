@@ -187,6 +187,7 @@ def test_a_saved_plan_is_the_plan(folder):
     with pytest.raises(PlanError, match="outside the folder of the plan"):
         pairs.save(folder.path / "elsewhere" / "pairs.yaml")
     assert not (folder.path / "elsewhere" / "pairs.yaml").exists()
+    folder.write("elsewhere/graph.yaml", (folder.path / "graph.yaml").read_text(encoding="utf-8"))
     folder.write("elsewhere/prompts/same_book.md", "# item\n{title}?\n# other\n{title}\n")
     with pytest.raises(PlanError, match="would be another plan"):
         pairs.save(folder.path / "elsewhere" / "pairs.yaml")
