@@ -18,7 +18,8 @@ SemgraphError                     1
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -184,6 +185,17 @@ def each(fault: Fault) -> tuple[Fault, ...]:
 def is_interrupt(error: BaseException) -> bool:
     """Whether an error is Ctrl-C: where it comes during a query, DuckDB raises a RuntimeError in place of it."""
     return isinstance(error, KeyboardInterrupt) or (type(error) is RuntimeError and str(error) == "Query interrupted")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for Ctrl-C during a query of DuckDB."""
+    try:
+        yield
+    except RuntimeError as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        raise
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

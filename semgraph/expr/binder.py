@@ -15,7 +15,7 @@ import sqlglot
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from sqlglot import exp
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.dialect import Faithful
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.moving import callable_names, called, refuse_moving
@@ -124,7 +124,8 @@ def bind(sql: str) -> pa.DataType:
     cursor = connection().cursor()
     params = {NOW: None} if _asks_now(sql) else {}
     try:
-        table = cursor.sql(sql, params=params).to_arrow_table() if params else cursor.sql(sql).to_arrow_table()
+        with interruptible():
+            table = cursor.sql(sql, params=params).to_arrow_table() if params else cursor.sql(sql).to_arrow_table()
         found: pa.DataType = table.schema.field(0).type
         return found
     finally:
@@ -140,7 +141,8 @@ def _refuse_failing_casts(sql: str) -> None:
             continue
         cursor = connection().cursor()
         try:
-            cursor.sql(f"SELECT {to_sql(cast)}").fetchall()
+            with interruptible():
+                cursor.sql(f"SELECT {to_sql(cast)}").fetchall()
         except duckdb.Error as error:
             raise Fault(f'"{to_sql(cast)}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
         finally:

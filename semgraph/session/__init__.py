@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from semgraph.errors import PlanError, Problem, is_interrupt
+from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.notebook import Drawing
 from semgraph.execution.result import OnProgress, Result
 from semgraph.execution.runs import Run, find_run
@@ -118,12 +118,8 @@ class Session(Compares, Reports):
         resume: str | None = None,
     ) -> LogicalPlan:
         """A checked plan; with `resume` as it was in that run, but for what is given. Raises PlanError."""
-        try:
+        with interruptible():
             return self._prepare(plan, params, preset, use, resume)
-        except RuntimeError as error:
-            if is_interrupt(error):
-                raise KeyboardInterrupt from None
-            raise
 
     def _prepare(
         self,

@@ -13,9 +13,10 @@ import ctypes
 import os
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from semgraph.errors import SemgraphError, StoreUnavailable
@@ -146,10 +147,10 @@ class OfLoop:
         return lent or self._stores.setdefault(store.name, Lent(store, file))
 
     async def _close(self) -> None:
-        await self.endpoints.aclose()
+        await _surely(self.endpoints.aclose)
         lent, self._stores, self._old_stores = [*self._stores.values(), *self._old_stores], {}, []
         for each in lent:
-            await each.store.aclose()
+            await _surely(each.store.aclose)
         openings, self._journals = list(self._journals.values()), {}
         journals, self._old_journals = self._old_journals, []
         for opening in openings:
@@ -157,7 +158,15 @@ class OfLoop:
                 journals.append(opening.result()[0])
             opening.cancel()
         for journal in journals:
-            await _closed(journal)
+            await _surely(partial(_closed, journal))
+
+
+async def _surely(close: Callable[[], Awaitable[None]]) -> None:
+    """Close something, also while the event loop ends, which cancels whatever runs in it."""
+    try:
+        await close()
+    except asyncio.CancelledError:
+        await close()
 
 
 async def _opened(path: Path, keep_days: float | None) -> tuple[Journal, Identity]:

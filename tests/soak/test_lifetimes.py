@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 import subprocess
 import sys
@@ -121,8 +122,11 @@ async def test_a_graph_that_is_deleted_between_runs_is_made_again(server: Server
 class Engine:
     """A model in this process that says yes."""
 
+    requests = 0
+
     def handle_chat_completions(self, body: Any, take: Any) -> None:
         del body
+        Engine.requests += 1
         take({"id": "1", "choices": [{"delta": {"content": '{"answer": "yes"}'}, "finish_reason": "stop"}]})
 
 
@@ -131,9 +135,8 @@ async def test_the_local_model_is_loaded_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Local, "_load", lambda _self, _cancelled: loads.append(1) or Engine())
     async with session(server, tmp_path, llm="local", journal=False) as one:
         await asyncio.gather(*(one.arun("complaints", tickets=tickets(n)) for n in range(3)))
-        result = await one.arun("complaints", tickets=tickets(4))
-        assert result.tables["complaints"].num_rows == 1
-        assert len(loads) == 1
+        await one.arun("complaints", tickets=tickets(4))
+        assert (len(loads), Engine.requests > 3) == (1, True)
     await one.arun("complaints", tickets=tickets(5))
     assert len(loads) == 2, "closing the session frees the model's memory"
     await one.aclose()
@@ -168,6 +171,22 @@ async def test_a_journal_that_stays_locked_is_an_error_that_names_it(
             await one.arun("complaints", tickets=tickets(1))
         other.close()
         assert (await one.arun("complaints", tickets=tickets(1))).tables["complaints"].num_rows == 1
+
+
+def test_a_session_that_is_closed_within_an_event_loop_leaves_nothing_open(tmp_path: Path) -> None:
+    """`with`, not `async with`: what belongs to the loop is closed when the block is left and the loop goes on, or ends."""
+    server = Server()
+    with served(server):
+
+        async def main(*, pause: bool) -> None:
+            with session(server, tmp_path) as one:
+                await one.arun("complaints", tickets=tickets(1))
+            if pause:
+                await asyncio.sleep(0.1)
+
+        asyncio.run(main(pause=True))
+        asyncio.run(main(pause=False))
+    gc.collect()
 
 
 SCRIPT = """
