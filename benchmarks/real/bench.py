@@ -173,7 +173,7 @@ BENCHMARK = Benchmark(
             (
                 Column("asked", "asked"),
                 Column("right", "right", _SHARE),
-                Column("least", "least of a task", _SHARE),
+                Column("least", "worst wording", _SHARE),
                 Column("even", "right at even odds", _SHARE),
                 Column("auc", "AUC", _SHARE),
                 Column("calibrated", "right, calibrated", _SHARE),

@@ -101,6 +101,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     budget = Budget(max_usd=own.given.left)
     llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
     found: list[dict[str, float]] = []
+    by_task: dict[str, list[float]] = {}
     asked = 0
     try:
         for whole in questions(kind, split):
@@ -110,6 +111,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
                     scores = await _scores(ctx, task, wording, framing)
                 yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
                 found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
+                by_task.setdefault(task.name, []).append(found[-1]["right"])
     finally:
         if journal is not None:
             journal.close()
@@ -118,6 +120,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
         "asked": asked,
         **{name: round(mean(one[name] for one in found), 4) for name in found[0]},
         "least": round(min(one["right"] for one in found), 4),
+        **{f"right {name}": round(mean(shares), 4) for name, shares in by_task.items()},
     }
 
 
