@@ -156,16 +156,36 @@ class Executor:
         windows = [window for wave in waves for window in self._going_on(wave)]
         if not windows:
             return _Slice(waves, {})
-        rows = self._rows(windows, given)
-        async with Evaluation(self.runtime, rows, self.options.now(name), windows, held=True) as evaluation:
-            firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
-            if firsts and self.options.write:
-                tables = await evaluation.tables([spec.rows for spec in firsts])
-                await self.commits.rows(list(zip(firsts, tables, strict=True)))
-            boundary = self.plan.boundary
-            tables = await evaluation.tables(boundary)
-            self._fail(evaluation.failures)
-            return _Slice(waves, {id(node): table for node, table in zip(boundary, tables, strict=True)})
+        return _Slice(waves, await self._boundary(windows, given, name, first=True))
+
+    async def _boundary(
+        self, windows: Sequence[Window], given: Mapping[int, pa.Table], name: str, *, first: bool = False
+    ) -> dict[int, pa.Table]:
+        """The rows of the boundary. Where rows depend on each other, a window that loses one is computed again without it."""
+        boundary = self.plan.boundary
+        now, rows = self.options.now(name), self._rows(windows, given)
+        async with Evaluation(self.runtime, rows, now, windows, held=True) as evaluation:
+            if first:
+                await self._write_firsts(evaluation)
+            tables = dict(zip(map(id, boundary), await evaluation.tables(boundary), strict=True))
+            lost = self._fail(evaluation.failures)
+            smaller = self._going_on([window for window in windows if lost & set(window.members)])
+            if not smaller or not _rows_meet(boundary):
+                return tables
+            evaluation.settle(_not_again(windows, lost))
+        again = await self._boundary(smaller, given, name)
+        done = [m for window in windows if not lost & set(window.members) for m in window.members]
+        return {
+            key: pa.concat_tables([rows_of(table, done), again[key]]) if MEMBER in table.column_names else table
+            for key, table in tables.items()
+        }
+
+    async def _write_firsts(self, evaluation: Evaluation) -> None:
+        """Write what is written before any model is asked."""
+        firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
+        if firsts and self.options.write:
+            tables = await evaluation.tables([spec.rows for spec in firsts])
+            await self.commits.rows(list(zip(firsts, tables, strict=True)))
 
     def _rows(self, windows: Sequence[Window], tables: Mapping[int, pa.Table]) -> dict[int, pa.Table]:
         """The rows of some windows, by node."""
@@ -234,6 +254,15 @@ class Executor:
                 group = self.runtime.partitions[window.members[0]]
                 self.outcome.halt(window.partition, f'group "{group}" stopped: a row of it failed')
         return self._going_on(windows)
+
+
+def _rows_meet(nodes: Sequence[Node]) -> bool:
+    """Whether what is computed of a row of a window may depend on its other rows."""
+    return any(
+        not node.rowwise or any(child.partitioned for child in node.inputs[1:])
+        for node in walk(*nodes)
+        if node.partitioned and node.inputs
+    )
 
 
 def _not_again(windows: Sequence[Window], lost: set[int]) -> set[int] | None:
