@@ -15,13 +15,14 @@ class StepMetrics:
 
     `calls_issued`, `calls_journal` and `calls_coalesced` are answers received, by where they came from; `attempts` are
     HTTP requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no known price.
+    `rows_in` and `rows_out` are None where they are not known: inside a statement that does several steps at once.
     `unusable` are answers about several rows that did not answer for all of them, so that the rest was asked again.
     """
 
     operator: str = ""
     how: str = ""
-    rows_in: int = 0
-    rows_out: int = 0
+    rows_in: int | None = 0
+    rows_out: int | None = 0
     rows_failed: int = 0
     calls_issued: int = 0
     calls_journal: int = 0
@@ -40,8 +41,8 @@ class StepMetrics:
         """Add another step's counters to this one, in place."""
         for f in fields(StepMetrics):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            if f.name == "dollars":
-                self.dollars = None if mine is None or theirs is None else mine + theirs
+            if mine is None or theirs is None:
+                setattr(self, f.name, None)
             elif isinstance(mine, (int, float)):
                 setattr(self, f.name, mine + theirs)
 
@@ -73,7 +74,7 @@ class Part(StepMetrics):
 
     def gave(self, rows: int) -> None:
         """Count rows that the operator gives; those of the step are what its last operator gives."""
-        object.__setattr__(self, "rows_out", self.rows_out + rows)
+        object.__setattr__(self, "rows_out", (self.rows_out or 0) + rows)
 
 
 def split(steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[StepMetrics]]) -> dict[str, StepMetrics]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import RowError
-from semgraph.execution.record import RunRecord, read_lines, read_rows
+from semgraph.execution.record import RunRecord, read_lines, read_rows, recorded_steps
 from semgraph.execution.runs import Run
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage
 from semgraph.llm.journal import Exchange, Journal
@@ -112,9 +112,7 @@ def as_exchange(line: dict[str, Any]) -> Exchange | None:
 
 def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What was asked about and answered, an item a row, by step."""
-    base = folder / "answers"
-    steps = sorted({path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")})
-    return {step: read_rows(folder, "answers", step) for step in steps}
+    return {step: read_rows(folder, "answers", step) for step in recorded_steps(folder, "answers")}
 
 
 @contextmanager

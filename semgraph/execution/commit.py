@@ -3,64 +3,142 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from semgraph.errors import DataError, EngineError
+from semgraph.errors import DataError, EngineError, Problem, RowsRefused
 from semgraph.logical.sinks import Delete as DeleteSink
-from semgraph.logical.sinks import Merge, Sink
+from semgraph.logical.sinks import Merge
+from semgraph.physical.columns import values
 from semgraph.physical.planner import SinkSpec
 from semgraph.physical.search_vectors import Embed, vectors_of, whose
+from semgraph.physical.semantic import Failure
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
 
 _LONG = 120
 
 
+Sinks = Sequence[tuple[SinkSpec, pa.Table]]
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """A row of a sink that cannot be written.
+
+    Args:
+        spec: The sink.
+        table: Its rows.
+        place: Of the row in them.
+        problem: Why it cannot be written.
+    """
+
+    spec: SinkSpec
+    table: pa.Table
+    place: int
+    problem: Problem
+
+    @property
+    def member(self) -> int | None:
+        """The member row that it derives from; None if it derives from none."""
+        found: int | None = self.table.column(MEMBER)[self.place].as_py() if MEMBER in self.table.column_names else None
+        return found
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it would have been stored as: its label and key."""
+        sink = self.spec.sink
+        return sink.label.name, str(self.table.column(sink.graph.key)[self.place].as_py())
+
+    def failure(self) -> Failure:
+        """The failed row."""
+        sink = self.spec.sink
+        shown = _plain(self.table).slice(self.place, 1).to_pylist()[0]
+        position = self.problem.position or sink.origin
+        return Failure(sink.step, str(replace(self.problem, step=None, position=position)), self.member, shown)
+
+
+def without(sinks: Sinks, rows: Sequence[Unwritten]) -> Sinks:
+    """The rows of sinks without some, and without what derives from the same member rows."""
+    members = pa.array({row.member for row in rows if row.member is not None}, pa.int64())
+    places: dict[int, list[int]] = {}
+    for row in rows:
+        places.setdefault(id(row.table), []).append(row.place)
+
+    def left(table: pa.Table) -> pa.Table:
+        drop = pc.is_in(
+            pa.array(range(table.num_rows), pa.int64()), value_set=pa.array(places.get(id(table), []), pa.int64())
+        )
+        if MEMBER in table.column_names:
+            drop = pc.or_(drop, pc.is_in(table.column(MEMBER).combine_chunks(), value_set=members))
+        return table.filter(pc.invert(drop))
+
+    return [(spec, left(table)) for spec, table in sinks]
+
+
 @dataclass(frozen=True)
 class Writes:
-    """A batch, and the sink that each of its writes is of."""
+    """A batch; the sink and the rows that each of its writes is made of; and the rows that are no part of it."""
 
     batch: Batch
-    sinks: tuple[Sink, ...]
+    sinks: tuple[tuple[SinkSpec, pa.Table], ...]
+    unwritten: tuple[Unwritten, ...] = ()
 
     @contextmanager
     def placed(self) -> Iterator[None]:
         """Rows that the store refuses are told with the place of their sink."""
         try:
             yield
+        except RowsRefused:
+            raise
         except DataError as error:
-            for write, sink in zip(self.batch.writes, self.sinks, strict=True):
+            for write, (spec, _) in zip(self.batch.writes, self.sinks, strict=True):
                 if write is error.write or len(self.sinks) == 1:
-                    raise error.at(sink.step, sink.origin) from error
+                    raise error.at(spec.sink.step, spec.sink.origin) from error
             raise
 
+    def refused(self, error: RowsRefused) -> list[Unwritten]:
+        """The rows of sinks that a store refused: all that have a key which it names."""
+        found = []
+        for write, (spec, table) in zip(self.batch.writes, self.sinks, strict=True):
+            problems = {row.key: row.problem for row in error.rows if row.write is write}
+            keys = values(table.column(spec.sink.graph.key)) if problems else ()
+            found += [Unwritten(spec, table, i, problems[key]) for i, key in enumerate(keys) if key in problems]
+        return found
 
-async def writes_of(specs: Sequence[tuple[SinkSpec, pa.Table]], embed: Embed) -> Writes:
+
+async def writes_of(sinks: Sinks, embed: Embed) -> Writes:
     """The writes of some sinks, deletes first, then nodes, then edges; sinks without rows write nothing. Raises DataError."""
-    found: list[tuple[Write, Sink]] = []
-    for spec, table in specs:
-        if not table.num_rows:
+    found: list[tuple[Write, tuple[SinkSpec, pa.Table]]] = []
+    unwritten: list[Unwritten] = []
+    for spec, table in sinks:
+        key = spec.sink.graph.key
+        unite = frozenset(spec.sink.unite) if isinstance(spec.sink, Merge) else frozenset[str]()
+        made_of = spec.sink.key if isinstance(spec.sink, Merge | DeleteSink) else ""
+        rows, problems = _one_row_a_key(_plain(table), key, unite, made_of)
+        unwritten += [Unwritten(spec, table, place, problem) for place, problem in problems.items()]
+        if not rows.num_rows:
             continue
         try:
-            found.append((await _write(spec, table, embed), spec.sink))
+            found.append((await _write(spec, rows, unite, embed), (spec, table)))
         except DataError as error:
             raise error.at(spec.sink.step, spec.sink.origin) from None
     found.sort(key=lambda pair: 0 if isinstance(pair[0], Delete) else 1 if isinstance(pair[0], NodeWrite) else 2)
-    return Writes(Batch(tuple(write for write, _ in found)), tuple(sink for _, sink in found))
+    return Writes(Batch(tuple(write for write, _ in found)), tuple(of for _, of in found), tuple(unwritten))
 
 
-async def _write(spec: SinkSpec, table: pa.Table, embed: Embed) -> Write:
+def _plain(table: pa.Table) -> pa.Table:
+    """Rows without hidden columns."""
+    return table.drop_columns([n for n in (PARTITION, MEMBER) if n in table.column_names])
+
+
+async def _write(spec: SinkSpec, rows: pa.Table, unite: frozenset[str], embed: Embed) -> Write:
     sink = spec.sink
-    rows = table.drop_columns([n for n in (PARTITION, MEMBER) if n in table.column_names])
-    key = sink.graph.key
-    unite = frozenset(sink.unite) if isinstance(sink, Merge) else frozenset[str]()
-    made_of = sink.key if isinstance(sink, Merge | DeleteSink) else ""
-    rows = _one_row_a_key(rows, key, unite, made_of)
     if isinstance(sink, DeleteSink):
         return Delete(sink.label.name, rows, sink.detach)
     if not isinstance(sink, Merge):
@@ -75,35 +153,59 @@ async def _write(spec: SinkSpec, table: pa.Table, embed: Embed) -> Write:
     return kind(sink.label.name, rows, create, unite, bool(sink.only))
 
 
-def _one_row_a_key(rows: pa.Table, key: str, unite: frozenset[str], made_of: str = "") -> pa.Table:
-    """Rows with one key become one: they must agree in every column outside `unite`; NULL agrees with all."""
+def _one_row_a_key(
+    rows: pa.Table, key: str, unite: frozenset[str], made_of: str
+) -> tuple[pa.Table, dict[int, Problem]]:
+    """One row for each key, and the problems of rows without one, by their place.
+
+    Rows with one key become one. They must agree in every column outside `unite`, where NULL agrees with all; one that does
+    not agree with those before it is left out too.
+    """
     keys = rows.column(key).to_pylist()
-    if None in keys:
-        rest = f"filter: {made_of or key} IS NOT NULL"
-        hint = f"make a key of what tells rows apart, id(...), or leave such rows out before: {rest}"
-        raise DataError(f'the key "{key}" of a row to write is NULL: {_shown(rows, keys.index(None))}', hint=hint)
-    if len(set(keys)) == len(keys):
-        return rows
+    if None not in keys and len(set(keys)) == len(keys):
+        return rows, {}
+    problems: dict[int, Problem] = {}
     merged: dict[Any, dict[str, Any]] = {}
-    for row in rows.to_pylist():
-        before = merged.setdefault(row[key], row)
-        if before is row:
-            continue
-        for name, value in row.items():
-            if name in unite:
-                old = before[name] or []
-                before[name] = [*old, *(v for v in value or [] if v not in old)]
-            elif before[name] is None:
-                before[name] = value
-            elif value is not None and value != before[name]:
-                two = f"{_cut(_json(before[name]))} and {_cut(_json(value))}"
-                hint = (
-                    f"make one row of them before: {{distinct: [{key}]}} keeps the first, aggregate puts them together"
-                )
-                if pa.types.is_list(rows.schema.field(name).type):
-                    hint += f"; unite: [{name}] unites lists"
-                raise DataError(f'two rows with {key} "{row[key]}" differ in "{name}": {two}', hint=hint)
-    return pa.Table.from_pylist(list(merged.values()), schema=rows.schema)
+    for place, row in enumerate(rows.to_pylist()):
+        before = merged.setdefault(row[key], row) if row[key] is not None else row
+        if row[key] is None:
+            problems[place] = _no_key(rows, place, key, made_of)
+        elif before is not row and (name := _first_that_differs(before, row, unite)) is not None:
+            problems[place] = _differs(rows, key, name, before, row)
+        elif before is not row:
+            _take_in(before, row, unite)
+    return pa.Table.from_pylist(list(merged.values()), schema=rows.schema), problems
+
+
+def _first_that_differs(before: Mapping[str, Any], row: Mapping[str, Any], unite: frozenset[str]) -> str | None:
+    for name, value in row.items():
+        if name not in unite and before[name] is not None and value is not None and value != before[name]:
+            return name
+    return None
+
+
+def _take_in(before: dict[str, Any], row: Mapping[str, Any], unite: frozenset[str]) -> None:
+    """Add what a row has to an earlier one with its key."""
+    for name, value in row.items():
+        if name in unite:
+            old = before[name] or []
+            before[name] = [*old, *(v for v in value or [] if v not in old)]
+        elif before[name] is None:
+            before[name] = value
+
+
+def _no_key(rows: pa.Table, place: int, key: str, made_of: str) -> Problem:
+    rest = f"filter: {made_of or key} IS NOT NULL"
+    hint = f"make a key of what tells rows apart, id(...), or leave such rows out before: {rest}"
+    return Problem(f'the key "{key}" of a row to write is NULL: {_shown(rows, place)}', hint=hint)
+
+
+def _differs(rows: pa.Table, key: str, name: str, before: Mapping[str, Any], row: Mapping[str, Any]) -> Problem:
+    two = f"{_cut(_json(before[name]))} and {_cut(_json(row[name]))}"
+    hint = f"make one row of them before: {{distinct: [{key}]}} keeps the first, aggregate puts them together"
+    if pa.types.is_list(rows.schema.field(name).type):
+        hint += f"; unite: [{name}] unites lists"
+    return Problem(f'two rows with {key} "{row[key]}" differ in "{name}": {two}', hint=hint)
 
 
 def _shown(rows: pa.Table, place: int) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
-import pyarrow as pa
-
-from semgraph.errors import ConcurrentWrite, DataError
-from semgraph.execution.commit import Writes, writes_of
+from semgraph.errors import ConcurrentWrite, DataError, RowsRefused
+from semgraph.execution.commit import Sinks, Unwritten, Writes, writes_of
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Members, Window, rows_of
@@ -19,13 +18,20 @@ from semgraph.llm.base import Vectors
 from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Merge
 from semgraph.physical.columns import values
-from semgraph.physical.planner import SinkSpec
 from semgraph.physical.search_vectors import Whom
 from semgraph.stores.base import Mark
+from semgraph.stores.trips import counting
 
 COMMIT = "commit"
 _AT_ONCE = 8  # transactions of different partitions
-Sinks = Sequence[tuple[SinkSpec, pa.Table]]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Whether a window was committed; if not, the rows that cannot be written (none: its partition was stopped)."""
+
+    done: bool = False
+    unwritten: Sequence[Unwritten] = ()
 
 
 class Commits:
@@ -38,30 +44,43 @@ class Commits:
         self._written: dict[str, set[str]] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
 
-    async def rows(self, sinks: Sinks) -> None:
-        """Write the rows of some sinks, in one transaction without marks."""
-        writes = await writes_of(sinks, self._embed)
-        if writes.batch.writes:
-            await self._commit(writes, None)
+    async def rows(self, sinks: Sinks) -> list[Unwritten]:
+        """Write the rows of some sinks, in one transaction without marks; or nothing, and the rows that cannot be written."""
+        return await self._write(sinks, None)
 
-    async def window(self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime) -> bool:
-        """Write a window with its marks, in one transaction. False if another run wrote the partition first."""
+    async def window(self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime) -> Attempt:
+        """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be written. A partition that
+        another run wrote first, or with a fault that is of no row, is stopped.
+        """
         if not self.options.write or not self.plan.sinks:
-            return True
+            return Attempt(done=True)
         head = uuid4().hex
         try:
-            writes = await writes_of([(s, rows_of(t, window.members)) for s, t in sinks], self._embed)
-            await self._commit(writes, self._mark(order, window, members, now, head))
+            own = [(s, rows_of(t, window.members)) for s, t in sinks]
+            unwritten = await self._write(own, self._mark(order, window, members, now, head))
         except DataError as error:
             self.outcome.halt(window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}')
-            return False
+            return Attempt()
         except ConcurrentWrite as error:
             self.outcome.halt(window.partition, str(error))
-            return False
+            return Attempt()
+        if unwritten:
+            return Attempt(unwritten=unwritten)
         self.heads[window.partition] = head
         self.outcome.committed += len(window.members)
         self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
-        return True
+        return Attempt(done=True)
+
+    async def _write(self, sinks: Sinks, mark: Mark | None) -> list[Unwritten]:
+        writes = await writes_of(sinks, self._embed)
+        if writes.unwritten:
+            return list(writes.unwritten)
+        if writes.batch.writes or mark is not None:
+            try:
+                await self._commit(writes, mark)
+            except RowsRefused as error:
+                return writes.refused(error)
+        return []
 
     def _mark(self, order: Order, window: Window, members: Members, now: datetime, head: str) -> Mark:
         return Mark(
@@ -82,10 +101,12 @@ class Commits:
     async def _commit(self, writes: Writes, mark: Mark | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)
         async with self._places:
-            metrics.round_trips += 1
             started = time.perf_counter()
-            with writes.placed():
-                await self.runtime.store.commit(writes.batch, mark)
+            with writes.placed(), counting() as trips:
+                try:
+                    await self.runtime.store.commit(writes.batch, mark)
+                finally:
+                    metrics.round_trips += trips.number
             metrics.seconds += time.perf_counter() - started
         key = self.plan.logical.graph.key
         for write in writes.batch.writes:

@@ -11,12 +11,13 @@ import pyarrow as pa
 from semgraph.expr.scalar import Scalar
 from semgraph.meter import StepMetrics
 from semgraph.stores.base import MatchQuery, SearchQuery, Store
+from semgraph.stores.trips import counting
 
 T = TypeVar("T")
 
 
 class Counted:
-    """The reads of a store, counted and timed towards one step: each call is one round trip."""
+    """The reads of a store, counted and timed towards one step."""
 
     def __init__(self, store: Store, metrics: StepMetrics) -> None:
         self.store, self.metrics = store, metrics
@@ -24,11 +25,12 @@ class Counted:
 
     async def _count(self, call: Coroutine[Any, Any, T]) -> T:
         started = time.perf_counter()
-        try:
-            return await call
-        finally:
-            self.metrics.round_trips += 1
-            self.metrics.seconds += time.perf_counter() - started
+        with counting() as trips:
+            try:
+                return await call
+            finally:
+                self.metrics.round_trips += trips.number
+                self.metrics.seconds += time.perf_counter() - started
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`."""

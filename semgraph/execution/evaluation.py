@@ -13,8 +13,11 @@ import pyarrow as pa
 
 from semgraph.errors import DataError, EngineError
 from semgraph.execution.counted import Counted
+from semgraph.execution.faulty import without_faulty
+from semgraph.execution.remembering import Replies, remembering
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.settling import Asked, Members, Rows
+from semgraph.execution.step_rows import flows, segment_flows
 from semgraph.execution.windows import Window
 from semgraph.llm.base import Vectors
 from semgraph.logical.checks import Stop
@@ -52,6 +55,7 @@ class Evaluation:
         given: Rows of inputs, and of nodes that are computed already, by `id`.
         now: The value of `$now`.
         windows: Those that the rows belong to.
+        replies: Answers to questions that were asked before about the same windows; takes those to new ones.
         held: Count and record rows when `settle` says of which members, or at the end; none, if bad data of one of several
             windows ended it, which are then computed by themselves.
     """
@@ -63,16 +67,19 @@ class Evaluation:
         now: datetime,
         windows: Sequence[Window] = (),
         *,
+        replies: Replies | None = None,
         held: bool = False,
     ) -> None:
         self.runtime = runtime
         self.now = now
+        self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._windows = windows
         self.failures: list[Failure] = []
         self._given = given
         self._tasks: dict[int, asyncio.Task[pa.Table]] = {}
         self._trips: dict[int, asyncio.Task[list[pa.Table]]] = {}
         self._held: list[Rows | Asked] | None = [] if held else None
+        self._recorded = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,15 +95,28 @@ class Evaluation:
         again = isinstance(error, DataError) and len(self._windows) > 1  # each window by itself
         self.settle([] if again else None)
 
+    def record(self, members: Members) -> None:
+        """Record what was held, of some members only (None: of all), before it is counted."""
+        for each in self._held or []:
+            each.record(members)
+        self._recorded = True
+
     def settle(self, members: Members) -> None:
-        """Count and record what was held, of some members only (None: of all)."""
+        """Count what was held, of some members only (None: of all), and record it unless that is done."""
         held, self._held = self._held or [], None
         for each in held:
-            each.settle(members)
+            if not self._recorded:
+                each.record(members)
+            each.count(members)
+
+    def forget(self) -> None:
+        """Neither count nor record what was held."""
+        self._held = None
 
     def _note(self, each: Rows | Asked) -> None:
         if self._held is None:
-            each.settle(None)
+            each.record(None)
+            each.count(None)
         else:
             self._held.append(each)
 
@@ -119,8 +139,12 @@ class Evaluation:
         except DataError as error:
             raise await placed(error, node, self.runtime.plan.segments, self.tables, self.now) from error
         before = await self._before(node)
-        incoming = before if self.runtime.begins(node) else None
-        self._note(Rows(found, incoming, partial(self.runtime.observe, node), self.runtime.meter.step(node.step)))
+        segment = self.runtime.plan.segments.get(id(node))
+        if segment is None:
+            moved = flows(self.runtime, node, found, before)
+        else:
+            moved = segment_flows(self.runtime, segment, found, await self.tables([n for _, n in segment.inputs]))
+        self._note(Rows(found, moved, partial(self.runtime.observe, node)))
         if self.runtime.observations is not None:
             self.runtime.observations.rows(node, 0 if before is None else before.num_rows, found.num_rows)
         return found
@@ -157,7 +181,11 @@ class Evaluation:
         if empty and gives_nothing(segment, empty):
             return runtime_schema(segment.root).empty_table()
         started = time.perf_counter()
-        found = await run_segment(segment, tables, self.now)
+        try:
+            found = await run_segment(segment, tables, self.now)
+        except DataError as error:
+            found, failures = await without_faulty(segment, tables, self.now, error)
+            self.failures += failures
         self.runtime.meter.step(segment.root.step).seconds += time.perf_counter() - started
         return found
 
@@ -225,7 +253,7 @@ class Evaluation:
         graph = getattr(self.runtime.plan.logical, "graph", None)
         started = time.perf_counter()
         found = await run_embed(node, left, self._embedding(node.step), graph.partition if graph else "", self.now)
-        metrics.rows_in += left.num_rows
+        metrics.rows_in = (metrics.rows_in or 0) + left.num_rows
         metrics.seconds += time.perf_counter() - started
         return found
 
@@ -262,8 +290,8 @@ class Evaluation:
                 table, stays = found.table, [stays[row] for row in found.stays]
                 gave[i] += table.num_rows
                 if each is not node:
-                    step = self.runtime.meter.step(each.step)
-                    self._note(Rows(table, None, partial(self.runtime.observe, each), step))
+                    moved = flows(self.runtime, each, table, None)
+                    self._note(Rows(table, moved, partial(self.runtime.observe, each)))
             return table, stays
 
         result = await in_chunks(chain[0], stop, base, at_once, self.now, through)
@@ -283,7 +311,7 @@ class Evaluation:
         self.runtime.asking(node, tables[0].num_rows)
         own = Part(step=metrics)
         asking = NodeContext(
-            self.runtime.llm, self.runtime.embedder, node, own, trial=self.runtime.trial, paid=self.runtime.meter.paid
+            self._llm, self.runtime.embedder, node, own, trial=self.runtime.trial, paid=self.runtime.meter.paid
         )
         async with asking as ctx:
             found = await answer(

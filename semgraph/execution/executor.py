@@ -8,17 +8,21 @@ partition, and each window commits in one transaction with its marks. All else r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
-from semgraph.execution.committing import COMMIT, Commits
+from semgraph.execution.commit import Sinks, Unwritten, without
+from semgraph.execution.committing import COMMIT, Attempt, Commits
 from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.preparing import given_rows, members_of, waves_of
+from semgraph.execution.remembering import Replies
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Members, Wave, Window, rows_of, slices
 from semgraph.logical.node import Node, walk
@@ -28,6 +32,9 @@ from semgraph.physical.relational import runtime_schema
 from semgraph.physical.semantic import Failure
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import PartitionState
+from semgraph.stores.trips import counting
+
+T = TypeVar("T")
 
 
 class Executor:
@@ -61,7 +68,15 @@ class Executor:
             self._keep(dict(zip(returns, tables[len(sinks) :], strict=True)))
             self.outcome.failures += evaluation.failures
             if self.options.write and sinks:
-                await self.commits.rows(list(zip(self.plan.sinks, tables, strict=False)))
+                self.runtime.recorder.keep()
+                written = list(zip(self.plan.sinks, tables, strict=False))
+                await self._write_rows(written, self.outcome.failures.extend)
+
+    async def _write_rows(self, sinks: Sinks, failed: Callable[[list[Failure]], object]) -> None:
+        """Write the rows of some sinks but those that cannot be written, which are reported."""
+        while unwritten := await self.commits.rows(sinks):
+            failed(_failures(unwritten))
+            sinks = without(sinks, unwritten)
 
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
         """Add the rows of a wave to the results; those that derive from no member are the same in each: the last stay."""
@@ -85,7 +100,7 @@ class Executor:
                 if isinstance(item, BaseException):
                     raise item
                 for wave in item.waves:
-                    await self._wave(order, wave, item.tables, rows)
+                    await self._wave(order, wave, item, rows)
         finally:
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
@@ -95,8 +110,9 @@ class Executor:
         plan = self.plan.logical
         states: Mapping[str, PartitionState] = {}
         if members.partitions and plan.writes:
-            self.runtime.meter.step(COMMIT).round_trips += 1
-            states = await self.runtime.store.states(plan.name, members.partitions)
+            with counting() as trips:
+                states = await self.runtime.store.states(plan.name, members.partitions)
+            self.runtime.meter.step(COMMIT).round_trips += trips.number
         pending: dict[int, list[int]] = {}
         changed = 0
         for number, own in enumerate(members.of):
@@ -104,7 +120,8 @@ class Executor:
             self.commits.heads[number] = state.head
             marked = {} if self.options.again else state.marked
             done = [m for m in own if members.keys[m] in marked and m not in members.bare]
-            pending[number] = [m for m in own if m not in set(done)]
+            skip = set(done)
+            pending[number] = [m for m in own if m not in skip]
             self.outcome.skipped += len(done)
             seen = [marked[members.keys[m]] for m in done]
             changed += sum(mark.fingerprint != self.options.fingerprint for mark in seen)
@@ -155,37 +172,47 @@ class Executor:
     async def _slice(self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str) -> _Slice:
         windows = [window for wave in waves for window in self._going_on(wave)]
         if not windows:
-            return _Slice(waves, {})
-        return _Slice(waves, await self._boundary(windows, given, name, first=True))
+            return _Slice(waves, self.options.now(name))
+        rows = self._rows(windows, given)
+        part = _Slice(waves, self.options.now(name), {self._number(w): w.members for w in windows}, self._replies())
+        async with Evaluation(self.runtime, rows, part.now, windows, replies=part.replies, held=True) as evaluation:
+            firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
+            if firsts and self.options.write:
+                tables = await evaluation.tables([spec.rows for spec in firsts])
+                await self._write_rows(list(zip(firsts, tables, strict=True)), self._fail)
+            boundary = self.plan.boundary
+            tables = await evaluation.tables(boundary)
+            self._fail(evaluation.failures)
+            part.tables |= {id(node): table for node, table in zip(boundary, tables, strict=True)}
+        return part
 
-    async def _boundary(
-        self, windows: Sequence[Window], given: Mapping[int, pa.Table], name: str, *, first: bool = False
-    ) -> dict[int, pa.Table]:
-        """The rows of the boundary. Where rows depend on each other, a window that loses one is computed again without it."""
-        boundary = self.plan.boundary
-        now, rows = self.options.now(name), self._rows(windows, given)
-        async with Evaluation(self.runtime, rows, now, windows, held=True) as evaluation:
-            if first:
-                await self._write_firsts(evaluation)
-            tables = dict(zip(map(id, boundary), await evaluation.tables(boundary), strict=True))
-            lost = self._fail(evaluation.failures)
-            smaller = self._going_on([window for window in windows if lost & set(window.members)])
-            if not smaller or not _rows_meet(boundary):
-                return tables
-            evaluation.settle(_not_again(windows, lost))
-        again = await self._boundary(smaller, given, name)
-        done = [m for window in windows if not lost & set(window.members) for m in window.members]
-        return {
-            key: pa.concat_tables([rows_of(table, done), again[key]]) if MEMBER in table.column_names else table
-            for key, table in tables.items()
-        }
+    def _number(self, window: Window) -> int:
+        """The number of a window, also where it has lost members."""
+        confinement = self.runtime.confinement
+        if confinement is None:
+            raise EngineError("windows without members")
+        return confinement.window_of(window.members[0])
 
-    async def _write_firsts(self, evaluation: Evaluation) -> None:
-        """Write what is written before any model is asked."""
-        firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
-        if firsts and self.options.write:
-            tables = await evaluation.tables([spec.rows for spec in firsts])
-            await self.commits.rows(list(zip(firsts, tables, strict=True)))
+    def _replies(self) -> Replies | None:
+        return {} if self.runtime.remembers else None
+
+    async def _ahead_again(self, part: _Slice, windows: Sequence[Window], given: Mapping[int, pa.Table]) -> None:
+        """Compute what runs ahead for windows that lost members since: rows may be made of several members.
+
+        It was counted and recorded already.
+        """
+        changed = [window for window in windows if part.members[self._number(window)] != window.members]
+        if not changed or not _rows_meet(self.plan.boundary):
+            return
+        rows = self._rows(changed, given)
+        async with Evaluation(self.runtime, rows, part.now, changed, replies=part.replies, held=True) as evaluation:
+            tables = await evaluation.tables(self.plan.boundary)
+            self._fail(evaluation.failures)
+            evaluation.forget()
+        before = {m for window in changed for m in part.members[self._number(window)]}
+        for node, table in zip(self.plan.boundary, tables, strict=True):
+            part.tables[id(node)] = _replaced(part.tables[id(node)], table, before)
+        part.members |= {self._number(window): window.members for window in changed}
 
     def _rows(self, windows: Sequence[Window], tables: Mapping[int, pa.Table]) -> dict[int, pa.Table]:
         """The rows of some windows, by node."""
@@ -214,37 +241,76 @@ class Executor:
         self.outcome.failed_members |= lost
         return lost
 
-    async def _wave(
-        self, order: Order, wave: Wave, tables: Mapping[int, pa.Table], given: Mapping[int, pa.Table]
-    ) -> None:
+    async def _wave(self, order: Order, wave: Wave, part: _Slice, given: Mapping[int, pa.Table]) -> None:
         """Run the windows of a wave together; windows that lose a member are run again without it."""
-        everyone = self.outcome.members
-        if everyone is None:
-            raise EngineError("a wave without members")
         windows = self._without_failed(order, wave)
+        sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
+        returns = self.plan.logical.returns
+        refused: set[tuple[int, str, str]] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].members[0]}")
-            sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
-            returns = self.plan.logical.returns
-            rows = self._rows(windows, {**given, **tables})
             try:
-                async with Evaluation(self.runtime, rows, now, windows, held=True) as evaluation:
+                await self._ahead_again(part, windows, given)
+                windows = self._without_failed(order, windows)
+                if not windows:
+                    return
+                rows = self._rows(windows, {**given, **part.tables})
+                async with Evaluation(self.runtime, rows, now, windows, replies=part.replies, held=True) as evaluation:
                     found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
                     lost = self._fail(evaluation.failures)
-                    evaluation.settle(_not_again(windows, lost))
+                    good = [window for window in windows if not lost & set(window.members)]
+                    batches = list(zip(sinks, found, strict=False))
+                    ends = await self._commit(order, evaluation, (windows, good), batches, now, refused)
             except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
                 else:
                     for window in windows:
-                        await self._wave(order, (window,), tables, given)
+                        await self._wave(order, (window,), part, given)
                 return
-            good = [window for window in windows if not lost & set(window.members)]
-            batches = list(zip(sinks, found, strict=False))
-            done = await all_ended(self.commits.window(order, window, everyone, batches, now) for window in good)
-            kept = [m for window, ok in zip(good, done, strict=True) if ok for m in window.members]
+            kept = [m for window, end in zip(good, ends, strict=True) if end.done for m in window.members]
             self._keep({name: rows_of(table, kept) for name, table in zip(returns, found[len(sinks) :], strict=True)})
-            windows = self._without_failed(order, tuple(window for window in windows if window not in good))
+            over = [window for window, end in zip(good, ends, strict=True) if not end.unwritten]
+            windows = self._without_failed(order, tuple(window for window in windows if window not in over))
+
+    async def _commit(
+        self,
+        order: Order,
+        evaluation: Evaluation,
+        windows: tuple[Sequence[Window], Sequence[Window]],
+        batches: Sinks,
+        now: datetime,
+        refused: set[tuple[int, str, str]],
+    ) -> list[Attempt]:
+        """Commit windows, their rows recorded before; what is run again is neither counted nor stays recorded.
+
+        Args:
+            order: Of the plan.
+            evaluation: Holds what is recorded and counted.
+            windows: Those that were computed, and those of them to commit: the others lost a member.
+            batches: The rows of the sinks.
+            now: The time of the wave.
+            refused: Rows that were refused in an earlier attempt, as (partition, label, key).
+        """
+        everyone = self.outcome.members
+        if everyone is None:
+            raise EngineError("a wave without members")
+        computed, good = windows
+        lost = {m for window in computed if window not in good for m in window.members} & self.outcome.failed_members
+        recorder = self.runtime.recorder
+        recorder.begin()
+        evaluation.record(_not_again(computed, lost))
+        recorder.keep()
+        ends = await all_ended(self.commits.window(order, window, everyone, batches, now) for window in good)
+        again = set[int]()
+        for window, end in zip(good, ends, strict=True):
+            again |= self._fail(_refusals(window, end.unwritten, refused))
+        if again:
+            recorder.take_back()
+            evaluation.record(_not_again(computed, lost | again))
+        recorder.end()
+        evaluation.settle(_not_again(computed, lost | again))
+        return ends
 
     def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
         """Windows that go on; a partition of which a member failed is stopped, where the order says so."""
@@ -273,21 +339,58 @@ def _not_again(windows: Sequence[Window], lost: set[int]) -> set[int] | None:
     return {m for window in windows for m in window.members} - again
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Slice:
-    """Waves whose part ahead is computed: the rows of the boundary, by node."""
+    """Waves whose part ahead is computed.
+
+    Args:
+        waves: Their windows.
+        now: The value of `$now` in it.
+        members: The members that it was computed with, by the number of their window.
+        replies: Answers that were given for its windows; None where they are not kept.
+        tables: The rows of the boundary, by node.
+    """
 
     waves: tuple[Wave, ...]
-    tables: Mapping[int, pa.Table]
+    now: datetime
+    members: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    replies: Replies | None = None
+    tables: dict[int, pa.Table] = field(default_factory=dict)
 
 
-async def all_ended(works: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
+def _replaced(table: pa.Table, new: pa.Table, members: set[int]) -> pa.Table:
+    """A relation with other rows for some members."""
+    if MEMBER not in table.column_names:
+        return table
+    of = pa.array(members, pa.int64())
+    own: Any = pc.is_in(table.column(MEMBER), value_set=of)  # not NULL where there is no member
+    return pa.concat_tables([table.filter(pc.invert(own)), rows_of(new, sorted(members))])
+
+
+def _failures(unwritten: Iterable[Unwritten]) -> list[Failure]:
+    return [row.failure() for row in unwritten]
+
+
+def _refusals(window: Window, unwritten: Sequence[Unwritten], before: set[tuple[int, str, str]]) -> list[Failure]:
+    """The failed rows of a window that was not committed.
+
+    A row that was refused before, in a run without the member that it derived from then, derives from all of them.
+    """
+    again = [row for row in unwritten if (window.partition, *row.key) in before and row.member is not None]
+    before |= {(window.partition, *row.key) for row in unwritten}
+    shared = [replace(again[0].failure(), member=member) for member in window.members] if again else []
+    return [*_failures(unwritten), *shared]
+
+
+async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """What all of them give. When one fails the others are waited for, so that none writes behind its back."""
     ended = await asyncio.gather(*works, return_exceptions=True)
-    for found in ended:
-        if isinstance(found, BaseException):
-            raise found
-    return [found is True for found in ended]
+    found = []
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+        found.append(each)
+    return found
 
 
 def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,37 @@ from semgraph.logical.prompt import plain
 from semgraph.private import open_private, private_folder, write_private
 from semgraph.redaction import redacted_values
 
+PENDING = "pending.arrow"
 _ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
+_PENDING_BYTES = 64 << 20
+
+
+@dataclass
+class _Part:
+    """A file of a step that is still open: its rows, each table with the number that it was entered under."""
+
+    file: Path
+    tables: list[tuple[int, pa.Table]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.num_rows for _, table in self.tables)
 
 
 class RunRecord:
-    """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and windows stay fast."""
+    """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and windows stay fast.
+
+    What is buffered is also appended to one file (`pending.arrow`) by `keep`, so that it outlasts the process.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._buffers: dict[Path, list[pa.Table]] = {}
+        self._open: dict[tuple[Path, str], _Part] = {}
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
+        self._entered = self._kept = 0  # tables, and how many of them are in the file of pending ones
+        self._since: int | None = None
+        self._until = 0
         try:
             private_folder(folder)
         except OSError as error:
@@ -51,10 +72,58 @@ class RunRecord:
         if not table.num_rows or not step:
             return
         path = self.folder / kind / step
-        buffer = self._buffers.setdefault(path, [])
-        buffer.append(table)
-        if len(buffer) >= _PARTS or sum(t.num_rows for t in buffer) >= _ROWS:
-            self._flush(path)
+        key = (path, str(table.schema))  # a step may ask several questions, each with answers of its own
+        if key not in self._open:
+            number = self._parts[path] = self._parts.get(path, 0) + 1
+            self._open[key] = _Part(path / f"{number:05}.parquet")
+        self._open[key].tables.append((self._entered, table))
+        self._entered += 1
+        if self._since is None:
+            self._close_full()
+
+    def begin(self) -> None:
+        """From now on, until `keep`, rows can be taken back."""
+        self._since = self._until = self._entered
+
+    def keep(self) -> None:
+        """Write what is buffered, so that it outlasts the process."""
+        self._until = self._entered
+        new = sorted((n, p.file, t) for p in self._open.values() for n, t in p.tables if n >= self._kept)
+        self._append((file, table) for _, file, table in new)
+        self._kept = self._entered
+
+    def take_back(self) -> None:
+        """Forget the rows between `begin` and `keep`."""
+        span = range(self._until if self._since is None else self._since, self._until)
+        for part in self._open.values():
+            part.tables = [(n, table) for n, table in part.tables if n not in span]
+        (self.folder / PENDING).unlink(missing_ok=True)
+        self._kept = 0
+        self._since = None
+        self.keep()
+
+    def end(self) -> None:
+        """Rows are not taken back any more."""
+        self._since = None
+        if self._kept < self._entered:
+            self.keep()
+        self._close_full()
+        file = self.folder / PENDING
+        if file.exists() and file.stat().st_size > _PENDING_BYTES:
+            self.flush()
+
+    def _append(self, tables: Iterable[tuple[Path, pa.Table]]) -> None:
+        from pyarrow import ipc
+
+        streams = pa.BufferOutputStream()
+        for file, table in tables:
+            of = {b"file": file.relative_to(self.folder).as_posix().encode()}
+            with ipc.new_stream(streams, table.schema.with_metadata(of)) as stream:
+                stream.write_table(table.replace_schema_metadata(of))
+        written = streams.getvalue()
+        if written.size:
+            with open_private(self.folder / PENDING, "ab") as out:
+                out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append to `failed.jsonl`."""
@@ -68,19 +137,24 @@ class RunRecord:
                 file.write("\n".join(lines) + "\n")
 
     def flush(self) -> None:
-        """Write what is buffered."""
-        for path in list(self._buffers):
-            self._flush(path)
+        """Write what is buffered to the files where it belongs."""
+        for key in list(self._open):
+            self._close(key)
+        (self.folder / PENDING).unlink(missing_ok=True)
 
-    def _flush(self, path: Path) -> None:
-        alike: dict[str, list[pa.Table]] = {}  # a step may ask several questions, each with answers of its own
-        for table in self._buffers.pop(path, []):
-            alike.setdefault(str(table.schema), []).append(table)
-        for tables in alike.values():
-            private_folder(path)
-            number = self._parts[path] = self._parts.get(path, 0) + 1
-            file = path / f"{number:05}.parquet"
-            write_table(file, pa.concat_tables(tables))
+    def _close_full(self) -> None:
+        for key, part in list(self._open.items()):
+            if len(part.tables) >= _PARTS or part.rows >= _ROWS:
+                self._close(key)
+
+    def _close(self, key: tuple[Path, str]) -> None:
+        part = self._open.pop(key)
+        if not part.tables:
+            return
+        private_folder(part.file.parent)
+        draft = part.file.with_name(part.file.name + ".part")
+        write_table(draft, pa.concat_tables([table for _, table in part.tables]))
+        draft.replace(part.file)
 
 
 def write_table(path: Path, table: pa.Table) -> None:
@@ -91,11 +165,48 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
-    """The recorded rows of a step; none if none were recorded."""
+def step_tables(folder: Path, kind: str, step: str) -> list[pa.Table]:
+    """The recorded tables of a step (`kind` is `steps` or `answers`); none if none were recorded."""
     import pyarrow.parquet as pq
 
-    return [row for part in sorted((folder / kind / step).glob("*.parquet")) for row in pq.read_table(part).to_pylist()]
+    closed = {file.relative_to(folder).as_posix(): file for file in (folder / kind / step).glob("*.parquet")}
+    parts = {name: [pq.read_table(file)] for name, file in closed.items()}
+    for name, table in _pending(folder):
+        if name not in closed and name.rpartition("/")[0] == f"{kind}/{step}":
+            parts.setdefault(name, []).append(table)
+    return [table for name in sorted(parts) for table in parts[name]]
+
+
+def recorded_steps(folder: Path, kind: str) -> list[str]:
+    """The steps with recorded tables, sorted."""
+    base = folder / kind
+    names = {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
+    names |= {name.split("/", 1)[1].rpartition("/")[0] for name, _ in _pending(folder) if name.startswith(f"{kind}/")}
+    return sorted(names)
+
+
+def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
+    """What a run that did not end by itself left, by the file where it belongs. A table that was cut off is left out."""
+    from pyarrow import ipc
+
+    file = folder / PENDING
+    if not file.exists():
+        return []
+    found = []
+    with pa.BufferReader(file.read_bytes()) as source:
+        while source.tell() < source.size():
+            try:
+                table = ipc.open_stream(source).read_all()
+            except pa.ArrowInvalid:
+                break
+            name = (table.schema.metadata or {})[b"file"].decode()
+            found.append((name, table.replace_schema_metadata(None)))
+    return found
+
+
+def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
+    """The recorded rows of a step; none if none were recorded."""
+    return [row for table in step_tables(folder, kind, step) for row in table.to_pylist()]
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -39,7 +39,9 @@ class Run:
     @property
     def asked(self) -> bool:
         """Whether a model answered questions of it, now or earlier."""
-        return (self.folder / "answers").is_dir()
+        from semgraph.execution.record import recorded_steps
+
+        return (self.folder / "answers").is_dir() or bool(recorded_steps(self.folder, "answers"))
 
     @property
     def started(self) -> str:

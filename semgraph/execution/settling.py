@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,19 +18,37 @@ Members = Collection[int] | None  # None: all
 
 
 @dataclass(frozen=True)
+class Flow:
+    """Rows that come into a step or leave it; None where they are not known, inside a statement that does several steps."""
+
+    step: StepMetrics
+    counter: Literal["rows_in", "rows_out"]
+    table: pa.Table | None
+
+    def count(self, members: Members) -> None:
+        """Count those of some members. A number that is not known in one window is not known for the run."""
+        before: int | None = getattr(self.step, self.counter)
+        known = self.table is not None and before is not None
+        number = (before or 0) + of_members(self.table, members).num_rows if self.table is not None and known else None
+        setattr(self.step, self.counter, number)
+
+
+@dataclass(frozen=True)
 class Rows:
-    """Rows that an operator gave, and those that came into a step, if they did here."""
+    """Rows that an operator gave, and what came into steps and left them here."""
 
     given: pa.Table
-    incoming: pa.Table | None
+    flows: Sequence[Flow]
     observe: Callable[[pa.Table], None]
-    step: StepMetrics
 
-    def settle(self, members: Members) -> None:
-        """Count and record those of some members."""
+    def record(self, members: Members) -> None:
+        """Record those of some members."""
         self.observe(of_members(self.given, members))
-        if self.incoming is not None:
-            self.step.rows_in += of_members(self.incoming, members).num_rows
+
+    def count(self, members: Members) -> None:
+        """Count those of some members."""
+        for flow in self.flows:
+            flow.count(members)
 
 
 @dataclass(frozen=True)
@@ -40,13 +59,15 @@ class Asked:
     observe: Callable[[Answered], None]
     part: Part
 
-    def settle(self, members: Members) -> None:
-        """Count and record what was asked for some members."""
+    def record(self, members: Members) -> None:
+        """Record what was asked for some members."""
         evidence = None if self.found.evidence is None else of_members(self.found.evidence, members)
-        share = 1.0 if evidence is None else _share(evidence, self.found.evidence)
-        self.part.rows_in += round(self.found.rows_in * share)
-        self.part.gave(of_members(self.found.table, members).num_rows)
         self.observe(replace(self.found, evidence=evidence))
+
+    def count(self, members: Members) -> None:
+        """Count what was asked for some members."""
+        self.part.rows_in = (self.part.rows_in or 0) + self.found.asked_of(members)
+        self.part.gave(of_members(self.found.table, members).num_rows)
 
 
 def of_members(table: pa.Table, members: Members) -> pa.Table:
@@ -55,8 +76,3 @@ def of_members(table: pa.Table, members: Members) -> pa.Table:
         return table
     own = table.filter(pc.is_null(table.column(MEMBER)))
     return pa.concat_tables([own, rows_of(table, list(members))]) if own.num_rows else rows_of(table, list(members))
-
-
-def _share(some: pa.Table, everything: pa.Table | None) -> float:
-    """How much of what was asked is about some members."""
-    return some.num_rows / everything.num_rows if everything is not None and everything.num_rows else 1.0

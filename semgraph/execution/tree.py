@@ -111,7 +111,7 @@ def _numbers(estimate: Mapping[str, Amount], did: Mapping[str, Any] | None) -> t
     was: dict[str, str] = {}
     if did is not None:
         calls = did["calls_issued"] + did["calls_journal"] + did["calls_coalesced"]
-        was = {"rows": f"{did['rows_out']:,}"}
+        was = {} if did["rows_out"] is None else {"rows": f"{did['rows_out']:,}"}
         if calls:
             was |= {"calls": f"{calls:,}", "tokens": f"{did['tokens_in']:,}+{did['tokens_out']:,}"}
             was["$"] = "—" if did["dollars"] is None else f"{did['dollars']:.4f}"

@@ -133,8 +133,9 @@ class _Tracer:
 
         for step in reads:
             visit(step)
-        base = self.run.folder / "steps"
-        known = {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
+        from semgraph.execution.record import recorded_steps
+
+        known = set(recorded_steps(self.run.folder, "steps"))
         known |= {path.stem for path in (self.run.folder / "inputs").glob("*.parquet")}
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 

@@ -10,6 +10,11 @@ from semgraph.execution.layout import plain_line
 UNKNOWN = "—"
 
 
+def known(number: int | None) -> str:
+    """A count, or a dash where it is not known."""
+    return UNKNOWN if number is None else count(number)
+
+
 def count(number: int) -> str:
     """A count, in full.
 

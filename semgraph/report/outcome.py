@@ -13,7 +13,7 @@ from semgraph.execution.runs import Run
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
-from semgraph.report.formats import UNKNOWN, count, dollars, duration, plural, short
+from semgraph.report.formats import UNKNOWN, count, dollars, duration, known, plural, short
 from semgraph.report.picture import Picture, lines, pictures
 from semgraph.report.tables import Column, fitting, result_lines
 from semgraph.report.tables import lines as table_lines
@@ -124,7 +124,7 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
         Column("step", list(shown)),
         Column("operator", [m.operator or UNKNOWN for m in rows]),
         Column("how", [m.how for m in rows]),
-        Column("in → out", [f"{count(m.rows_in)} → {count(m.rows_out)}" for m in rows], right=True),
+        Column("in → out", [f"{known(m.rows_in)} → {known(m.rows_out)}" for m in rows], right=True),
         Column("calls", [_calls(m) for m in rows], right=True),
         Column("tokens in (cached)", [_tokens_in(m) for m in rows], right=True),
         Column("out", [count(m.tokens_out) if m.calls_issued else "–" for m in rows], right=True),

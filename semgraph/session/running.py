@@ -19,7 +19,7 @@ from semgraph.execution.observed import Memory, Observations
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.record import RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Progress, Result
-from semgraph.execution.runtime import Runtime
+from semgraph.execution.runtime import NoRecord, Runtime
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
@@ -147,6 +147,20 @@ async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
     return await embedder.dimensions() if nearest or embeds else None
 
 
+class _Recorder:
+    """The rows and calls of a run record, written before a window is committed."""
+
+    def __init__(self, record: RunRecord, calls: CallLog | None) -> None:
+        self.begin, self.take_back, self.end = record.begin, record.take_back, record.end
+        self._record, self._calls = record, calls
+
+    def keep(self) -> None:
+        """As `Recorder.keep`."""
+        self._record.keep()
+        if self._calls is not None:
+            self._calls.flush()
+
+
 class _Run:
     """One run and its record."""
 
@@ -181,6 +195,8 @@ class _Run:
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
             note=self._said, observations=self.observations,
+            remembers=self.opened.journal is None or self.request.fresh,
+            recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
@@ -218,11 +234,8 @@ class _Run:
         )  # fmt: skip
 
     def _observe(self, node: Node, table: pa.Table) -> None:
-        """Rows of a node: counted and recorded where the node is the last of its step."""
-        if self.last.get(node.step) is not node:
-            return
-        self.meter.step(node.step).rows_out += table.num_rows
-        if self.record is not None:
+        """Rows of a node: recorded where the node is the last of its step."""
+        if self.record is not None and self.last.get(node.step) is node:
             self.record.rows("steps", node.step, table)
 
     def _answered(self, node: Node, answered: Answered) -> None:

@@ -212,8 +212,8 @@ class Statistics:
 class Store(Protocol):
     """A property graph with full-text and vector search. One instance serves one run; not shared between event loops.
 
-    `round_trips` counts Bolt RUNs, or transactions in SQLite; callers take differences around one awaited call only when
-    they hold the store alone, so each method also returns exactly one round trip's work.
+    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls `trips.made()` for each, so that a caller
+    knows its own where several use the store at once.
     """
 
     @property

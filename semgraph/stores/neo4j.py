@@ -8,7 +8,9 @@ A cosine is computed by the server in float32: two stores agree on it to about 1
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +40,7 @@ from semgraph.stores.cypher.match import compile_match, compile_scan
 from semgraph.stores.cypher.states import compile_states
 from semgraph.stores.cypher.terms import HEAD, MARK, quoted
 from semgraph.stores.neo4j_bolt import Bolt
-from semgraph.stores.neo4j_commit import commit
+from semgraph.stores.neo4j_commit import commit, new_lengths
 from semgraph.stores.neo4j_opened import Opened
 from semgraph.stores.neo4j_search import Searches
 from semgraph.stores.neo4j_setup import Setup, refuse_other_length
@@ -77,6 +79,7 @@ class Neo4jStore:
         self._dimensions: dict[tuple[str, str], int] = {}
         self._indexes = Indexes()
         self._underived = Underived(self._bolt, Graph("", "", "", {}))
+        self._measuring = asyncio.Lock()
         self._undone: list[str] = []
         self._searches = Searches(self._bolt)
 
@@ -277,7 +280,9 @@ class Neo4jStore:
             DataError: An edge's end is not there, or a node that should go still has edges; nothing was written.
         """
         self._searches.shrunk(batch.deletes)
-        return await commit(self._bolt, self.graph, self._indexes, self._dimensions, batch, mark)
+        first = new_lengths(self._bolt, self.graph, self._dimensions, batch)
+        async with self._measuring if first else nullcontext():  # whose vectors come first decides on their length
+            return await commit(self._bolt, self.graph, self._indexes, self._dimensions, batch, mark)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
 from semgraph.redaction import learn, learn_from_addresses
+from semgraph.stores.trips import made
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncManagedTransaction
@@ -75,6 +76,7 @@ class Bolt:
     async def run(self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
         """One statement within a transaction."""
         self.round_trips += 1
+        made()
         if self.heard is not None:
             self.heard(text)
         result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
@@ -85,6 +87,7 @@ class Bolt:
 
         async def work() -> None:
             self.round_trips += 1
+            made()
             async with self._connected().session(database=self.database) as session:
                 await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
 
-from semgraph.errors import DataError, StoreUnavailable
+from semgraph.errors import DataError, RefusedRow, RowsRefused, StoreUnavailable
 from semgraph.stores.base import Write
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Write)
 
 KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
 
@@ -22,6 +27,75 @@ def writing(write: Write) -> Iterator[None]:
         found = DataError(f"{error.problem.what}; nothing was written", hint=error.problem.hint)
         found.write = write
         raise found from error.__cause__
+
+
+class Refusals:
+    """The rows of a batch that a store refuses, each with the first reason that was found."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, str], RefusedRow] = {}
+
+    def add(self, write: Write, key: str, error: DataError) -> None:
+        """Note that a row of a write is refused."""
+        self._rows.setdefault((id(write), key), RefusedRow(write, key, error.problem))
+
+    def holds(self, write: Write, key: str) -> bool:
+        """Whether a row of a write is refused."""
+        return (id(write), key) in self._rows
+
+    def check(self) -> None:
+        """Raise RowsRefused if any row was refused."""
+        if self._rows:
+            raise RowsRefused(self._rows.values())
+
+    def attempt(self, write: W, key: str, prepare: Callable[[W], T]) -> T | None:
+        """Prepare a write. None if rows of it are refused; they are noted.
+
+        Args:
+            write: What to prepare.
+            key: The key column of its rows.
+            prepare: Raises DataError for a write with a row that cannot be stored.
+        """
+        with writing(write):
+            try:
+                return prepare(write)
+            except DataError:
+                found = dict(_faulty(write, prepare)) or dict(_conflicting(write, prepare))
+        for place, error in found.items():
+            self.add(write, write.rows.column(key)[place].as_py(), error)
+        return None
+
+
+def _faulty(write: W, prepare: Callable[[W], object], start: int = 0) -> Iterator[tuple[int, DataError]]:
+    """The places of rows that are refused by themselves, found by halving."""
+    try:
+        prepare(write)
+    except DataError as error:
+        count = write.rows.num_rows
+        if count == 1:
+            yield start, error
+        for first, last in ((0, count // 2), (count // 2, count)) if count > 1 else ():
+            yield from _faulty(replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first)
+
+
+def _conflicting(write: W, prepare: Callable[[W], object]) -> Iterator[tuple[int, DataError]]:
+    """The places of rows that are refused together with those before them, found by halving."""
+    places = list(range(write.rows.num_rows))
+
+    def error(count: int) -> DataError | None:
+        try:
+            prepare(replace(write, rows=write.rows.take(places[:count])))
+        except DataError as refused:
+            return refused
+        return None
+
+    while (refused := error(len(places))) is not None:
+        good, bad = 0, len(places)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            found = error(middle)
+            good, bad, refused = (middle, bad, refused) if found is None else (good, middle, found)
+        yield places.pop(bad - 1), refused
 
 
 def taken(row: str) -> DataError:

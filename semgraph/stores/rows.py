@@ -16,7 +16,7 @@ from semgraph.logical.pattern import Element
 from semgraph.logical.schema import NAME, Graph, Label
 from semgraph.logical.trails import elements_of, step_type
 from semgraph.stores.base import Batch, Delete, MatchQuery, SearchQuery, Write
-from semgraph.stores.refusals import taken, writing
+from semgraph.stores.refusals import Refusals, taken
 
 Dimensions = Mapping[tuple[str, str], int]
 """Lengths of the stored vectors, by label and vector property."""
@@ -147,26 +147,30 @@ def check_columns(graph: Graph, write: Write) -> None:
         raise EngineError(f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}")
 
 
-def check_partitions(graph: Graph, batch: Batch) -> None:
-    """Refuse a batch that merges one key under two partitions, whether or not it is stored. Raises DataError."""
+def check_partitions(graph: Graph, batch: Batch, refusals: Refusals) -> None:
+    """Refuse rows that merge one key under two partitions, whether or not it is stored: all but those of the first."""
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if isinstance(write, Delete) or times[write.label] < 2 or graph.partition not in write.rows.column_names:
             continue
         parts = write.rows.column(graph.partition).to_pylist()
-        with writing(write):
-            for key, part in zip(write.rows.column(graph.key).to_pylist(), parts, strict=True):
-                if part is not None and seen.setdefault((write.label, key), part) != part:
-                    raise taken(f"{write.label} {key}")
+        keys: list[str] = write.rows.column(graph.key).to_pylist()  # type: ignore[assignment]  # no NULL
+        for key, part in zip(keys, parts, strict=True):
+            if part is not None and seen.setdefault((write.label, key), part) != part:
+                refusals.add(write, key, taken(f"{write.label} {key}"))
 
 
 def json_form(text: str, what: str) -> str:
     """JSON text in canonical form. `what` says what it is, should it be none. Raises DataError."""
     try:
-        return canonical_json(json.loads(text, parse_constant=_no_number))
+        found = canonical_json(json.loads(text, parse_constant=_no_number))
+        found.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
     except ValueError as error:
         raise DataError(f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)") from None
+    return found
 
 
 def _no_number(word: str) -> float:

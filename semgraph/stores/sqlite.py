@@ -32,7 +32,7 @@ from semgraph.stores.base import (
     Written,
 )
 from semgraph.stores.conjunct import read
-from semgraph.stores.refusals import other_length, writing
+from semgraph.stores.refusals import Refusals, other_length
 from semgraph.stores.rows import check_partitions, match_schema, scan_schema, search_schema
 from semgraph.stores.settles import derived_told
 from semgraph.stores.sqlite_derived import count_unembedded, fill_derived
@@ -71,9 +71,10 @@ class SqliteStore:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = fspath(path)
-        self._file = File(self.path, self.name)
+        self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
-        self._memory = Memory()
+        self._memory = self._of_main = Memory()
+        self._readers: list[File] = []  # connections that neither make nor change the file
         self._dimensions: dict[tuple[str, str], int] = {}
 
     def beside(self) -> Self:
@@ -90,7 +91,7 @@ class SqliteStore:
     @property
     def round_trips(self) -> int:
         """Transactions made so far."""
-        return self._file.round_trips
+        return self._main.round_trips + sum(reader.round_trips for reader in self._readers)
 
     @property
     def nearest(self) -> str:
@@ -110,9 +111,39 @@ class SqliteStore:
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Make the file, or bring it up to date with the graph. Raises StoreUnavailable, PlanError."""
-        tables = tables_of(graph)
-        await self._file.open(lambda con: check_file(con, self.name))
+        self._file, self._memory = self._main, self._of_main
+        await self._file.open(self._check)
+        await self._make_ready(tables_of(graph), dimensions)
 
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
+        """Open the file to read; it is neither made nor changed. Raises StoreUnavailable, PlanError.
+
+        A file that is not there is taken for an empty one. One that lacks what the graph needs is copied into memory.
+        """
+        if self.path == ":memory:":
+            await self.ensure(graph, dimensions)
+            return
+        tables = tables_of(graph)
+
+        def ready(con: sqlite3.Connection) -> bool:
+            return is_current(con, tables)
+
+        if self._main.is_open and await self._main.run(ready):
+            self._file, self._memory = self._main, self._of_main
+        else:
+            reader = File(self.path, self.name)
+            reader.heard = self._main.heard
+            await reader.open(self._check, reads=True)
+            self._readers.append(reader)
+            if not await reader.run(ready):
+                await reader.copy(self._check)
+            self._file, self._memory = reader, Memory()
+        await self._make_ready(tables, dimensions)
+
+    def _check(self, con: sqlite3.Connection) -> None:
+        check_file(con, self.name)
+
+    async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
         def is_ready(con: sqlite3.Connection) -> bool:
             check_file(con, self.name)
             ready = is_current(con, tables)
@@ -159,7 +190,9 @@ class SqliteStore:
 
     def listen(self, heard: Callable[[str], None] | None) -> None:
         """Call `heard` with the text of each statement from now on."""
-        self._file.heard = heard
+        self._main.heard = heard
+        for reader in self._readers:
+            reader.heard = heard
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search, all queries over the same rows in one transaction."""
@@ -231,10 +264,12 @@ class SqliteStore:
             return Written()
 
         def prepare() -> list[Merge]:
-            merges = [write for write in batch.writes if not isinstance(write, Delete)]
-            found = [self._merge(write) for write in merges if write.rows.num_rows]
-            check_partitions(self.graph, batch)
-            return found
+            refusals = Refusals()
+            merges = [write for write in batch.writes if not isinstance(write, Delete) and write.rows.num_rows]
+            found = [self._merge(write, refusals) for write in merges]
+            check_partitions(self.graph, batch, refusals)
+            refusals.check()
+            return [merge for merge in found if merge is not None]
 
         merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
 
@@ -243,9 +278,9 @@ class SqliteStore:
 
         return Written(await self._file.run(work, writes=True, large=_large(count)))
 
-    def _merge(self, write: NodeWrite | EdgeWrite) -> Merge:
-        with writing(write):
-            return Merge(self._table(write.label), write, self.name)
+    def _merge(self, write: NodeWrite | EdgeWrite, refusals: Refusals) -> Merge | None:
+        table = self._table(write.label)
+        return refusals.attempt(write, table.graph.key, lambda some: Merge(table, some, self.name))
 
     async def statistics(self) -> Statistics:
         """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""
@@ -267,8 +302,10 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         """Close the file. Safe to call twice."""
-        await self._file.close()
-        self._memory.vectors.clear()
+        await self._main.close()
+        while self._readers:
+            await self._readers.pop().close()
+        self._of_main.vectors.clear()
 
     def _table(self, label: str) -> Table:
         if label not in self.graph.labels:

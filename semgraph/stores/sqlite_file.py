@@ -16,6 +16,7 @@ from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder
 from semgraph.stores.sqlite_terms import list_holds, lists_meet
 from semgraph.stores.sqlite_values import add_labels, unite
+from semgraph.stores.trips import made
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -63,11 +64,43 @@ class File:
         self.heard: Callable[[str], None] | None = None
         self._lock = Turns()
 
-    async def open(self, check: Callable[[sqlite3.Connection], None]) -> None:
-        """Connect, unless that is done. `check` sees the file before anything of it is changed. Raises StoreUnavailable."""
+    async def open(self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False) -> None:
+        """Connect, unless that is done. Raises StoreUnavailable.
+
+        Args:
+            check: Sees the file before anything of it is changed.
+            reads: Neither make nor change the file: one that is not there is taken for an empty one.
+        """
         async with self._lock:
             if self._con is None:
-                self._con = await self._patiently(lambda: self._connect(check))
+                connect = self._connect_to_read if reads else self._connect
+                self._con = await self._patiently(lambda: connect(check))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._con is not None
+
+    async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
+        """Go on with a copy in memory, which can be changed while the file stays as it is."""
+        async with self._lock:
+            con = self._con
+            if con is None:
+                raise EngineError(f"{self.name}  was asked before it was opened")
+
+            def copied() -> sqlite3.Connection:
+                found = self._opened(":memory:", check)
+                con.backup(found)
+                return found
+
+            self._con = await self._patiently(copied)
+            con.close()
+
+    def _connect_to_read(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+        path = Path(self.path)
+        if self.path == ":memory:" or not path.exists():
+            return self._opened(":memory:", check)
+        return self._opened(f"{path.absolute().as_uri()}?mode=rw", check)
 
     def _connect(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
         try:
@@ -79,9 +112,24 @@ class File:
         if self.path != ":memory:":
             with suppress(OSError):  # SQLite says why the file cannot be opened
                 create_private(Path(self.path))
+        con = self._opened(self.path, check)
+        if self.path != ":memory:":
+            self._log_ahead(con)
+        return con
+
+    def _log_ahead(self, con: sqlite3.Connection) -> None:
+        try:
+            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]  # not every file system lets it
+            con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+        except sqlite3.Error as error:
+            con.close()
+            raise _translated(error, self.name) from error
+
+    def _opened(self, path: str, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
         con = None
         try:
-            con = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+            uri = path.startswith("file:")
+            con = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri)
             self._settings(con, check)
         except BaseException as error:
             if con is not None:
@@ -103,9 +151,6 @@ class File:
         con.execute("PRAGMA temp_store = MEMORY")
         con.execute("PRAGMA automatic_index = OFF")  # SQLite would build one for each search where there is one
         con.execute("PRAGMA cache_size = -65536")
-        if self.path != ":memory:":
-            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]  # not every file system lets it
-            con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False) -> T:
         """One transaction, which is one round trip.
@@ -123,6 +168,7 @@ class File:
             if con is None:
                 raise EngineError(f"{self.name}  was asked before it was opened by ensure, or after it was closed")
             self.round_trips += 1
+            made()
             if not large:
                 try:
                     return self._transaction(con, work, writes)

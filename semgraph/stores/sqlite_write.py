@@ -11,13 +11,13 @@ from typing import Any
 from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite
 from semgraph.stores.refusals import (
+    Refusals,
     meant_otherwise,
     no_end,
     other_end,
     other_length,
     still_has_edges,
     taken,
-    writing,
 )
 from semgraph.stores.rows import attributes_form, check_columns, column, labels_form
 from semgraph.stores.sqlite_marks import leave, take_head
@@ -62,9 +62,13 @@ class Merge:
     def _attributes(self, text: str, key: str) -> dict[str, Any]:
         return attributes_form(text, self.table.label, key)
 
-    def run(self, con: sqlite3.Connection, version: int) -> int:
-        """Merge the rows, within a transaction; how many were merged. Raises DataError, StoreUnavailable."""
-        stored = self._stored(con)
+    def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
+        """Merge the rows, within a transaction; how many were merged. Rows that are refused are noted.
+
+        Raises:
+            StoreUnavailable: Vectors have another length than the stored ones.
+        """
+        stored = self._stored(con, refusals)
         new: list[int] = []
         old: list[int] = []
         for n, key in enumerate(self.keys):
@@ -74,23 +78,24 @@ class Merge:
         if self.write.only_existing:
             new = []
         if isinstance(self.write, EdgeWrite):
-            self._check_ends(con, new, old)
+            self._check_ends(con, new, old, refusals)
+            new = [n for n in new if not refusals.holds(self.write, self.keys[n])]
         self._insert(con, new)
-        ids = self._stored(con) if new else stored
+        ids = self._stored(con, refusals) if new else stored
         self._update(con, old, ids)
         self._write_vectors(con, new, ids, version)
         self._write_vectors(con, old, ids, version, but=self.write.create)
         return len(new) + len(old)
 
-    def _stored(self, con: sqlite3.Connection) -> dict[str, int]:
-        """Ids by key of the rows that are there. Raises DataError for one of another partition."""
+    def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
+        """Ids by key of the rows that are there; those of another partition are refused."""
         found = _found(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in found and found[key][1] != part:
-                raise taken(f"{self.table.label.name} {key}")
+                refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
         return {key: row for key, (row, _) in found.items()}
 
-    def _check_ends(self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int]) -> None:
+    def _check_ends(self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals) -> None:
         """Refuse new edges without their ends, other ends for edges that are there, and ends of another partition."""
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
@@ -107,21 +112,21 @@ class Merge:
         key = self.table.key
         for end, node in (("source", label.source), ("target", label.target)):
             there = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
-            sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {there} LIMIT 1'
+            sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {there}'
             for edge, missing in con.execute(sql):
-                raise no_end(f"{label.name} {edge}", end, missing, node)
+                refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, missing, node))
             sql = (
                 f'SELECT e.key, e.{end} FROM temp."#ends" e '
-                f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part LIMIT 1"
+                f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part"
             )
             for edge, at in () if self.write.only_existing else con.execute(sql):
-                raise no_end(f"{label.name} {edge}", end, at, node)
+                refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, at, node))
             sql = (
                 f'SELECT e.key, t.{end}, e.{end} FROM temp."#ends" e JOIN {self.table.name} t ON t.{key} = e.key '
-                f"WHERE t.{end} <> e.{end} LIMIT 1"
+                f"WHERE t.{end} <> e.{end}"
             )
             for edge, stored, given in con.execute(sql):
-                raise other_end(f"{label.name} {edge}", end, stored, given)
+                refusals.add(self.write, edge, other_end(f"{label.name} {edge}", end, stored, given))
 
     def _insert(self, con: sqlite3.Connection, new: Sequence[int]) -> None:
         if not new:
@@ -207,8 +212,11 @@ def _found(con: sqlite3.Connection, table: Table, keys: Iterable[str]) -> dict[s
     return {key: (row, part) for key, row, part in con.execute(sql)}
 
 
-def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete) -> int:
-    """Delete nodes or edges by key and partition, and the marks that they witness; how many there were."""
+def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, refusals: Refusals) -> int:
+    """Delete nodes or edges by key and partition, and the marks that they witness; how many there were.
+
+    Nodes that still have edges are refused, unless the write detaches them.
+    """
     table = tables[write.label]
     check_columns(table.graph, write)
     con.execute('CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))')
@@ -226,11 +234,12 @@ def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete) 
         if write.detach:
             con.execute(f"DELETE FROM {edges.name} WHERE {touching}")
             continue
-        for edge, source, target in con.execute(
-            f"SELECT {edges.key}, source, target FROM {edges.name} WHERE {touching} LIMIT 1"
-        ):
+        sql = " UNION ALL ".join(
+            f"SELECT {end}, {edges.key}, source, target FROM {edges.name} WHERE {end} IN ({gone})" for end in ends
+        )
+        for key, edge, source, target in con.execute(sql):
             between = f"{edges.label.name} {edge} lies between {source} and {target}"
-            raise still_has_edges(f"a {write.label}", between)
+            refusals.add(write, key, still_has_edges(f"a {write.label}", between))
     count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
     marked = 'SELECT 1 FROM temp."#deleted" g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)'
     con.execute(f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,))
@@ -247,18 +256,23 @@ def next_version(con: sqlite3.Connection) -> int:
 def commit(
     con: sqlite3.Connection, tables: Mapping[str, Table], batch: Batch, merges: Sequence[Merge], mark: Mark | None
 ) -> dict[str, int]:
-    """Write a batch within a transaction that already holds the lock; rows by label. Raises ConcurrentWrite."""
+    """Write a batch within a transaction that already holds the lock; rows by label.
+
+    Raises:
+        ConcurrentWrite: Another run wrote the partition of the mark.
+        RowsRefused: Rows cannot be written; the transaction must be rolled back.
+    """
+    refusals = Refusals()
     if mark is not None:
         take_head(con, mark)
     version = next_version(con)
     found: Counter[str] = Counter()
     deletes = [write for write in batch.writes if isinstance(write, Delete)]
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
-        with writing(write):
-            found[write.label] += delete(con, tables, write)
+        found[write.label] += delete(con, tables, write, refusals)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
-        with writing(merge.write):
-            found[merge.write.label] += merge.run(con, version)
+        found[merge.write.label] += merge.run(con, version, refusals)
+    refusals.check()
     if mark is not None:
         leave(con, mark)
     return dict(found)

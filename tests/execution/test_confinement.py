@@ -240,3 +240,46 @@ def test_what_will_be_asked_of_several_groups_is_explained(tmp_path: Path, how: 
         shown = session.explain(path, format=how, asked=rows)
     assert "found" in shown
     assert how != "prompts" or "g0" in shown
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["ahead", "in the ordered part"])
+async def test_without_a_journal_a_window_that_is_run_again_asks_nothing_twice(bench: Bench, ordered: bool) -> None:
+    """A row that fails, and one that the store refuses, cost no other row a second question."""
+    people = "  people: [{from: Person}]\n" if ordered else "  people: [{from: asked}]\n"
+    body = f"""steps:
+{people}  found:
+    - from: asked
+    - join: {{other: people, alias: p, where: "p.name = 'nobody'", how: left}}
+    - sem_map: {{prompt: "Code: {{name}}", add: {{code: string}}}}
+    - project: {{uuid: "if(name = 'n3', NULL, uuid)", group_id, name, text: code}}
+returns: [found]
+writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{from: found, node: Person}}}}]
+"""
+    names = ["n0", "bad", "n2", "n3", *(f"n{i}" for i in range(4, 12))]
+    rows = [{"group_id": "gh"[i % 2], "at": f"2025-01-{i + 1:02}", "name": name} for i, name in enumerate(names)]
+    result = await bench.run(body, rows, window=6)
+    assert sorted(names[f.member] for f in result.failed) == ["bad", "n3", "n3"]
+    assert (result.committed, result.exit_code) == (10, 3)
+    asked = [request.messages[-1].content for request in bench.oracle.requests]
+    answered = [text for text in asked if "bad" not in text]
+    assert sorted(answered) == sorted(set(answered))
+    assert result.meter.steps["found"].rows_out == 11
+    assert result.meter.steps["found"].rows_in == 12
+
+
+async def test_a_row_made_of_several_members_is_made_again_without_one_that_failed(bench: Bench) -> None:
+    body = """steps:
+  coded:
+    - from: asked
+    - sem_map: {prompt: "Code: {name}", add: {code: string}}
+  found:
+    - from: asked
+    - aggregate: {by: [group_id], add: {names: "string_agg(name, ' ' ORDER BY name)"}}
+    - project: {uuid: "id(group_id)", group_id, text: names}
+returns: [found]
+writes: [{merge: {from: found, node: Note, create: {text}}}, {merge: {from: coded, node: Person}}]
+"""
+    rows = [{"group_id": "g", "at": f"2025-01-0{i + 1}", "name": n} for i, n in enumerate(["bad", "n1", "bad 2", "n3"])]
+    result = await bench.run(body, rows, window="all")
+    assert result.tables["found"].column("text").to_pylist() == ["n1 n3"]
+    assert result.committed == 2

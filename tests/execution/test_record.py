@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import semgraph
 from semgraph.errors import PlanError
-from semgraph.execution.record import RunRecord, new_run, read_rows
+from semgraph.execution.record import RunRecord, new_run, read_rows, recorded_steps
+from semgraph.execution.result import Progress
 from semgraph.execution.runs import all_runs, find_run
 
 
@@ -74,3 +76,52 @@ def test_names_of_runs_are_new(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).mkdir()
     assert new_run(tmp_path) not in names
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_the_rows_of_a_window_are_on_disk_before_it_is_reported_as_committed(tmp_path: Path, window: int) -> None:
+    (tmp_path / "graph.yaml").write_text("graph: notes\nnodes:\n  Note: {properties: {text: string}}\n")
+    (tmp_path / "notes.yaml").write_text(f"""
+plan: notes
+graph: graph.yaml
+inputs: {{notes: {{id: string, group_id: string, text: string}}}}
+order: {{input: notes, partition: group_id, key: id, window: {window}}}
+steps:
+  told: [{{from: notes}}, {{add: {{size: length(text)}}}}]
+  seen: [{{from: told}}, {{match: {{pattern: "(n:Note {{uuid: id}})", how: left}}}}]
+returns: [seen]
+writes: [{{merge: {{from: told, node: Note, key: id, create: {{text}}}}}}]
+""")
+    notes = [{"id": f"n{i}", "group_id": "g", "text": "x" * i} for i in range(6)]
+    on_disk: list[tuple[int, int, int]] = []
+
+    def look(progress: Progress) -> None:
+        if not progress.step and progress.done:
+            (run,) = all_runs(tmp_path / "runs")
+            seen = {row["id"] for row in read_rows(run.folder, "steps", "seen")}
+            assert recorded_steps(run.folder, "steps") == ["seen", "told"]
+            on_disk.append((progress.done, len(seen), len(read_rows(run.folder, "steps", "told"))))
+
+    with semgraph.Session(store="memory", journal=False, runs=tmp_path / "runs", folder=tmp_path) as session:
+        result = session.run(tmp_path / "notes.yaml", notes=notes, progress=look)
+    assert [(done, seen) for done, seen, _ in on_disk] == [(n, n) for n in range(window, 7, window)]
+    assert all(told >= done for done, _, told in on_disk)
+    assert result.record is not None
+    assert len(read_rows(result.record, "steps", "seen")) == len(read_rows(result.record, "steps", "told")) == 6
+    assert not (result.record / "pending.arrow").exists()
+
+
+def test_pending_rows_that_were_cut_off_while_written_are_left_out(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "7f3a")
+    for number in range(3):
+        record.rows("steps", "told", pa.table({"_m": [number]}))
+        record.keep()
+    pending = record.folder / "pending.arrow"
+    whole = pending.read_bytes()
+    assert [row["_m"] for row in read_rows(record.folder, "steps", "told")] == [0, 1, 2]
+    pending.write_bytes(whole[:-20])
+    assert [row["_m"] for row in read_rows(record.folder, "steps", "told")] == [0, 1]
+    pending.write_bytes(whole)
+    record.flush()
+    assert [row["_m"] for row in read_rows(record.folder, "steps", "told")] == [0, 1, 2]
+    assert sorted(path.name for path in record.folder.rglob("*.*")) == ["00001.parquet"]

@@ -98,29 +98,58 @@ def rows(case: str) -> list[dict[str, Any]]:
     return [*found, {**GOOD, "before": "z"} if case == "no key" else GOOD]
 
 
+REFUSED = {  # the rows that fail in each case; the others are written
+    "no key": ["a", "b"],
+    "two that differ": ["b"],
+    "an end that is not there": ["a"],
+    "what a step cannot read": ["a", "b"],
+    "what a write cannot read": ["a", "b"],
+    "no JSON": ["a", "b"],
+}
+COMPUTED = {"what a step cannot read", "what a write cannot read"}
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_it_stops_its_group_and_the_place_is_told(session, tmp_path: Path, case: str) -> None:
-    change, said, to_do = CASES[case]
+def test_a_row_that_cannot_be_written_is_set_aside_and_the_others_are_written(session, tmp_path: Path, case) -> None:
+    change, error, to_do = CASES[case]
     plan, line = written(tmp_path, change, ORDER.replace("}", ", window: all}"))
     result = session.run(plan, notes=rows(case))
-    (note,) = result.notes
-    assert note.startswith('group "g" stopped: ')
-    assert re.search(rf"notes\.yaml:{line}:\d+  ", note), note
-    assert said in note
-    assert to_do in note
-    assert [row["id"] for row in result.tables["told"].to_pylist()] == ["z"]
-    assert result.written["Note"] == 1
+    assert [result.keys[f.member] for f in result.failed] == REFUSED[case]
+    first = result.failed[0]
+    assert re.match(rf".*notes\.yaml:{line}:\d+  (?!step)", first.error), first.error
+    assert error.removeprefix(f"step {first.step}: ").removesuffix("; nothing was written") in first.error
+    assert "nothing was written" not in first.error
+    assert to_do in first.error
+    assert [row["id"] for row in result.tables["told"].to_pylist()] == [
+        row["id"] for row in rows(case) if row["id"] not in REFUSED[case]
+    ]
+    assert result.committed == 3 - len(REFUSED[case])
+    assert (result.exit_code, result.notes) == (3, ())
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_without_groups_it_ends_the_run(session, tmp_path: Path, case: str) -> None:
-    change, said, to_do = CASES[case]
+def test_without_an_order_the_refused_rows_are_set_aside_and_a_failed_statement_ends_the_run(
+    session, tmp_path: Path, case
+) -> None:
+    change, error, to_do = CASES[case]
     plan, line = written(tmp_path, change, "")
-    with pytest.raises(DataError) as caught:
-        session.run(plan, notes=rows(case))
-    assert re.search(rf"notes\.yaml:{line}:\d+  ", str(caught.value))
-    assert said in str(caught.value)
-    assert to_do in str(caught.value)
+    if case in COMPUTED:
+        with pytest.raises(DataError) as caught:
+            session.run(plan, notes=rows(case))
+        message = str(caught.value)
+        assert error in message
+    else:
+        result = session.run(plan, notes=rows(case))
+        assert len(result.failed) == len(REFUSED[case])
+        assert {f.member for f in result.failed} == {None}
+        assert result.failed[0].row["group_id"] == "g"
+        assert (result.exit_code, result.written["Note"]) == (
+            3,
+            {"an end that is not there": 2}.get(case, 3 - len(REFUSED[case])),
+        )
+        message = result.failed[0].error
+    assert re.search(rf"notes\.yaml:{line}:\d+  ", message)
+    assert to_do in message
 
 
 def test_null_has_the_type_of_the_property_that_it_is_written_to(session, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
+from semgraph.errors import ConcurrentWrite, EngineError, RowsRefused, StoreUnavailable
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Marked, Method, PartitionState, Store
 
@@ -335,3 +335,52 @@ async def test_closing_twice_is_safe(home, world):
         await world.commit(store, world.write("Note", {"uuid": "n"}))
         await store.aclose()
         await store.aclose()
+
+
+async def test_a_store_opened_without_a_length_takes_vectors_of_one_length_only(shared_home, world):
+    person = {"uuid": "a", "name": "A"}
+    longer = type(world)(dimensions=6)
+    await shared_home.reset()
+    async with shared_home.open(dimensions=None) as store, shared_home.open(dimensions=None) as other:
+        both = (
+            world.write("Person", person | {"name_embedding": [1, 0, 0, 0]}),
+            longer.write("Person", person | {"uuid": "b", "name_embedding": [1, 0, 0, 0, 0, 0]}),
+        )
+        with pytest.raises(StoreUnavailable, match="Person here has 4-dimensional vectors"):
+            await world.commit(store, *both)
+        await world.commit(store, both[0])
+        for each in (store, other):
+            with pytest.raises(StoreUnavailable, match="Person here has 4-dimensional vectors.*your embedder gives 6"):
+                await world.commit(each, both[1])
+        assert (await store.statistics()).counts["Person"] == 1
+
+
+async def test_of_two_first_writes_at_once_only_one_decides_on_the_length_of_vectors(shared_home, world):
+    writes = [
+        type(world)(dimensions=n).write("Person", {"uuid": f"p{n}", "name": "A", "name_embedding": [1.0] * n})
+        for n in (4, 6)
+    ]
+    await shared_home.reset()
+    async with shared_home.open(dimensions=None) as store:
+        ends = await asyncio.gather(*(world.commit(store, write) for write in writes), return_exceptions=True)
+        assert sorted(type(end).__name__ for end in ends) == ["StoreUnavailable", "Written"]
+        assert (await store.statistics()).counts["Person"] == 1
+
+
+async def test_each_row_that_cannot_be_written_is_named_once(store, world):
+    await world.commit(store, world.write("Person", {"uuid": "x", "name": "X", "group_id": "other"}))
+    people = world.write(
+        "Person", {"uuid": "x", "name": "mine"}, {"uuid": "a", "name": "A"}, {"uuid": "b", "name": "B"}
+    )
+    knows = world.write(
+        "KNOWS",
+        {"uuid": "ab", "source": "a", "target": "b"},
+        {"uuid": "ax", "source": "a", "target": "x"},
+        {"uuid": "no", "source": "no", "target": "b"},
+    )
+    with pytest.raises(RowsRefused) as caught:
+        await world.commit(store, people, knows)
+    assert [(row.write.label, row.key) for row in caught.value.rows] == [
+        ("Person", "x"), ("KNOWS", "no"), ("KNOWS", "ax"),
+    ]  # fmt: skip
+    assert (await store.statistics()).counts["Person"] == 1

@@ -21,7 +21,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import DataError, EngineError, StoreUnavailable
+from semgraph.errors import DataError, EngineError, RowsRefused, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.session import Session
@@ -441,6 +441,22 @@ async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
     await world.commit(store, people, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}))
     with pytest.raises(DataError, match=r"'k'.*an edge keeps its ends; nothing was written"):
         await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c"}))
+
+
+async def test_rows_that_break_a_constraint_of_the_user_are_named(run: Run, store: Neo4jStore, world: Any) -> None:
+    await store.ensure(world.graph, 4)
+    run("CREATE CONSTRAINT one_content FOR (n:Note) REQUIRE n.content IS UNIQUE")
+    try:
+        texts = {f"n{i}": "Ann" if i in (5, 9) else "Ben" if i in (7, 11) else f"text {i}" for i in range(12)}
+        notes = world.write("Note", *({"uuid": key, "content": text} for key, text in texts.items()))
+        people = world.write("Person", {"uuid": "p"})
+        with pytest.raises(RowsRefused, match="already exists with label `Note` and property `content`") as caught:
+            await world.commit(store, people, notes, mark=world.mark("h1"))
+        assert sorted(row.key for row in caught.value.rows) == ["n11", "n9"], "the first of a text is not at fault"
+        assert {row.write.label for row in caught.value.rows} == {"Note"}
+        assert sum((await store.statistics()).counts.values()) == 0
+    finally:
+        run("DROP CONSTRAINT one_content")
 
 
 @pytest.mark.parametrize("label", ["Note", "_SemgraphMark"])

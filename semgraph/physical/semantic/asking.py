@@ -6,7 +6,7 @@ together. An implementation never sees `how`, `keep` or `on_error`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import singledispatch
@@ -50,6 +50,7 @@ class Answered:
             answers, `error`, `calls`.
         rows_in: How many rows (for sem_join: pairs) were asked about.
         stays: The rows of the input that the result has, for operators that give each row at most once.
+        members: For each row that was asked about its member row, where `evidence` has not a row for each.
     """
 
     table: pa.Table
@@ -58,6 +59,15 @@ class Answered:
     evidence: pa.Table | None = None
     rows_in: int = 0
     stays: Sequence[int] = ()
+    members: Sequence[int | None] | None = None
+
+    def asked_of(self, members: Collection[int] | None) -> int:
+        """How many rows were asked about that derive from some members (None: all), or from none."""
+        if members is None or self.evidence is None:
+            return self.rows_in
+        own = set(members)
+        of = values(self.evidence.column(MEMBER)) if self.members is None else self.members
+        return sum(member is None or member in own for member in of)
 
     @property
     def unusable(self) -> list[str]:

@@ -24,7 +24,7 @@ from semgraph.physical.semantic.asking import (
     failures,
     told_apart,
 )
-from semgraph.physical.sql import PARTITION, hidden, order_sql, quote
+from semgraph.physical.sql import MEMBER, PARTITION, hidden, order_sql, quote
 
 
 async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, now: datetime | None) -> pa.Table:
@@ -85,12 +85,14 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     if failed.any() and not kept:
         result = result.filter(pa.array(~failed))
     asked = [heads[g] for g in renumber]
+    of: list[int | None] = values(table.column(MEMBER)) if MEMBER in table.column_names else [None] * table.num_rows
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, asked, errors),
         kept,
         evidence(node, table, asked, answers, ()),
         sum(map(len, several)),
+        members=[of[row] for rows in several for row in rows],
     )
 
 

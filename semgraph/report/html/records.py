@@ -100,9 +100,10 @@ class RunPage:
 
     def _table(self, step: str) -> Any:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        parts = [pq.read_table(part) for part in sorted((self.run.folder / "steps" / step).glob("*.parquet"))]
+        from semgraph.execution.record import step_tables
+
+        parts = step_tables(self.run.folder, "steps", step)
         return pa.concat_tables(parts, promote_options="default") if parts else None
 
     @cached_property

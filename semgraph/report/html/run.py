@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from semgraph.meter import StepMetrics, split
-from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration, plural
+from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration, known, plural
 from semgraph.report.html.calls import Opened, listed, shown
 from semgraph.report.html.facts import facts as listed_facts
 from semgraph.report.html.facts import when
@@ -212,7 +212,9 @@ def _step_table(caption: str, steps: Mapping[str, StepMetrics], operators: Opera
 
 def _counters(m: StepMetrics) -> list[str]:
     return [
-        *(count(n) for n in (m.rows_in, m.rows_out, m.rows_failed, m.calls_issued, m.calls_journal, m.calls_coalesced)),
+        known(m.rows_in),
+        known(m.rows_out),
+        *(count(n) for n in (m.rows_failed, m.calls_issued, m.calls_journal, m.calls_coalesced)),
         *(count(n) for n in (m.tokens_in, m.tokens_cached, m.tokens_out)),
         dollars(m.dollars), f"{m.seconds:,.2f}", count(m.round_trips), count(m.embeddings),
     ]  # fmt: skip

@@ -42,7 +42,7 @@ def tree(
 def _cost(found: StepMetrics | None, operators: Sequence[StepMetrics]) -> list[Html]:
     if found is None:
         return []
-    parts = [f"{plural(found.rows_out, 'row')}"]
+    parts = [] if found.rows_out is None else [plural(found.rows_out, "row")]
     kept = found.calls_journal + found.calls_coalesced
     if found.calls_issued + kept:
         parts.append(plural(found.calls_issued, "call") + (f" (+{count(kept)} kept)" if kept else ""))

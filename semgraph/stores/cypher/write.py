@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from semgraph.logical.schema import Graph, Label
@@ -18,8 +19,8 @@ from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Writ
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.terms import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
 from semgraph.stores.cypher.written import refuse_long, rows_of
-from semgraph.stores.refusals import writing
-from semgraph.stores.rows import check_columns
+from semgraph.stores.refusals import Refusals
+from semgraph.stores.rows import check_columns, check_partitions
 
 FRESH = f"{SYSTEM}_fresh"
 
@@ -38,23 +39,26 @@ class CommitText:
 
 
 def compile_commit(graph: Graph, batch: Batch, mark: Mark | None, indexes: Indexes) -> CommitText:
-    """The statement for a batch. Raises EngineError for unknown columns, DataError for what cannot be stored."""
+    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what cannot be stored."""
+    refusals = Refusals()
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     if mark is not None:
         parts.append(_HEAD)
         parameters["mark"] = _mark(mark)
-    for i, write in sorted(enumerate(batch.writes), key=lambda pair: _ORDER[type(pair[1])]):
-        with writing(write):
-            parts.append(Shape.of(graph, write, indexes).text(i))
-            parameters[f"w{i}"] = rows_of(graph, write)
+    for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
+        parts.append(Shape.of(graph, write, indexes).text(i))
+        parameters[f"w{i}"] = refusals.attempt(write, graph.key, partial(rows_of, graph))
+    check_partitions(graph, batch, refusals)
+    refusals.check()
     if mark is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
     return CommitText("\n".join([*parts, f"RETURN {returned}"]), parameters)
 
 
-_ORDER: Mapping[type[Write], int] = {Delete: 0, NodeWrite: 1, EdgeWrite: 2}
+ORDER: Mapping[type[Write], int] = {Delete: 0, NodeWrite: 1, EdgeWrite: 2}
+"""In which order a statement does the writes of a batch."""
 _HEAD = f"""\
 MERGE (m:{HEAD} {{partition: $mark.partition}})
 SET m.lock = $mark.head

@@ -1,0 +1,55 @@
+"""The rows that a run says came into a step and left it are those that did, or are shown as not known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.execution.result import Result
+from semgraph.report.outcome import step_columns
+
+HEAD = "plan: notes\ninputs: {notes: {id: string, group_id: string, n: int64}}\n"
+ORDER = "order: {input: notes, partition: group_id, key: id, window: 2}\n"
+NOTES: list[dict[str, Any]] = [{"id": str(i), "group_id": "gh"[i % 2], "n": i} for i in range(6)]
+
+
+def run(folder: Path, text: str, order: str) -> Result:
+    (folder / "notes.yaml").write_text(HEAD + order + text)
+    with semgraph.Session(store="memory", journal=False, runs="", folder=folder) as session:
+        return session.run(folder / "notes.yaml", notes=NOTES)
+
+
+@pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
+def test_steps_that_one_statement_does_are_counted_where_rows_are_one_to_one(tmp_path: Path, order: str) -> None:
+    text = """
+steps:
+  some: [{from: notes}, {filter: n >= 4}]
+  more: [{from: some}, {add: {m: n + 1}}]
+  less: [{from: more}, {project: {id, m}}]
+returns: [less]
+"""
+    steps = run(tmp_path, text, order).meter.steps
+    assert {name: (steps[name].rows_in, steps[name].rows_out) for name in ("some", "more", "less")} == {
+        "some": (6, 2),
+        "more": (2, 2),
+        "less": (2, 2),
+    }
+
+
+@pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
+def test_what_is_not_known_inside_a_statement_is_not_shown_as_a_number(tmp_path: Path, order: str) -> None:
+    text = """
+steps:
+  some: [{from: notes}, {filter: n >= 3}]
+  few: [{from: some}, {filter: n % 2 = 0}]
+returns: [few]
+"""
+    result = run(tmp_path, text, order)
+    some, few = result.meter.steps["some"], result.meter.steps["few"]
+    assert (some.rows_in, some.rows_out, few.rows_in, few.rows_out) == (6, None, None, 1)
+    (shown,) = [column.cells for column in step_columns(result.meter.lines(), every=True) if column.title == "in → out"]
+    assert "6 → —" in shown
+    assert result.to_json()["metrics"]["steps"]["some"]["rows_out"] is None
