@@ -13,7 +13,10 @@ VENV_EXTRAS := .venv-extras
 # graphiti-core, whose databases semgraph shares
 VENV_GRAPHITI := .venv-graphiti
 
-.PHONY: demo test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
+KILLS ?= 20
+SEED ?=
+
+.PHONY: demo kill test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -22,6 +25,10 @@ demo: $(VENV)/.demo
 # the whole suite; it starts a real Neo4j by itself. One process more than two cores have work for: some tests only wait.
 test: $(VENV)/.installed $(VENV)/.browser
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# runs that are killed at random moments and at named points, on both stores, and run again: make kill KILLS=200 SEED=7
+kill: $(VENV)/.installed
+	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -n 2 tests/kill
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed

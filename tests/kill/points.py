@@ -1,0 +1,125 @@
+"""The points of a run at which its process can kill itself: they are put around the engine's methods in that process alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from semgraph.execution.record import RunRecord
+from semgraph.llm.commits import GroupCommit
+from semgraph.stores.neo4j import Neo4jStore
+from semgraph.stores.neo4j_bolt import Bolt
+from semgraph.stores.sqlite import SqliteStore
+
+
+class Strike:
+    """Kills the process when a point is passed for the n-th time.
+
+    Args:
+        point: Its name.
+        number: Which time, from 1.
+    """
+
+    def __init__(self, point: str, number: int) -> None:
+        self.point, self.left = point, number
+        self.within = ""  # "store setup" or "inside commit", while the store does that
+
+    def passed(self, point: str) -> None:
+        """A point is passed."""
+        if point == self.point:
+            self.left -= 1
+            if not self.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def heard(self, _statement: str) -> None:
+        """The store begins a statement."""
+        self.passed("statement")
+        if self.within == "store setup":
+            self.passed(self.within)
+
+    def install(self) -> None:
+        """Put all points into this process."""
+        for store in (SqliteStore, Neo4jStore):
+            self._listen(store)
+            store.ensure = self._around(store.ensure, "store setup", "", "")  # type: ignore[method-assign]
+            store.commit = self._around(  # type: ignore[method-assign]
+                store.commit, "inside commit", "before commit", "after commit"
+            )
+        self._inside_commits()
+        self._journal()
+        keep = RunRecord.keep
+
+        def kept(record: RunRecord) -> None:
+            self.passed("before record")
+            keep(record)
+            self.passed("after record")
+
+        RunRecord.keep = kept  # type: ignore[method-assign]
+
+    def _listen(self, store: type[Any]) -> None:
+        made = store.__init__
+
+        @wraps(made)
+        def listening(this: Any, *args: Any, **options: Any) -> None:
+            made(this, *args, **options)
+            this.listen(self.heard)
+
+        store.__init__ = listening
+
+    def _around(self, method: Callable[..., Any], within: str, before: str, after: str) -> Any:
+        @wraps(method)
+        async def around(*args: Any, **options: Any) -> Any:
+            self.passed(before)
+            self.within = within
+            try:
+                found = await method(*args, **options)
+            finally:
+                self.within = ""
+            self.passed(after)
+            return found
+
+        return around
+
+    def _inside_commits(self) -> None:
+        """SQLite: at each statement of the transaction. Neo4j: when the statement was run, before the transaction ends."""
+        heard, run = self.heard, Bolt.run
+
+        def statement(text: str) -> None:
+            heard(text)
+            if self.within == "inside commit":
+                self.passed(self.within)
+
+        self.heard = statement  # type: ignore[method-assign]
+
+        @wraps(run)
+        async def ran(*args: Any, **options: Any) -> Any:
+            found = await run(*args, **options)
+            if self.within == "inside commit":
+                self.passed(self.within)
+            return found
+
+        Bolt.run = ran  # type: ignore[method-assign]
+
+    def _journal(self) -> None:
+        flush, transaction = GroupCommit.flush, GroupCommit.transaction
+
+        def flushed(this: GroupCommit) -> None:
+            pending = bool(this._pending)
+            if pending:
+                self.passed("before journal write")
+            flush(this)
+            if pending:
+                self.passed("after journal write")
+
+        @contextmanager
+        def transacted(this: GroupCommit) -> Iterator[Any]:
+            with transaction(this) as database:
+                yield database
+                self.passed("inside journal write")
+
+        GroupCommit.flush = flushed  # type: ignore[method-assign]
+        GroupCommit.transaction = transacted  # type: ignore[method-assign]
