@@ -188,26 +188,43 @@ class Budget:
         what = what or f"call {self.spent.calls + self._reserved.calls + 1:,}"
         return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
 
+    def require_price(self, name: str, dollars: float | None) -> None:
+        """Refuse a limit in dollars that cannot be kept.
+
+        Args:
+            name: Of the model.
+            dollars: What one token of it costs; None if nobody knows.
+
+        Raises:
+            PlanError: There is such a limit, and the price is not known.
+        """
+        if self.max_usd is not None and dollars is None:
+            raise PlanError(
+                Problem(
+                    f"max_usd {_usd(self.max_usd)} cannot be kept: no price is known for {name}",
+                    hint="Limit max_tokens or max_calls instead, or give the model's price",
+                )
+            )
+
 
 def _usd(amount: float) -> str:
     return f"{amount:.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
 
 
 class Budgeted(Wrapper):
-    """Asks only what the budget admits. Cut and refused answers are charged.
-
-    Raises:
-        PlanError: The budget limits dollars, and the price of the model is not known.
-    """
+    """Asks only what the budget admits. Cut and refused answers are charged."""
 
     def __init__(self, inner: LLM, budget: Budget) -> None:
         super().__init__(inner)
         self.budget = budget
-        if budget.max_usd is not None:
-            require_price(inner.name, inner.dollars(Usage(1, 0, 1)), budget.max_usd)
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, if it cannot pass a limit."""
+        """Answer one request, if it cannot pass a limit.
+
+        Raises:
+            PlanError: The budget limits dollars, and the price of the model is not known.
+        """
+        self.budget.require_price(self.inner.name, self.dollars(Usage(1, 0, 1)))
         return await self.budget.spend(self._most(request), lambda: self.inner.complete(request), cost_of)
 
     def _most(self, request: Request) -> Cost:
@@ -233,18 +250,3 @@ class Drained(Wrapper):
 def cost_of(reply: Reply) -> Cost:
     """What an issued answer cost."""
     return Cost(1, reply.usage.prompt + reply.usage.completion, reply.dollars or 0.0)
-
-
-def require_price(name: str, dollars: float | None, max_usd: float) -> None:
-    """Refuse a limit in dollars that cannot be kept.
-
-    Raises:
-        PlanError: `dollars` is None.
-    """
-    if dollars is None:
-        raise PlanError(
-            Problem(
-                f"max_usd {_usd(max_usd)} cannot be kept: no price is known for {name}",
-                hint="Limit max_tokens or max_calls instead, or give the model's price",
-            )
-        )

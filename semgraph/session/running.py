@@ -23,7 +23,7 @@ from semgraph.execution.runtime import NoRecord, Runtime
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.why import flow
 from semgraph.frontend.yaml import dump
-from semgraph.llm.base import Embedder
+from semgraph.llm.base import Embedder, Usage
 from semgraph.llm.roles import bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -69,6 +69,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
         library = Library(resources.settings.operators)
         limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
         physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
+        _require_prices(physical.logical, opened)
         await _ensure(physical, opened, write=request.write)
         notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
         return await _Run(request, physical, opened, resources, [*map(str, logical.warnings), *notes]).run()
@@ -76,6 +77,15 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 
 def _roles(plan: LogicalPlan) -> set[str]:
     return {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
+
+
+def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
+    """Refuse a limit in dollars for what a plan asks that has no price, before anything is spent. Raises PlanError."""
+    for role in sorted(_roles(plan)):
+        model = bound(opened.llm, role)
+        opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
+    if _embeds(plan):
+        opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
 
 
 def _trimmed(request: RunRequest) -> LogicalPlan:
@@ -137,14 +147,17 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
 
 async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
     """The length of the vectors that a plan searches or stores; None if it has nothing to do with vectors."""
-    nearest = any(node.embeds for node in walk(*plan.roots))
-    embeds = any(
+    return await embedder.dimensions() if _embeds(plan) else None
+
+
+def _embeds(plan: LogicalPlan) -> bool:
+    """Whether a plan needs an embedder."""
+    return any(node.embeds for node in walk(*plan.roots)) or any(
         d.by == "embed" and d.of in sink.schema.names
         for sink in plan.writes
         if isinstance(sink, Merge)
         for d in sink.label.derived.values()
     )
-    return await embedder.dimensions() if nearest or embeds else None
 
 
 class _Recorder:

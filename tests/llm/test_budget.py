@@ -208,10 +208,14 @@ async def test_repeated_attempts_are_one_call(server: ModelServer, endpoint, ask
     assert budget.spent.calls == 1
 
 
-def test_a_limit_in_dollars_needs_a_price(server: ModelServer):
+async def test_a_limit_in_dollars_needs_a_price(server: ModelServer, ask):
+    unpriced = Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_usd=5))
     with pytest.raises(PlanError, match=r"max_usd 5\.00 cannot be kept: no price is known for openai:Qwen3@http"):
-        Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_usd=5))
-    Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_tokens=5))
+        await unpriced.complete(ask())
+    assert not server.requests
+    counted = Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_calls=5))
+    await counted.complete(ask())
+    await counted.aclose()
 
 
 async def test_at_the_limit_what_was_sent_before_is_waited_for(server: ModelServer, endpoint, ask):

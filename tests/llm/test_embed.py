@@ -303,10 +303,11 @@ class TestOnce:
         await once.embed(["z" * 400])
         assert len(server.embedding_requests) == 2
 
-    def test_a_limit_in_dollars_needs_a_price(self, server: ModelServer):
-        unpriced = OpenAIEmbedder("e", base_url=server.base_url)
+    async def test_a_limit_in_dollars_needs_a_price(self, server: ModelServer):
+        unpriced = EmbedOnce(OpenAIEmbedder("e", base_url=server.base_url), budget=Budget(max_usd=1))
         with pytest.raises(PlanError, match="no price is known for openai:e@http"):
-            EmbedOnce(unpriced, budget=Budget(max_usd=1))
+            await unpriced.embed(["x"])
+        assert not server.embedding_requests
 
 
 class TestTime:

@@ -11,7 +11,7 @@ import numpy as np
 
 from semgraph.errors import RowError
 from semgraph.llm.base import Embedder, Embeddings, Usage, Vectors
-from semgraph.llm.budget import Budget, Cost, require_price
+from semgraph.llm.budget import Budget, Cost
 from semgraph.llm.journal import Journal, OwnText
 
 
@@ -67,9 +67,6 @@ class EmbedOnce:
         batch: Texts in one request to `inner`.
         remember: Bytes of vectors kept in memory, so that memory stays bounded over any number of texts; what falls out
             is asked of the journal again, or of `inner` where there is none.
-
-    Raises:
-        PlanError: The budget limits dollars, and the price is not known.
     """
 
     def __init__(
@@ -88,8 +85,6 @@ class EmbedOnce:
         self._scope = ""
         self._flying: dict[OwnText, _Wanted] = {}
         self._pending = _Request()
-        if budget is not None and budget.max_usd is not None:
-            require_price(inner.name, inner.dollars(Usage(1)), budget.max_usd)
 
     def scoped(self, scope: str) -> EmbedOnce:
         """The same embedder with a scope of its own: it knows no vector of another scope, in memory or in the journal."""
@@ -243,6 +238,7 @@ class EmbedOnce:
     async def _ask(self, texts: list[str], partition: str) -> Embeddings:
         if self.budget is None:
             return await self.inner.embed(texts, partition)
+        self.budget.require_price(self.name, self.dollars(Usage(1)))
         tokens = sum(map(self.count_tokens, texts)) if self.budget.counts_tokens else 0
         most = Cost(0, tokens, self.dollars(Usage(tokens)) or 0.0)
         return await self.budget.spend(most, lambda: self.inner.embed(texts, partition), _cost, "the next embeddings")

@@ -1,0 +1,50 @@
+"""A limit in dollars needs the prices of what a plan asks, and of nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import semgraph
+from semgraph.errors import PlanError
+from tests.execution.conftest import Watched
+
+READS = "plan: p\ninputs: {notes: {id: string, text: string}}\nsteps:\n  x: [{from: notes}, STEP]\nreturns: [x]\n"
+NOTES = [{"id": "1", "text": "heron"}]
+PRICED, UNPRICED = "openai:gpt-4.1-mini", "openai:nobody-knows-its-price"
+
+
+def session(folder: Path, model: Watched, llm: str) -> semgraph.Session:
+    embedder = f"openai:nobody-knows-its-price@{model.base_url}?dimensions=256"
+    return semgraph.Session(
+        llm=f"{llm}@{model.base_url}",
+        embedder=embedder,
+        store="memory",
+        journal=False,
+        runs="",
+        folder=folder,
+        max_usd=1.0,
+    )
+
+
+@pytest.mark.parametrize("step", ["{filter: length(text) > 1}", "{sort: [text]}"])
+async def test_a_plan_that_asks_nothing_runs_without_prices(tmp_path: Path, model: Watched, step: str) -> None:
+    (tmp_path / "p.yaml").write_text(READS.replace("STEP", step))
+    async with session(tmp_path, model, UNPRICED) as opened:
+        assert (await opened.arun(tmp_path / "p.yaml", notes=NOTES)).tables["x"].num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "llm"),
+    [("{embed: {v: text}}", PRICED), ('{sem_filter: {prompt: "Is {text} a bird?"}}', UNPRICED)],
+)
+async def test_what_is_asked_needs_a_price_before_anything_is_sent(
+    tmp_path: Path, model: Watched, step: str, llm: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(READS.replace("STEP", step))
+    async with session(tmp_path, model, llm) as opened:
+        with pytest.raises(PlanError, match=r"max_usd 1\.00 cannot be kept: no price is known for openai:nobody-knows"):
+            await opened.arun(tmp_path / "p.yaml", notes=NOTES)
+    assert not model.arrived
+    assert not model.counters.embedding_texts
