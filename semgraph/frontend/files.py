@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.frontend.csv_rows import plainly, read_csv
-from semgraph.frontend.rows import check_rows
+from semgraph.frontend.rows import check_rows, names_of
 from semgraph.logical.plan import InputSpec, LogicalPlan
 
 _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
@@ -210,9 +210,13 @@ def _parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
+        found = pq.read_table(path)
+        names_of(found)
+    except Fault as fault:
+        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
     except pa.ArrowInvalid as error:
         raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
+    return found
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {

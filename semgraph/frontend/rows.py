@@ -93,8 +93,9 @@ def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
-        _unique(rows.schema.names)
-        return {name: rows.column(name) for name in rows.schema.names}, rows.num_rows
+        columns = names_of(rows)
+        _unique(columns)
+        return {name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
         _unique([str(name) for name in rows.columns])
         return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
@@ -108,6 +109,18 @@ def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
             raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
     names = dict.fromkeys(str(name) for row in listed for name in row)
     return {name: [row.get(name) for row in listed] for name in names}, len(listed)
+
+
+def names_of(rows: pa.Table) -> list[str]:
+    """The names of the columns of an Arrow table. Raises Fault."""
+    found = []
+    for i in range(rows.num_columns):
+        try:
+            found.append(rows.schema.field(i).name)
+        except UnicodeDecodeError as error:
+            what = f"column {i + 1} has a name that is not UTF-8: {error.object!r}"
+            raise Fault(what, hint="rename it: columns are found by their names") from None
+    return found
 
 
 def _unique(names: Sequence[str]) -> None:

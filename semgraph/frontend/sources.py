@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, InputError, PlanError, Problem
-from semgraph.expr.types import type_of_arrow
+from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend.build import SOURCES, build, by_keyword
 from semgraph.frontend.calls import call_plan
 from semgraph.frontend.document import Document
@@ -89,8 +90,7 @@ def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
     for column, values in columns.items():
         try:
             array: Any = pa.array(values) if isinstance(values, list) else values
-            null = " null" if array.null_count else ""
-            types[column] = f"{type_of_arrow(array.type)}{null}"
+            types[column] = str(_type_of(array))
             arrays.append(array)
         except (Fault, pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
             hint = "give each column values of one type"
@@ -105,6 +105,19 @@ def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
         raise told("table", Faults(faults))
     spec = specs[name]
     return pa.table(arrays, names=list(columns)), spec
+
+
+def _type_of(array: Any) -> Type:
+    """The type of a column, with `null` where its values hold one, also inside lists and structs. Raises Fault."""
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    kind = type_of_arrow(array.type)
+    given = array.drop_null()
+    if kind.item is not None and kind.name == "list":
+        kind = replace(kind, item=_type_of(given.flatten()))
+    elif kind.name == "struct":
+        fields = zip(kind.fields, given.flatten(), strict=True)
+        kind = replace(kind, fields=tuple((name, _type_of(values)) for (name, _), values in fields))
+    return replace(kind, nullable=bool(array.null_count))
 
 
 def scan(

@@ -150,6 +150,8 @@ def test_files_that_are_none_of_these(plan: LogicalPlan) -> None:
     assert 'what ".xlsx" holds is not known' in problem(plan, "notes=a.xlsx")
     Path("a.parquet").write_bytes(b"no parquet at all")
     assert "this is no Parquet file" in problem(plan, "notes=a.parquet")
+    pq.write_table(pa.table([pa.array([1])], schema=pa.schema([pa.field(b"\xff", pa.int64())])), "a.parquet")
+    assert "a.parquet: column 1 has a name that is not UTF-8" in problem(plan, "notes=a.parquet")
     Path("a.jsonl").write_bytes(b'{"content": "\xff"}')
     assert "byte 13 is not UTF-8" in problem(plan, "notes=a.jsonl")
     assert "there is no such file" in problem(plan, "notes=gone.csv")

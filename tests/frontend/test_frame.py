@@ -6,10 +6,12 @@ import inspect
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import semgraph
 from semgraph.errors import InputError, PlanError
 from semgraph.frontend.build import OPERATORS, SINKS, plan_keys
 from semgraph.frontend.document import Document, parse
@@ -303,3 +305,26 @@ def test_the_shipped_plans_are_the_same_when_written_and_read(name):
 def test_a_document_without_places_loads(folder):
     document = {"plan": "plain", "inputs": {"a": {"x": "int64"}}, "returns": ["a"]}
     assert load_document(Document("", document), folder.path / "plain.yaml").name == "plain"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"a": [1, None]}, {"a": None}],
+        [{"a": {"x": None, "y": 1}}, {"a": {"x": "b", "y": 2}}],
+        [{"a": [{"x": None}, {"x": [1, None]}]}],
+        [{"a": [None]}],
+    ],
+)
+def test_rows_may_hold_nulls_inside_lists_and_structs(rows) -> None:
+    frame = semgraph.table(rows)
+    with semgraph.Session(store="memory", journal=False, runs="") as session:
+        assert session.run(frame).tables["table"].to_pylist() == rows
+
+
+def test_an_arrow_table_with_a_column_name_that_is_not_utf_8_is_refused(tmp_path) -> None:
+    table = pa.table(
+        [pa.array(["x"]), pa.array([1])], schema=pa.schema([("a", pa.string()), pa.field(b"\xff", pa.int64())])
+    )
+    with pytest.raises(InputError, match=r"column 2 has a name that is not UTF-8: b'\\xff'"):
+        semgraph.table(table)
