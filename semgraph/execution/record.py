@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,6 +113,17 @@ class RunRecord:
         if file.exists() and file.stat().st_size > _PENDING_BYTES:
             self.flush()
 
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """Say what to do where the disk refuses. Raises SemgraphError."""
+        try:
+            yield
+        except OSError as error:
+            raise SemgraphError(
+                f"{self.folder}: the disk does not take the record of this run ({error.strerror}). Free some space and run "
+                "again: what is written stays, and what was answered is in the journal"
+            ) from error
+
     def _append(self, tables: Iterable[tuple[Path, pa.Table]]) -> None:
         from pyarrow import ipc
 
@@ -122,7 +134,7 @@ class RunRecord:
                 stream.write_table(table.replace_schema_metadata(of))
         written = streams.getvalue()
         if written.size:
-            with open_private(self.folder / PENDING, "ab") as out:
+            with self._on_disk(), open_private(self.folder / PENDING, "ab") as out:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -133,7 +145,10 @@ class RunRecord:
         """Append a line of JSON for each row to a file of the record."""
         lines = [json.dumps(redacted_values(plain(dict(row))), ensure_ascii=False, default=str) for row in rows]
         if lines:
-            with open_private(self.folder / name, "a", encoding="utf-8", errors="surrogatepass") as file:
+            with (
+                self._on_disk(),
+                open_private(self.folder / name, "a", encoding="utf-8", errors="surrogatepass") as file,
+            ):
                 file.write("\n".join(lines) + "\n")
 
     def flush(self) -> None:
@@ -151,10 +166,11 @@ class RunRecord:
         part = self._open.pop(key)
         if not part.tables:
             return
-        private_folder(part.file.parent)
         draft = part.file.with_name(part.file.name + ".part")
-        write_table(draft, pa.concat_tables([table for _, table in part.tables]))
-        draft.replace(part.file)
+        with self._on_disk():
+            private_folder(part.file.parent)
+            write_table(draft, pa.concat_tables([table for _, table in part.tables]))
+            draft.replace(part.file)
 
 
 def write_table(path: Path, table: pa.Table) -> None:
