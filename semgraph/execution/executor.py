@@ -20,6 +20,7 @@ from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.commit import Sinks, Unwritten, without
 from semgraph.execution.committing import COMMIT, Attempt, Commits
 from semgraph.execution.evaluation import Evaluation
+from semgraph.execution.nul import refuse_nul, without_nul
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.preparing import given_rows, members_of, waves_of
 from semgraph.execution.remembering import Replies
@@ -61,6 +62,9 @@ class Executor:
     # -- plans without an order ------------------------------------------------------------------------------
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
+        clean = {name: without_nul(name, table) for name, table in inputs.items()}
+        self.outcome.failures += [failure for _, failures in clean.values() for failure in failures]
+        inputs = {name: table for name, (table, _) in clean.items()}
         async with Evaluation(self.runtime, given_rows(self.plan, inputs), self.options.now("run")) as evaluation:
             sinks = [spec.rows for spec in self.plan.sinks]
             returns = self.plan.logical.returns
@@ -87,7 +91,9 @@ class Executor:
     # -- plans with an order ---------------------------------------------------------------------------------
 
     async def _by_windows(self, order: Order, inputs: Mapping[str, pa.Table]) -> None:
+        refuse_nul(inputs, order)
         members = self.outcome.members = await members_of(self.runtime, order, inputs)
+        self._fail(without_nul(order.input, inputs[order.input], members=True)[1])
         pending = await self._pending(members)
         self.options.committed(0, len(members.keys) - self.outcome.skipped)
         rows = given_rows(self.plan, {**inputs, order.input: members.rows})

@@ -209,9 +209,7 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
 
 
 def _clean(array: Any) -> bool:
-    """Whether no text of a column holds a NUL, and no number is NaN or infinite."""
-    if pa.types.is_string(array.type):
-        return not pc.any(pc.match_substring(array, "\0")).as_py()
+    """Whether no number of a column is NaN or infinite."""
     return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
 
 

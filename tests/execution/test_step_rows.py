@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import semgraph
 from semgraph.execution.result import Result
 from semgraph.report.outcome import step_columns
+from semgraph.stores.base import MatchQuery
+from semgraph.stores.sqlite import SqliteStore
 
 HEAD = "plan: notes\ninputs: {notes: {id: string, group_id: string, n: int64}}\n"
 ORDER = "order: {input: notes, partition: group_id, key: id, window: 2}\n"
@@ -53,3 +56,30 @@ returns: [few]
     (shown,) = [column.cells for column in step_columns(result.meter.lines(), every=True) if column.title == "in → out"]
     assert "6 → —" in shown
     assert result.to_json()["metrics"]["steps"]["some"]["rows_out"] is None
+
+
+async def test_a_search_that_looks_twice_counts_as_two_store_queries_of_its_step(tmp_path: Path) -> None:
+    class Twice(SqliteStore):
+        """A store in which every match takes two transactions."""
+
+        async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+            await super().match(query, rows)
+            return await super().match(query, rows)
+
+    (tmp_path / "graph.yaml").write_text("graph: notes\nnodes:\n  Note: {properties: {text: string}}\n")
+    (tmp_path / "notes.yaml").write_text("""
+plan: notes
+graph: graph.yaml
+inputs: {notes: {id: string, group_id: string, n: int64}}
+steps:
+  one: [{from: notes}, {match: {pattern: "(a:Note {uuid: id})", how: left}}]
+  other: [{from: notes}, {match: {pattern: "(b:Note {uuid: group_id})", how: left}}]
+  none: [{from: notes}, {filter: n < 0}, {match: {pattern: "(c:Note {uuid: id})", how: left}}]
+returns: [one, other, none]
+""")
+    store = Twice(":memory:")
+    async with semgraph.Session(store=store, journal=False, runs="", folder=tmp_path) as session:
+        result = await session.arun(tmp_path / "notes.yaml", notes=NOTES)
+    await store.aclose()
+    found = {step: result.meter.steps[step].round_trips for step in ("one", "other", "none")}
+    assert found == {"one": 2, "other": 2, "none": 0}, "each step counts its own, though both wait at once"
