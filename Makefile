@@ -14,9 +14,10 @@ VENV_EXTRAS := .venv-extras
 VENV_GRAPHITI := .venv-graphiti
 
 KILLS ?= 20
+SECONDS ?= 60
 SEED ?=
 
-.PHONY: demo kill test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
+.PHONY: demo fuzz kill nightly test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -29,6 +30,19 @@ test: $(VENV)/.installed $(VENV)/.browser
 # runs that are killed at random moments and at named points, on both stores, and run again: make kill KILLS=200 SEED=7
 kill: $(VENV)/.installed
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -n 2 tests/kill
+
+# random plans against an evaluator of their own, then the property tests with new cases: make fuzz SECONDS=600;
+# make fuzz SEED=12345 repeats one plan that failed
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# what takes too long for each change: 3,000 plans with their coverage, the fuzzer over an engine with faults put into it, the
+# property tests with new cases, 200 kills
+nightly: $(VENV)/.installed
+	$(BIN)/python -m tests.fuzz --plans 3000
+	$(BIN)/python -m tests.fuzz.check_the_checker
+	$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile random tests
+	$(MAKE) kill KILLS=200
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed

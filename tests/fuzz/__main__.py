@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fuzz.checking import Report, check
+from tests.fuzz.coverage import LEAST
 from tests.fuzz.engine import Engine
 
 _ROOT = Path(__file__).parents[2]
@@ -31,7 +32,8 @@ def main() -> int:
     if options.seed is not None:
         return _ended(_checked(iter([options.seed])))
     if options.plans is not None:
-        return _ended(_checked(iter(range(options.plans))), coverage=True)
+        report = _checked(iter(range(options.plans)))
+        return _ended(report, coverage=True) or _covered(report, options.plans)
     first = secrets.randbelow(2**40)
     print(f"plans from seed {first} on", flush=True)
     ended = _ended(_checked(_for(options.seconds / 2, first)), coverage=True)
@@ -57,6 +59,14 @@ def _ended(report: Report, *, coverage: bool = False) -> int:
     for failure in report.failures:
         print(f"\n{failure}")
     return 1 if report.failures else 0
+
+
+def _covered(report: Report, plans: int) -> int:
+    """Whether each cell of the table was hit often enough; the exit code."""
+    rare = report.coverage.rare(LEAST * plans // 3000)
+    for operator, clause, feature, count in rare:
+        print(f"{operator}.{clause} met {feature} in {count} plans only")
+    return 1 if rare else 0
 
 
 def _properties(seconds: float) -> int:

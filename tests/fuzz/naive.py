@@ -86,7 +86,8 @@ def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, R
         rows = window
         while rows:
             relation = Relation([*given[order["input"]].names, "position", "turn"], rows, windowed=True)
-            found = _Evaluation(document, {**given, order["input"]: relation}, note, partitions=len(windows) > 1).run()
+            partition = rows[0].columns[order["partition"]] or ""
+            found = _Evaluation(document, {**given, order["input"]: relation}, note, partition, len(windows) > 1).run()
             lost = {member for _, member in found.failed}
             if None in lost:
                 raise Refused("a row that belongs to no window failed")
@@ -172,9 +173,15 @@ class _Evaluation:
     """The steps of a plan over given inputs, each once."""
 
     def __init__(
-        self, document: Document, given: Mapping[str, Relation], note: Note, *, partitions: bool = False
+        self,
+        document: Document,
+        given: Mapping[str, Relation],
+        note: Note,
+        partition: str = "",
+        partitions: bool = False,
     ) -> None:
-        self.document, self.given, self.note, self.partitions = document, given, note, partitions
+        self.document, self.given, self.note = document, given, note
+        self.partition, self.partitions = partition, partitions
         self.params = {**document.get("params", {}), "now": datetime.now(UTC)}
         self.steps: dict[str, Relation] = {}
         self.failed: list[tuple[str, int | None]] = []
@@ -575,8 +582,10 @@ class _Evaluation:
                 found = {name: alone[name][places[0]] if name in alone else None for name in spec["add"]}
             else:
                 found = _answered(spec["add"], [texts[place] for place in places], answers.of_group)
-                if any(FAILING in texts[place] for place in places):
+                mixed = len({self._owner(relation, place) for place in places}) > 1
+                if mixed or any(FAILING in texts[place] for place in places):
                     failed.append(len(rows))
+                    found = dict.fromkeys(found)
             rows.append(Row({**{name: head.columns[name] for name in by}, **found}, head.member))
         result = Relation([*by, *spec["add"]], rows, relation.windowed)
         return result if spec.get("on_error") == "null" else self._without(result, failed)
@@ -605,7 +614,11 @@ class _Evaluation:
     def sem_join(self, left: Relation, spec: Mapping[str, Any]) -> Relation:
         """Pairs to which the model says yes, among those that `using` and `where` allow."""
         right, how, alias = self.relation(spec["other"]), spec.get("how", "inner"), spec["alias"]
-        pairs = self.matches("sem_join", left, right, spec)
+        pairs = [
+            (i, j)
+            for i, j in self.matches("sem_join", left, right, spec)
+            if self._may_meet(self._owner(left, i), self._owner(right, j))
+        ]
         both = Relation([*left.names, alias], [_pair(left.rows[i], right.rows[j], alias) for i, j in pairs])
         texts = self.questions("sem_join", spec["prompt"], both)
         failed = list(dict.fromkeys(i for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text))
@@ -629,6 +642,17 @@ class _Evaluation:
             return left.of([left.rows[i] for i in rest if (i in matched) == (how == "semi")])
         kept = [(rest.index(pairs[n][0]), pairs[n][1]) for n in chosen]
         return self._paired(left.of([left.rows[i] for i in rest]), right, alias, kept, how)
+
+    def _owner(self, relation: Relation, place: int) -> str | None:
+        """The partition of a row: of its window, else what the partition's column names; None: of nobody."""
+        if relation.windowed:
+            return self.partition
+        return relation.rows[place].columns["group_id"] or "" if "group_id" in relation.names else None
+
+    @staticmethod
+    def _may_meet(one: str | None, other: str | None) -> bool:
+        """Whether a prompt may show rows of two owners."""
+        return one is None or other is None or one == other
 
     def _first_match(
         self, both: Relation, pairs: Sequence[tuple[int, int]], chosen: Sequence[int], spec: Mapping[str, Any]

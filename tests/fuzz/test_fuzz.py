@@ -1,0 +1,26 @@
+"""Random plans give the same rows with the optimizer, without it, and by an evaluator that shares no code with the engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from semgraph.checking.cases import LIBRARY
+from tests.fuzz.checking import check
+from tests.fuzz.engine import Engine
+from tests.fuzz.plans import IMPLEMENTATIONS
+
+PLANS, PARTS = 300, 6
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_three_evaluations_of_random_plans_agree(part: int, tmp_path: object) -> None:
+    with Engine(tmp_path) as engine:  # type: ignore[arg-type]
+        report = check(engine, range(part * PLANS // PARTS, (part + 1) * PLANS // PARTS))
+    assert not report.failures, report.failures[0]
+    assert report.outcomes["agree"] > 0.9 * PLANS / PARTS, report.outcomes
+
+
+@pytest.mark.parametrize("operator", IMPLEMENTATIONS)
+def test_plans_use_every_implementation_that_promises_equal_answers(operator: str) -> None:
+    promised = {one.name for one in LIBRARY.list(operator) if one.same and one.name != "lotus"}
+    assert {text.partition("(")[0] for text in IMPLEMENTATIONS[operator]} == promised
