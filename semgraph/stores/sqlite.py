@@ -55,6 +55,7 @@ from semgraph.stores.sqlite_search import Search
 from semgraph.stores.sqlite_terms import Asking
 from semgraph.stores.sqlite_trails import Trails
 from semgraph.stores.sqlite_write import Merge, clear, commit
+from semgraph.turns import Turns
 
 T = TypeVar("T")
 _MANY_ROWS = 2_000
@@ -74,7 +75,8 @@ class SqliteStore:
         self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
         self._memory = self._of_main = Memory()
-        self._readers: list[File] = []  # connections that neither make nor change the file
+        self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
+        self._attaching = Turns()
         self._dimensions: dict[tuple[str, str], int] = {}
 
     def beside(self) -> Self:
@@ -131,14 +133,26 @@ class SqliteStore:
         if self._main.is_open and await self._main.run(ready):
             self._file, self._memory = self._main, self._of_main
         else:
-            reader = File(self.path, self.name)
-            reader.heard = self._main.heard
-            await reader.open(self._check, reads=True)
-            self._readers.append(reader)
-            if not await reader.run(ready):
-                await reader.copy(self._check)
-            self._file, self._memory = reader, Memory()
+            async with self._attaching:
+                self._file = await self._reader(ready)
+            self._memory = self._readers[self._file]
         await self._make_ready(tables, dimensions)
+
+    async def _reader(self, ready: Callable[[sqlite3.Connection], bool]) -> File:
+        """A connection that neither makes nor changes the file: an open one, or another one. Copies are of one use."""
+        if self._readers.get(self._file) and not self._file.in_file:
+            del self._readers[self._file]
+            await self._file.close()
+        for reader in list(self._readers):
+            if reader.in_file and await reader.run(ready):
+                return reader
+        reader = File(self.path, self.name)
+        reader.heard = self._main.heard
+        await reader.open(self._check, reads=True)
+        self._readers[reader] = Memory()
+        if not await reader.run(ready):
+            await reader.copy(self._check)
+        return reader
 
     def _check(self, con: sqlite3.Connection) -> None:
         check_file(con, self.name)
@@ -304,7 +318,7 @@ class SqliteStore:
         """Close the file. Safe to call twice."""
         await self._main.close()
         while self._readers:
-            await self._readers.pop().close()
+            await self._readers.popitem()[0].close()
         self._of_main.vectors.clear()
 
     def _table(self, label: str) -> Table:

@@ -63,6 +63,7 @@ class File:
         self._con: sqlite3.Connection | None = None
         self.heard: Callable[[str], None] | None = None
         self._lock = Turns()
+        self.in_file = False  # whether what is open is the file, and no copy or empty database in memory
 
     async def open(self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False) -> None:
         """Connect, unless that is done. Raises StoreUnavailable.
@@ -75,6 +76,7 @@ class File:
             if self._con is None:
                 connect = self._connect_to_read if reads else self._connect
                 self._con = await self._patiently(lambda: connect(check))
+                self.in_file = bool(self._con.execute("PRAGMA database_list").fetchone()[2])
 
     @property
     def is_open(self) -> bool:
@@ -94,6 +96,7 @@ class File:
                 return found
 
             self._con = await self._patiently(copied)
+            self.in_file = False
             con.close()
 
     def _connect_to_read(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:

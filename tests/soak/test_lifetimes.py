@@ -93,6 +93,29 @@ async def test_journal_and_store_are_opened_once(server: Server, tmp_path: Path,
     assert (opened["journal.db"], opened["graph.db"]) == (1, 1)
 
 
+READ = """
+plan: read
+graph: taps_graph.yaml
+inputs: {asked: {id: string, group_id: string}}
+steps: {found: [{from: asked}, {search: {over: Tap, alias: tap, k: 3, by: [{equal: uuid, to: id}]}}, {project: {text: tap.text}}]}
+returns: [found]
+"""
+
+
+async def test_runs_that_only_read_share_one_connection(server: Server, tmp_path: Path, opened: Counter[str]) -> None:
+    write_plan(tmp_path, "taps", "Tap")
+    (tmp_path / "read.yaml").write_text(READ, encoding="utf-8")
+    async with session(server, tmp_path, store="sqlite:graph.db") as one:
+        await one.arun("taps", notes=notes(1))
+    opened.clear()
+    asked = [{"id": "1.2", "group_id": "g"}]
+    async with session(server, tmp_path, store="sqlite:graph.db") as one:
+        results = await asyncio.gather(*(one.arun("read", asked=asked) for _ in range(5)))
+        results += [await one.arun("read", asked=asked) for _ in range(5)]
+    assert [r.tables["found"].to_pylist() for r in results] == [[{"text": "Tap 1.2 leaks."}]] * 10
+    assert sum(count for name, count in opened.items() if name.startswith("graph.db")) == 1
+
+
 @pytest.mark.parametrize("store", ["memory", "sqlite:graph.db"])
 async def test_concurrent_runs_over_different_graphs_share_a_store(server: Server, tmp_path: Path, store: str) -> None:
     names = {"taps": "Tap", "pipes": "Pipe", "kettles": "Kettle"}
