@@ -61,3 +61,10 @@ def test_a_row_that_belongs_to_no_window_is_refused(tmp_path: Path) -> None:
         pytest.raises(InputError, match="input words, column word: the text holds"),
     ):
         opened.run(tmp_path / "notes.yaml", notes=NOTES, words=[{"word": "a\0"}])
+
+
+def test_the_report_counts_rows_that_failed_outside_of_questions(tmp_path: Path) -> None:
+    with session(tmp_path, ORDER) as opened:
+        result = opened.run(tmp_path / "notes.yaml", notes=NOTES)
+        page = opened.report(result, to="report.html").read_text()
+    assert "<b>3</b> <span>rows failed</span>" in page

@@ -30,7 +30,7 @@ from semgraph.frontend.yaml import load_plan
 from tests.conftest import without_schema
 from tests.execution.conftest import PLAN, ROOT, Graph, Place, place_of, said
 
-KILLS = int(os.environ.get("KILLS") or 8)
+KILLS = int(os.environ.get("KILLS") or 4)
 SEED = os.environ.get("SEED") or "0"
 STORIES = {
     "g": ["Ann(user): I work at Luma.", "Ben(user): I know Ann.", "Ann(user): I moved to Oslo."],

@@ -96,7 +96,7 @@ def _numbers(page: RunPage, whole: StepMetrics, lasted: float | None) -> Html:
             "nodes and edges written",
             ", ".join(f"{count(n)} {name}" for name, n in written.items() if n),
         ),
-        (count(whole.rows_failed), "rows failed", ""),
+        (count(max(whole.rows_failed, len(page.failed))), "rows failed", ""),
     ]
     if members.get("given"):
         found.append(
