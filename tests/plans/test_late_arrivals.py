@@ -28,6 +28,14 @@ TOLD: dict[str, tuple[list[tuple[int, str]], Held]] = {
         [(1, "I work at Luma."), (2, "I am employed by Luma."), (3, "I work at Acme.")],
         [("Luma", "01-15", "03-15"), ("Acme", "03-15", None)],
     ),
+    "denied in between": (
+        [(1, "I work at Luma."), (2, "I do not work at Luma any more."), (3, "I am employed by Luma.")],
+        [("Luma", "01-15", "02-15"), ("Luma", "02-15", "03-15"), ("Luma", "03-15", None)],
+    ),
+    "another in between": (
+        [(1, "I work at Luma."), (2, "I work at Acme."), (3, "I work at Luma.")],
+        [("Luma", "01-15", "02-15"), ("Acme", "02-15", "03-15"), ("Luma", "03-15", None)],
+    ),
     "with dates": (
         [(1, "I work at Luma since 2025-01-01."), (2, "I worked at Luma until 2025-12-01."),
          (3, "I work at Luma.")],
@@ -71,6 +79,19 @@ async def test_facts_hold_from_the_earliest_time_whatever_the_order_of_arrival(m
 async def test_the_order_of_arrival_does_not_matter_in_any_preset(only_memory: Memory, preset: str) -> None:
     facts, expected = await arrive_in_every_order(only_memory, preset=preset)
     assert facts == expected
+
+
+async def test_what_was_denied_and_said_again_twice_is_the_same_in_every_order(only_memory: Memory) -> None:
+    said = [(1, "I work at Luma."), (2, "I work at Acme."), (3, "I work at Luma."), (4, "I work at Acme.")]
+    rounds = defaultdict(list)
+    for number, order in enumerate(permutations(said)):
+        for turn, (month, text) in enumerate(order):
+            rounds[turn].append(only_memory.episode(f"Ann(user): {text}", at(0, month=month), f"g{number}"))
+    for turn in sorted(rounds):
+        await only_memory.hear(*rounds[turn])
+    facts = [("Acme", "02-15", "03-15"), ("Acme", "04-15", None)]
+    facts += [("Luma", "01-15", "02-15"), ("Luma", "03-15", "04-15")]
+    assert held(await only_memory.graph()) == {f"g{number}": facts for number in range(24)}
 
 
 async def test_an_earlier_time_is_reported_as_a_change(only_memory: Memory) -> None:
