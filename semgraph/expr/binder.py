@@ -20,7 +20,7 @@ from semgraph.expr.dialect import Faithful
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.moving import callable_names, called, refuse_moving
 from semgraph.expr.names import ROWS
-from semgraph.expr.scalar import NOW, Scalar, to_sql
+from semgraph.expr.scalar import NOW, Scalar, short, to_sql
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.expr.vectors import VECTOR_FUNCTIONS, on_vectors
 
@@ -180,14 +180,14 @@ def refused(scalar: Scalar, error: str) -> Fault:
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
         hint = did_you_mean(unknown["name"], callable_names(connection()))
-        return Fault(f'"{scalar.text}": there is no function "{unknown["name"]}"', hint=hint)
+        return Fault(f'"{short(scalar.text)}": there is no function "{unknown["name"]}"', hint=hint)
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
         hint = "compute it in an aggregate or a group_join step and use its column here"
-        return Fault(f'"{scalar.text}": an aggregate ({name}) cannot stand here', hint=hint)
+        return Fault(f'"{short(scalar.text)}": an aggregate ({name}) cannot stand here', hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
-    return Fault(f'"{scalar.text}": {message}')
+    return Fault(f'"{short(scalar.text)}": {message}')
 
 
 def _first_aggregate(scalar: Scalar) -> str | None:

@@ -15,7 +15,9 @@ from sqlglot import exp
 from semgraph.errors import Fault
 from semgraph.expr.scalar import Scalar
 
-_WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?""")
+_WORD = re.compile(
+    r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
+)
 _CALLED_CONSISTENT = {"version", "current_localtime", "current_localtimestamp", "session_user", "current_role"}
 _BARE = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
@@ -55,7 +57,9 @@ def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
     """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted there."""
     for match in _WORD.finditer(sql):
         word = (match["word"] or "").lower()
-        if match["called"] or word in bare:
+        if match["quoted_call"]:
+            yield match["quoted"].lower()
+        elif match["called"] or word in bare:
             yield word
 
 

@@ -27,7 +27,7 @@ from semgraph.expr.binder import (
 )
 from semgraph.expr.moving import called
 from semgraph.expr.names import ROWS
-from semgraph.expr.scalar import Scalar
+from semgraph.expr.scalar import Scalar, short
 from semgraph.expr.types import type_of_arrow
 
 _WINDOW_HINT = "compute it with add in a step before and use its column here"
@@ -37,7 +37,7 @@ def expect_type(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windo
     """Refuse a scalar over rows that has another type, or an aggregate in it. Raises Fault."""
     found = type_of(scalar, schema)
     if found != wanted:
-        msg = f'"{scalar.text}" is {type_of_arrow(found)}, expected {type_of_arrow(wanted)}'
+        msg = f'"{short(scalar.text)}" is {type_of_arrow(found)}, expected {type_of_arrow(wanted)}'
         raise Fault(msg)
     check_over_rows(scalar, schema, windows=windows)
 
@@ -55,7 +55,7 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
     names = set(called(scalar.sql))
     _refuse_several(scalar, names)
     if not windows and scalar.has_window:
-        raise Fault(f'"{scalar.text}": a window function cannot stand here', hint=_WINDOW_HINT)
+        raise Fault(f'"{short(scalar.text)}": a window function cannot stand here', hint=_WINDOW_HINT)
     if not names & aggregates():
         return
     try:
@@ -75,7 +75,9 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
     check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))
     if scalar.has_window:
-        raise Fault(f'"{scalar.text}": a window function cannot stand here', hint="add it in a step after this one")
+        raise Fault(
+            f'"{short(scalar.text)}": a window function cannot stand here', hint="add it in a step after this one"
+        )
     columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     try:
@@ -85,7 +87,7 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         if missing is None:
             raise refused(scalar, str(error)) from None
         name = missing["name"]
-        what = f'"{scalar.text}": the column "{name}" may differ within a group'
+        what = f'"{short(scalar.text)}": the column "{name}" may differ within a group'
         raise Fault(what, hint=f"use an aggregate, such as first({name}) or list({name})") from None
     return type_of_arrow(found).arrow
 
@@ -99,10 +101,10 @@ def _refuse_several(scalar: Scalar, names: set[str]) -> None:
     """Refuse functions that return several rows, and macros that hide an aggregate, whose order cannot be set."""
     several, hidden = _macros()
     if found := min(names & several, default=None):
-        msg = f'"{scalar.text}": "{found}" returns several rows'
+        msg = f'"{short(scalar.text)}": "{found}" returns several rows'
         raise Fault(msg, hint="the operator unnest makes rows of a list")
     if found := min(names & hidden, default=None):
-        msg = f'"{scalar.text}": "{found}" is a macro over an aggregate, which plans cannot call'
+        msg = f'"{short(scalar.text)}": "{found}" is a macro over an aggregate, which plans cannot call'
         raise Fault(msg, hint="write it with list or sum")
 
 

@@ -20,6 +20,7 @@ from sqlglot.errors import SqlglotError
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.brackets import unclosed
 from semgraph.expr.dialect import Faithful
+from semgraph.expr.sizes import bounded, refuse_deep, refuse_long, refuse_many
 
 NOW = "now"
 _ADMITTED: tuple[type[exp.Expr], ...] = (
@@ -125,19 +126,21 @@ def _parse_constant(source: str) -> Scalar:
 
 
 def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
+    refuse_long(source)
     try:
         parsed = sqlglot.parse(source, dialect=Faithful)
         lacks = unclosed(source)
     except (SqlglotError, RecursionError) as error:
         parsed, lacks = [], _first_line(error)
     if lacks is not None:
-        raise Fault(f'cannot read the expression "{_short(source)}"', there=lacks)
+        raise Fault(f'cannot read the expression "{short(source)}"', there=lacks)
     tree = parsed[0] if len(parsed) == 1 else None
     if tree is None:
-        msg = f'"{_short(source)}" is not one expression'
+        msg = f'"{short(source)}" is not one expression'
         raise Fault(msg, hint="scalars only: no statement, no semicolon")
+    refuse_deep(tree)
     _admit(tree, source)
-    substituted = _substitute(tree, params)
+    substituted = bounded(_substitute(tree, params))
     try:
         found = from_ast(substituted, source)
         _tree(found.sql)
@@ -145,7 +148,7 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
         SqlglotError,
         ValueError,
     ) as error:  # an operator without what it is applied to, such as "@"; no SQL for a node
-        raise Fault(f'cannot read the expression "{_short(source)}"', there=_first_line(error)) from None
+        raise Fault(f'cannot read the expression "{short(source)}"', there=_first_line(error)) from None
     return found
 
 
@@ -156,7 +159,8 @@ def _source(value: object) -> object:
     return str(value) if isinstance(value, (int, float)) else value
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """The beginning of an expression, as messages show it."""
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -168,16 +172,19 @@ def _first_line(error: BaseException) -> str:
 def _admit(tree: exp.Expr, source: str) -> None:
     for node in tree.walk():
         if isinstance(node, (exp.Query, exp.Exists)):
-            msg = f'"{_short(source)}" holds a sub-query'
+            msg = f'"{short(source)}" holds a sub-query'
             raise Fault(msg, hint="scalars only: join the relation in a step of its own")
         if isinstance(node, exp.Alias):
-            msg = f'"{_short(source)}" names its value'
+            msg = f'"{short(source)}" names its value'
             raise Fault(msg, hint="the name is the key: {name: expression}")
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
-            msg = f'"{_short(source)}": * is not a scalar'
+            msg = f'"{short(source)}": * is not a scalar'
             raise Fault(msg, hint="list the columns; count(*) is fine")
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            name = str(node.expression.this).lower() if isinstance(node.expression, exp.Anonymous) else "f"
+            raise Fault(f'"{short(source)}" calls a function behind a dot', hint=f"write {name}(x), not x.{name}()")
         if not isinstance(node, _ADMITTED):
-            msg = f'"{_short(source)}": {type(node).__name__.lower()} has no place in a scalar'
+            msg = f'"{short(source)}": {type(node).__name__.lower()} has no place in a scalar'
             raise Fault(msg, hint="scalars only: no statement, no sub-query")
 
 
@@ -203,6 +210,7 @@ def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
 def literal(value: Any) -> exp.Expr:
     """A plain value as SQL. Raises Fault for what has no SQL form."""
     if isinstance(value, (list, tuple)):
+        refuse_many(len(value))
         return exp.Array(expressions=[literal(v) for v in value])
     if isinstance(value, (int, float)) and value < 0:
         return exp.Paren(this=exp.convert(value))

@@ -42,13 +42,13 @@ def cannot_fail(scalar: Scalar, schema: pa.Schema) -> bool:
 
 
 def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
-    if isinstance(tree, _LEAVES):
+    if isinstance(tree, _LEAVES) or _is_plain(tree):
         return True
     if isinstance(tree, _REFUSED):
         return False
     if tree.find(*_NOT_CONSTANT) is None and not isinstance(tree, (exp.Where, exp.Order)):
         return _is_constant(to_sql(tree))
-    parts = list(tree.iter_expressions())
+    parts = list(tree.flatten() if isinstance(tree, (exp.And, exp.Or)) else tree.iter_expressions())
     if isinstance(tree, exp.PropertyEQ):
         parts = [tree.expression]
     if isinstance(tree, (exp.If, exp.Case)):
@@ -71,6 +71,11 @@ def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a retu
     if isinstance(tree, _COMPARED):
         return _same(parts, schema)
     return all(_total(part, schema) for part in parts) and _takes(tree, parts, schema)
+
+
+def _is_plain(tree: exp.Expr) -> bool:
+    """Whether a literal needs no database to be known as a constant; a list may hold thousands of them."""
+    return isinstance(tree, exp.Literal) and (tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS))
 
 
 def _takes(tree: exp.Expr, parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
@@ -145,6 +150,8 @@ def _is_divisor(tree: exp.Expr) -> bool:
 
 
 def _kind(tree: exp.Expr, schema: pa.Schema) -> _Kind:
+    if _is_plain(tree):
+        return pa.string() if tree.is_string else pa.int64()
     return type_of(from_ast(tree), schema)
 
 

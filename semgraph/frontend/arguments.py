@@ -10,6 +10,7 @@ from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.constants import always, constant
 from semgraph.expr.names import reserved
 from semgraph.expr.scalar import Scalar, conjunction, parse_scalar
+from semgraph.expr.sizes import MOST_DEEP
 from semgraph.frontend.found import Pruned
 from semgraph.frontend.scope import Options, Reader, Scope, kind_of, wrong
 from semgraph.frontend.settings import unknown_parameter
@@ -115,6 +116,10 @@ def _all_of(values: list[Any], scope: Scope, options: Options) -> Scalar:
         except Fault as fault:
             raise fault.under(i) from None
     kept = [part for part in found if not always(part)]
+    if len(kept) >= MOST_DEEP:
+        raise Fault(
+            f"at most {MOST_DEEP - 1} conditions, {len(kept)} stand here", hint="use a join, or several filters"
+        )
     return conjunction(kept) if len(kept) > 1 else (kept or found)[0]
 
 

@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from semgraph.frontend.faults import KeyFault
 from semgraph.frontend.noticing import notice
 
 MAX_BYTES = 1_000_000
+MAX_VALUES = 20_000  # keys and values of a file; YAML is read at about ten thousand a second
 Trail = tuple[str | int, ...]
 Place = tuple[int, int]
 _TAG = "tag:yaml.org,2002:"
@@ -126,8 +127,16 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
 
     if _DEEP.search(text):  # the reader would take minutes to find out
         raise PlanError(_syntax("nested too deeply", Position(file, first_line, 1)))
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _composer()
     try:
-        tree = YAML(typ="safe", pure=True).compose(text)
+        tree = yaml.compose(text)
+    except _TooManyError as error:
+        there = f"line {error.line + first_line} has value number {MAX_VALUES + 1:,}"
+        problem = f"this {what} has more than {MAX_VALUES:,} keys and values"
+        hint = "rows belong into an input file: -i NAME=FILE"
+        position = Position(file, error.line + first_line, error.column + 1)
+        raise PlanError(Problem(problem, position=position, there=there, hint=hint)) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (mark.line + first_line, mark.column + 1) if mark else (first_line, 1)
@@ -147,6 +156,32 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
     if reader.problems:
         raise PlanError(*reader.problems)
     return Document(file, data, reader.values, reader.keys)
+
+
+class _TooManyError(Exception):
+    def __init__(self, line: int, column: int) -> None:
+        self.line, self.column = line, column
+        super().__init__(f"too many values at {line}:{column}")
+
+
+@cache
+def _composer() -> type[Any]:
+    """A composer that stops at the bound, before it has read the rest. ruamel.yaml is loaded when a file is read."""
+    from ruamel.yaml.composer import Composer
+
+    class Bounded(Composer):
+        """Counts the nodes that it composes."""
+
+        count = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.count += 1
+            if self.count > MAX_VALUES:
+                mark = self.parser.peek_event().start_mark
+                raise _TooManyError(mark.line, mark.column)
+            return super().compose_node(parent, index)
+
+    return Bounded
 
 
 def _before(mark: Any) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, Problem
+from semgraph.errors import Fault, PlanError, Position, Problem
 from semgraph.frontend.document import Document, Trail
 from semgraph.frontend.expansion import Expansion
 from semgraph.frontend.faults import each
@@ -20,6 +20,7 @@ from semgraph.logical.plan import Choice, InputSpec, Order, SchemaWrite
 from semgraph.logical.schema import Graph
 from semgraph.logical.sinks import Sink
 
+MOST_OPERATORS = 1_000  # of a plan and those that it calls: some seconds to load, and as many to run
 NO_GRAPH = Graph("", "uuid", "group_id", {})
 Calling = Callable[..., Results]
 
@@ -34,6 +35,7 @@ class Loading:
         problems: Everything found wrong so far.
         open: The plans being read, outermost first.
         graphs: Graph files read so far; None for one with problems.
+        operators: How many operators have been built.
     """
 
     call: Calling
@@ -41,6 +43,18 @@ class Loading:
     problems: list[Problem] = field(default_factory=list)
     open: tuple[Path, ...] = ()
     graphs: dict[Path, Graph | None] = field(default_factory=dict)
+    operators: int = 0
+    _too_many: Problem | None = None
+
+    def count(self, origin: Position) -> None:
+        """Count an operator. Raises PlanError for one too many, and then each time with the place of the first."""
+        self.operators += 1
+        if self.operators > MOST_OPERATORS and self._too_many is None:
+            what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
+            hint = "split it into several plans, each with a run of its own"
+            self._too_many = Problem(what, position=origin, hint=hint)
+        if self._too_many is not None:
+            raise PlanError(self._too_many)
 
 
 @dataclass
@@ -91,6 +105,7 @@ class Reading:
             prompts=Prompts(self.folder, self.params, self.confined),
             expansion=Expansion(self.params),
             call=partial(self.loading.call, self),
+            count=self.loading.count,
             problems=self.loading.problems,
             prefix=self.prefix,
             broken=frozenset(self.broken),

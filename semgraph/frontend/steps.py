@@ -43,6 +43,7 @@ class Steps:
         prompts: Where prompts are found.
         expansion: Puts parameters in place.
         call: Builds a called plan.
+        count: Counts an operator, by its place.
         problems: Where problems are put.
         prefix: Put before the names of steps: the calling step's name and "/".
         lost: Columns that could not be made.
@@ -57,6 +58,7 @@ class Steps:
     prompts: Prompts
     expansion: Expansion
     call: Call
+    count: Callable[[Position], None]
     problems: list[Problem]
     prefix: str = ""
     broken: frozenset[str] = frozenset()
@@ -240,6 +242,7 @@ class Steps:
 
     def operator(self, keyword: str, value: Any, found: Found | None, origin: Position) -> Found:
         """One operator on what stands above it."""
+        self.count(origin)
         if keyword == "from":
             return self.scan(value, origin) if isinstance(value, Mapping) else self.find(value)
         if keyword == "call":

@@ -165,11 +165,13 @@ class Node(ABC):
     @cached_property
     def partitioned(self) -> bool:
         """Whether its rows derive from the rows that the plan's order cuts into windows."""
+        _known_below(self, "partitioned")
         return any(node.partitioned for node in self.inputs)
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of its content and that of all it reads; names and positions do not count."""
+        _known_below(self, "fingerprint")
         parts = [self.keyword, type(self).__name__]
         parts += [f"{f.name}={canonical(getattr(self, f.name), _node_text)}" for f in self.arguments()]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -199,6 +201,23 @@ class Node(ABC):
             if f.repr and not isinstance(getattr(self, f.name), Node) and getattr(self, f.name) != f.default
         )
         return f"{self.keyword or type(self).__name__}({shown})"
+
+
+def _known_below(node: Node, name: str) -> None:
+    """Have a cached property of all that a node reads, deepest first, so that plans of any depth fit Python's stack."""
+    done: set[int] = set()  # some classes have a plain property of that name, which keeps nothing
+    waiting = list(node.inputs)
+    while waiting:
+        top = waiting[-1]
+        known = name in vars(top) or id(top) in done
+        missing = [] if known else [c for c in top.inputs if name not in vars(c) and id(c) not in done]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if not known:
+            getattr(top, name)
+            done.add(id(top))
 
 
 @cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import duckdb
@@ -145,6 +145,8 @@ def _repeat(value: Any, times: int) -> Column:
 
 
 def _operands(tree: exp.Expr) -> list[exp.Expr]:
+    if isinstance(tree, (exp.And, exp.Or)):
+        return list(tree.flatten())
     return [part for part in (tree.this, tree.args.get("expression")) if part is not None]
 
 
@@ -173,7 +175,9 @@ def _applied(
     compute = change(function) if change else getattr(pc, function)
     if None in inner:
         return None
-    return lambda table, now: compute(*(value(table, now) for value in inner if value is not None))
+    if function not in {"and_kleene", "or_kleene"}:
+        return lambda table, now: compute(*(value(table, now) for value in inner if value is not None))
+    return lambda table, now: reduce(compute, (value(table, now) for value in inner if value is not None))
 
 
 def _nan_is_greatest(function: str) -> Callable[[Column, Column], Column]:
