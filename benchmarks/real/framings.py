@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,7 +103,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
     found: list[dict[str, float]] = []
     by_task: dict[str, list[float]] = {}
-    asked = 0
+    asked, began = 0, time.perf_counter()
     try:
         for whole in questions(kind, split):
             for wording, task in _shares(whole, framing):
@@ -116,6 +117,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
         if journal is not None:
             journal.close()
         own.given.spent += budget.spent.usd
+        own.seconds += time.perf_counter() - began
     return {
         "asked": asked,
         **{name: round(mean(one[name] for one in found), 4) for name in found[0]},

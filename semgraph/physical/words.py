@@ -47,7 +47,7 @@ def words_of(node: Semantic) -> Words:
 def by_default(node: Semantic, yes_no: str) -> Words | None:
     """The words that a model is asked for wherever it is asked about one row; None: for JSON.
 
-    Pairs are asked about in JSON by every model: one word was not measured to be better for them.
+    Pairs are asked about in JSON by every model: the prompts of the shipped plans were written and recorded for it.
     """
     return YES_NO if node.keyword == "sem_filter" and yes_no == "word" else None
 
