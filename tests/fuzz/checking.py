@@ -80,6 +80,8 @@ def difference(engine: Engine, drawn: Case, note: naive.Note = lambda *_: None) 
         ours = naive.run(drawn.document, drawn.inputs, note)
     except Uncomputable as error:
         raise Unusable(f"not computable: {error}") from None
+    except naive.Misplaced as error:
+        return f"an aggregate stands where none can, and the plan was not refused: {error}"
     except naive.Refused as error:
         raise Unusable(f"refused: {error}") from None
     runs: dict[str, Ran] = {}

@@ -19,7 +19,7 @@ from typing import Any
 from tests.fuzz import answers
 from tests.fuzz.parsing import NotUnderstood, parse
 from tests.fuzz.rows import FAILING
-from tests.fuzz.scalar import Columns, Scope, Sight, evaluate, made_id, sort
+from tests.fuzz.scalar import AGGREGATES, Columns, Scope, Sight, evaluate, made_id, sort
 from tests.fuzz.values import compare, ordered, same_key
 
 Document = Mapping[str, Any]
@@ -27,6 +27,10 @@ Note = Callable[[str, str, str], None]  # operator, clause, feature
 _TURN = re.compile(r"^(.*?)(?:\s+(desc|asc))?$", re.IGNORECASE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{(\$?[A-Za-z_][A-Za-z0-9_.]*)\}")
 _JSON_KINDS = {"string": "string", "int64": "integer", "boolean": "boolean", "list<string>": "array"}
+
+
+class Misplaced(Exception):
+    """An aggregate stands where none can: such a plan is never run."""
 
 
 class Refused(Exception):
@@ -246,6 +250,8 @@ class _Evaluation:
     ) -> list[Any]:
         """The values of an expression over the rows of a relation."""
         tree, sight = parse(str(_literal(self.settled(text)) if isinstance(text, str) else _literal(text))), Sight()
+        if _has_aggregate(tree):
+            raise Misplaced(f"{operator} {clause}: {text}")
         rows = [row.columns for row in relation.rows]
         scopes = [Scope(row, rows, place, group, self.params, sight) for place, row in enumerate(rows)]
         found = [evaluate(tree, scope) for scope in scopes]
@@ -666,6 +672,13 @@ class _Evaluation:
 
 
 CLAUSES = {"filter": "where", "project": "columns", "add": "columns", "sort": "by", "distinct": "by"}
+
+
+def _has_aggregate(tree: Any) -> bool:
+    """Whether an expression holds an aggregate that is no window function."""
+    if not isinstance(tree, tuple) or tree[:1] == ("over",):
+        return False
+    return (tree[:1] == ("call",) and tree[1] in AGGREGATES) or any(map(_has_aggregate, tree))
 
 
 def _literal(value: Any) -> Any:

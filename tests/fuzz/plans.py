@@ -182,7 +182,22 @@ class _Drawing:
     def kind(self) -> Kind:
         return self.pick("int64", "int64", "double", "string", "boolean", "timestamp", STRINGS, NUMBERS)
 
+    def plain(self, typed: Typed) -> str:
+        """A comparison of columns and constants: what the engine may compute without a database."""
+        kind = self.pick("double", "double", "int64", "timestamp")
+        sides = [self.expressions.leaf(typed, kind) for _ in range(2)]
+        return f"{sides[0]} {self.pick('=', '<>', '<', '<=', '>', '>=')} {sides[1]}"
+
+    def misplaced(self, typed: Typed) -> Drawn:
+        """An aggregate where none can stand: such a plan must be refused."""
+        name = self.rng.choice(list(typed))
+        forms = ({"filter": "count(*) > 1"}, {"add": {self.fresh(): f"max({name})"}}, {"sort": [f"max({name})"]})
+        return [self.pick(*forms)], typed
+
     def filter(self, typed: Typed) -> Drawn:
+        if self.chance(0.02):
+            return self.misplaced(typed)
+
         def test() -> Any:
             if self.chance(0.06):
                 return f"{self.expressions.window(typed, 'int64')} < 3"
@@ -383,7 +398,7 @@ class _Drawing:
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         spec: dict[str, Any] = {"prompt": self.prompt(typed, "Name it:"), "add": add, **self.on_error()}
         if self.chance(0.4):
-            spec["when"] = self.expressions.draw(typed, "boolean", 2)
+            spec["when"] = self.plain(typed) if self.chance(0.4) else self.expressions.draw(typed, "boolean", 2)
             if self.chance(0.6):
                 spec["otherwise"] = {
                     name: self.expressions.draw(typed, kind, 1) for name, kind in kinds.items() if self.chance(0.7)
