@@ -11,7 +11,6 @@ SemgraphError                     1
 ├── ConcurrentWrite               1   another run wrote this partition first
 ├── RowError                      1   the answer for one row; kept beside the row, raised with on_error: raise
 ├── DataError                     1   rows that a step cannot compute with, or that cannot be written; others may do
-│   └── RowsRefused               1   the rows of a batch that a store refuses, by name
 └── EngineError                   1   semgraph itself, an optimizer rule or an implementation broke its contract
 ```
 """
@@ -149,25 +148,6 @@ class DataError(SemgraphError):
         if self.problem.position is not None:
             return self
         return DataError(self.problem.what, step=self.problem.step or step, position=position, hint=self.problem.hint)
-
-
-@dataclass(frozen=True)
-class RefusedRow:
-    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key, and why."""
-
-    write: object
-    key: str
-    problem: Problem
-
-
-class RowsRefused(DataError):
-    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names each of them once."""
-
-    def __init__(self, rows: Iterable[RefusedRow]) -> None:
-        self.rows = tuple(rows)
-        first = self.rows[0]
-        super().__init__(f"{first.problem.what}; nothing was written", hint=first.problem.hint)
-        self.write = first.write
 
 
 class EngineError(SemgraphError):

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import DataError, EngineError, Problem, RowsRefused
+from semgraph.errors import DataError, EngineError, Problem
 from semgraph.logical.sinks import Delete as DeleteSink
 from semgraph.logical.sinks import Merge
 from semgraph.physical.columns import values
@@ -20,6 +20,7 @@ from semgraph.physical.search_vectors import Embed, vectors_of, whose
 from semgraph.physical.semantic import Failure
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
+from semgraph.stores.refusals import RowsRefused
 
 _LONG = 120
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
-from semgraph.errors import ConcurrentWrite, DataError, RowsRefused
+from semgraph.errors import ConcurrentWrite, DataError
 from semgraph.execution.commit import Sinks, Unwritten, Writes, writes_of
 from semgraph.execution.outcome import Options, Outcome
 from semgraph.execution.runtime import Runtime
@@ -20,6 +20,7 @@ from semgraph.logical.sinks import Merge
 from semgraph.physical.columns import values
 from semgraph.physical.search_vectors import Whom
 from semgraph.stores.base import Mark
+from semgraph.stores.refusals import RowsRefused
 from semgraph.stores.trips import counting
 
 COMMIT = "commit"

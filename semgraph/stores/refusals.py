@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from semgraph.errors import DataError, RefusedRow, RowsRefused, StoreUnavailable
+from semgraph.errors import DataError, Problem, StoreUnavailable
 from semgraph.stores.base import Write
 
 T = TypeVar("T")
@@ -27,6 +27,25 @@ def writing(write: Write) -> Iterator[None]:
         found = DataError(f"{error.problem.what}; nothing was written", hint=error.problem.hint)
         found.write = write
         raise found from error.__cause__
+
+
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key, and why."""
+
+    write: object
+    key: str
+    problem: Problem
+
+
+class RowsRefused(DataError):
+    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names each of them once."""
+
+    def __init__(self, rows: Iterable[RefusedRow]) -> None:
+        self.rows = tuple(rows)
+        first = self.rows[0]
+        super().__init__(f"{first.problem.what}; nothing was written", hint=first.problem.hint)
+        self.write = first.write
 
 
 class Refusals:

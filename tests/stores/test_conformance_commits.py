@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from semgraph.errors import ConcurrentWrite, EngineError, RowsRefused, StoreUnavailable
+from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Marked, Method, PartitionState, Store
+from semgraph.stores.refusals import RowsRefused
 
 
 async def notes(store):

@@ -21,7 +21,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import DataError, EngineError, RowsRefused, StoreUnavailable
+from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.session import Session
@@ -30,6 +30,7 @@ from semgraph.stores.base import Batch, Method, NodeWrite
 from semgraph.stores.cypher import hits, search
 from semgraph.stores.neo4j import Neo4jStore
 from semgraph.stores.neo4j_setup import Setup
+from semgraph.stores.refusals import RowsRefused
 from tests.conftest import without_schema
 
 MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
