@@ -41,7 +41,7 @@ fuzz: $(VENV)/.installed
 nightly: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
-	$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile random tests
+	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
 	$(MAKE) kill KILLS=200
 
 # implementations that need extras, with every extra installed
