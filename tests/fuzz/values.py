@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Any
 
+from tests.fuzz.parsing import NotUnderstood
+
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z")
 
@@ -119,7 +121,7 @@ def _divided(left: float, right: float) -> float:
 def _whole_divided(sign: str, left: Any, right: Any) -> Any:
     if isinstance(left, float) or isinstance(right, float):
         if sign != "%":
-            raise NotImplementedError("// of doubles")
+            raise NotUnderstood("// of doubles")
         return math.nan if not right or math.isinf(left) or is_nan(left) or is_nan(right) else math.fmod(left, right)
     if right == 0:
         raise Uncomputable("division by zero")
@@ -168,9 +170,9 @@ def _to_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value and not math.isinf(value) and not 1e-4 <= abs(value) < 1e15:
-        raise NotImplementedError(f"{value} as text")
+        raise NotUnderstood(f"{value} as text")
     if isinstance(value, (date, list, dict)):
-        raise NotImplementedError(f"{type(value).__name__} as text")
+        raise NotUnderstood(f"{type(value).__name__} as text")
     return str(value)
 
 
