@@ -77,6 +77,18 @@ def test_the_plan_is_the_algebra_beside_it(project: Project) -> None:
     assert "γ_{product; list(DISTINCT customer)→customers, count(*)→n}" in "".join(lines.split("\n"))
 
 
+def test_every_promise_names_a_test_that_exists() -> None:
+    promises = README.split("## What it promises")[1].split("\n## ")[0]
+    items = re.split(r"^- ", promises, flags=re.MULTILINE)[1:]
+    assert len(items) >= 6
+    for item in items:
+        tests = re.findall(r"<!-- (\S+\.py)::(\S+) -->", item)
+        assert tests, item
+        for file, path in tests:
+            text = (ROOT / file).read_text(encoding="utf-8")
+            assert all(re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE) for name in path.split("::")), path
+
+
 async def complains(body: dict[str, Any]) -> str:
     """Answers both questions of the page, in the form that is asked for."""
     ((name, form),) = body["response_format"]["json_schema"]["schema"]["properties"].items()
