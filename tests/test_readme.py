@@ -86,7 +86,9 @@ def test_every_promise_names_a_test_that_exists() -> None:
         assert tests, item
         for file, path in tests:
             text = (ROOT / file).read_text(encoding="utf-8")
-            assert all(re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE) for name in path.split("::")), path
+            assert all(
+                re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE) for name in path.split("::")
+            ), path
 
 
 async def complains(body: dict[str, Any]) -> str:
