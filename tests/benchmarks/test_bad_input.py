@@ -25,7 +25,7 @@ from benchmarks.suite.running import measure, work
 from benchmarks.suite.serving import NotServing, same_as_counted, serving
 from semgraph.meter import StepMetrics
 from tests.benchmarks.made import bench, case
-from tests.patience import HANGS
+from tests.patience import HANGS, default_signals
 
 
 def command(*words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -77,7 +77,8 @@ def _slow(ran: Path, seconds: float, *words: str | Path) -> list[str]:
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_a_run_that_was_killed_goes_on_with_the_rest(how: signal.Signals, code: int, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    first = subprocess.Popen(_slow(ran, HANGS, "--into", tmp_path), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    command = _slow(ran, HANGS, "--into", tmp_path)
+    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals)
     while not ran.exists() or ran.read_text() != "0\n1\n":
         time.sleep(0.02)
         assert first.poll() is None

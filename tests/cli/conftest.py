@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from semgraph.cli import app
 from tests.llm.server import Answer, Fault, ModelServer
-from tests.patience import HANGS
+from tests.patience import HANGS, default_signals
 from tests.served import served
 
 GRAPH = """
@@ -161,7 +161,7 @@ class Project:
         command = [sys.executable, "-c", "from semgraph.cli import main; main()", *args]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE, text=True, preexec_fn=default_signals,
         )  # fmt: skip
 
     def process(self, *args: str) -> Ended:

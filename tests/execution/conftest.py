@@ -25,7 +25,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.schema import Graph as Declared
 from semgraph.stores.base import Store
-from tests.patience import HANGS
+from tests.patience import HANGS, default_signals
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "plans" / "add_episode.yaml"
@@ -202,7 +202,9 @@ class Work:
         }
         env = {**os.environ, **self.place.env, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", script, json.dumps(task, default=str)]
-        return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, cwd=ROOT, env=env)
+        return await asyncio.create_subprocess_exec(
+            *command, stdout=PIPE, stderr=PIPE, cwd=ROOT, env=env, preexec_fn=default_signals
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:
