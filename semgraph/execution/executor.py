@@ -8,7 +8,7 @@ partition, and each window commits in one transaction with its marks. All else r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -73,13 +73,14 @@ class Executor:
             self.outcome.failures += evaluation.failures
             if self.options.write and sinks:
                 self.runtime.recorder.keep()
-                written = list(zip(self.plan.sinks, tables, strict=False))
-                await self._write_rows(written, self.outcome.failures.extend)
+                unwritten = await self.commits.rows(list(zip(self.plan.sinks, tables, strict=False)))
+                if unwritten:  # no row says which others it belongs to, so none is written
+                    raise _nothing_written(unwritten)
 
-    async def _write_rows(self, sinks: Sinks, failed: Callable[[list[Failure]], object]) -> None:
-        """Write the rows of some sinks but those that cannot be written, which are reported."""
+    async def _write_firsts(self, sinks: Sinks) -> None:
+        """Write rows of the input as they are given; the members of those that cannot be written are set aside."""
         while unwritten := await self.commits.rows(sinks):
-            failed(_failures(unwritten))
+            self._fail(_failures(unwritten))
             sinks = without(sinks, unwritten)
 
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
@@ -185,7 +186,7 @@ class Executor:
             firsts = [spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first]
             if firsts and self.options.write:
                 tables = await evaluation.tables([spec.rows for spec in firsts])
-                await self._write_rows(list(zip(firsts, tables, strict=True)), self._fail)
+                await self._write_firsts(list(zip(firsts, tables, strict=True)))
             boundary = self.plan.boundary
             tables = await evaluation.tables(boundary)
             self._fail(evaluation.failures)
@@ -371,6 +372,14 @@ def _replaced(table: pa.Table, new: pa.Table, members: set[int]) -> pa.Table:
     of = pa.array(members, pa.int64())
     own: Any = pc.is_in(table.column(MEMBER), value_set=of)  # not NULL where there is no member
     return pa.concat_tables([table.filter(pc.invert(own)), rows_of(new, sorted(members))])
+
+
+def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
+    """The error of a plan without an order of which rows cannot be written."""
+    problem, sink, more = unwritten[0].problem, unwritten[0].spec.sink, len(unwritten) - 1
+    others = f" ({more} more cannot be written either)" if more else ""
+    what = f"{problem.what}{others}; nothing was written"
+    return DataError(what, step=problem.step, position=problem.position, hint=problem.hint).at(sink.step, sink.origin)
 
 
 def _failures(unwritten: Iterable[Unwritten]) -> list[Failure]:

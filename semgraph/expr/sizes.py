@@ -13,7 +13,7 @@ from sqlglot import exp
 from semgraph.errors import Fault
 
 MOST_CHARACTERS = 50_000
-"""Of an expression."""
+"""Of an expression, besides what its string literals hold."""
 MOST_ITEMS = 20_000
 """Of a list that a parameter brings into an expression."""
 MOST_DEEP = 500
@@ -22,14 +22,15 @@ MOST = 1_000_000
 """Characters, bits or items that one call may make."""
 
 _RESIZING = {"list_resize": 1, "array_resize": 1, "bitstring": 1}  # and which argument is the size
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
 _WIDE = re.compile(r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{")  # a width of a format: too many digits, or an argument
 _SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
 def refuse_long(source: str) -> None:
-    """Refuse the text of an expression that takes long to read. Raises Fault."""
-    if len(source) > MOST_CHARACTERS:
-        what = f"an expression has at most {MOST_CHARACTERS:,} characters; this one has {len(source):,}"
+    """Refuse the text of an expression that takes long to read, whatever its string literals hold. Raises Fault."""
+    if len(source) > MOST_CHARACTERS and (length := len(_LITERAL.sub("''", source))) > MOST_CHARACTERS:
+        what = f"an expression has at most {MOST_CHARACTERS:,} characters; this one has {length:,}"
         raise Fault(what, hint="give many values as an input and join it")
 
 

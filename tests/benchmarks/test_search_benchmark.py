@@ -112,7 +112,7 @@ def test_a_search_is_measured_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ours, "AT_ONCE", 6)
     monkeypatch.setattr(ours, "ALONE", 2)
     figures = ours.semgraph("COMBINED_HYBRID_SEARCH_RRF", "SQLite", 500, 0)
-    assert figures["statements"] == 5  # four scopes, and what opens the store
+    assert figures["statements"] == 6  # four scopes, and two that look at what the file has
     assert figures["calls"] == 0  # of the model; vectors are not counted
     assert figures["facts_questions"] == 6
     for scope in ("facts", "entities", "episodes", "communities"):

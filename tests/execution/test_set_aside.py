@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.errors import SemgraphError
+from semgraph.errors import DataError, SemgraphError
 from semgraph.execution.record import read_rows
 from semgraph.execution.result import Result
 from semgraph.frontend.head import read_graph
@@ -152,12 +152,11 @@ def test_rows_that_are_merged_first_are_set_aside_too(session) -> None:
     assert (ids(session), result.committed) == (["a", "b", "c", "taken"], 3)
 
 
-def test_without_an_order_the_refused_rows_are_in_failed_jsonl(session) -> None:
+def test_without_an_order_a_refused_row_ends_the_run_and_nothing_is_written(session) -> None:
     run(session, MERGE % "", [note("taken", "other")])
-    result = run(session, LINKS + WITH_LINKS, [note("a"), note("taken"), note("b", before="a"), note("c", before="no")])
-    assert [(f.step, f.member) for f in result.failed] == [("merge Note", None), ("merge AFTER", None)]
-    assert set_aside(result)[0]["uuid"] == "taken"
-    assert (ids(session), len(ids(session, "AFTER")), result.exit_code) == (["a", "b", "c", "taken"], 1, 3)
+    with pytest.raises(DataError, match="nothing was written"):
+        run(session, LINKS + WITH_LINKS, [note("a"), note("taken"), note("b", before="a"), note("c", before="no")])
+    assert (ids(session), ids(session, "AFTER")) == (["taken"], [])
 
 
 def test_on_error_stop_ends_the_group_and_no_other(session) -> None:

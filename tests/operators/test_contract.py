@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semgraph.checking.cases import Case, answers, ask, mind, reference, some
-from semgraph.checking.oracle import Faulty, Oracle, is_packed
+from semgraph.checking.oracle import Faulty, Oracle, call_id, is_packed
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics
@@ -223,7 +223,7 @@ async def test_every_call_is_metered_and_named(operator: str, way: str) -> None:
     assert metrics.tokens_in == sum(llm.count_tokens(m.content) for r in llm.requests for m in r.messages)
     assert metrics.tokens_out > 0
     assert metrics.dollars == pytest.approx(0.001 * len(llm.requests))
-    known = {f"call-{request.fingerprint[:12]}" for request in llm.requests}
+    known = {call_id(request) for request in llm.requests}
     rests_on = [set(calls) for calls in table.column("calls").to_pylist()]
     assert set.union(*rests_on) == known
     assert all(rests_on) or (operator, way) not in ways(same=True)  # a group of one is ranked without asking

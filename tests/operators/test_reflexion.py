@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.checking.cases import LEFT, LIBRARY, Case, answers, run
-from semgraph.checking.oracle import Faulty, Mind, Oracle
+from semgraph.checking.oracle import Faulty, Mind, Oracle, call_id
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
 from semgraph.frontend.prompts import read_prompt
@@ -51,7 +51,7 @@ async def test_what_was_missed_is_added_to_a_list() -> None:
     table, llm = await found(forgetful(["old", "harbour"]), "reflexion", node(LISTS))
     assert table.column("found").to_pylist() == [[{"word": w} for w in ("the", "old", "harbour")]]
     assert len(llm.requests) == 2
-    assert table.column("calls").to_pylist() == [[f"call-{r.fingerprint[:12]}" for r in llm.requests]]
+    assert table.column("calls").to_pylist() == [[call_id(request) for request in llm.requests]]
 
 
 @pytest.mark.parametrize(("rounds", "words", "calls"), [(1, 2, 2), (2, 3, 3), (3, 4, 4)])
