@@ -7,6 +7,7 @@ place in a tuple here. What a kind of argument may look like stands in `argument
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -88,8 +89,11 @@ def build(
     bare = stands_bare(cls, value)
     given = {cls.sole: value} if bare else value
     if not isinstance(given, Mapping):
-        there = "arguments: " + ", ".join(plan_keys(cls))
-        raise Faults([Fault(f"{cls.keyword} needs a mapping of arguments, found {kind_of(given)}", there=there)])
+        what = f"{cls.keyword} needs a mapping of arguments, found {kind_of(given)}"
+        hint = None
+        if isinstance(given, str | int | float) and not isinstance(given, bool):
+            hint = f"write {cls.keyword}: {{{next(iter(plan_keys(cls)))}: {json.dumps(given, ensure_ascii=False)}}}"
+        raise Faults([Fault(what, there="arguments: " + ", ".join(plan_keys(cls)), hint=hint)])
     try:
         arguments = _arguments(cls, given, scope)
         if source is not None:

@@ -148,6 +148,7 @@ class _Rest:
 
     def leave(self, fault: Fault) -> bool:
         """Leave out the part that is wrong. False: what is left would be no such operator."""
+        self.whole = False
         bare = stands_bare(self.cls, self.value)
         given = {self.cls.sole: self.value} if bare else self.value
         path = (self.cls.sole, *fault.path) if bare else fault.path
@@ -155,7 +156,6 @@ class _Rest:
             return False
         key, part = str(path[0]), dict(given)
         kept = self._without(key, given[key], path[1:])
-        self.whole = False
         if kept is _NOTHING:
             keys = plan_keys(self.cls)
             if bare or (key in keys and (keys[key].metadata["kind"] not in _PARTS or self._needed(key))):

@@ -169,6 +169,7 @@ class Limit(Node):
     """The first `n` rows by `order`, of the whole relation or of each group of equal `per`."""
 
     keyword: ClassVar[str] = "limit"
+    sole: ClassVar[str] = "n"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True

@@ -99,6 +99,7 @@ class SemFilter(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_filter"
+    sole: ClassVar[str] = "prompt"
     returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True

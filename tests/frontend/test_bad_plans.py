@@ -6,13 +6,17 @@ problems of a file are told at once, in its order; what merely reads something w
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semgraph.errors import PlanError
+from semgraph.frontend.build import OPERATORS
 from semgraph.frontend.yaml import load_plan
+from semgraph.logical.node import Node, walk
 
 BAD = Path(__file__).parent / "bad"
 CASES = sorted(path.stem for path in BAD.glob("*.txt"))
@@ -112,3 +116,34 @@ def test_a_plan_that_is_nested_without_end(tmp_path: Path) -> None:
     assert "nested too deeply" in told(str(plan))
     plan.write_text("".join(" " * i + "a:\n" for i in range(800)))
     assert "nested too deeply" in told(str(plan))
+
+
+SCALARS = ("", "text", "{text}", 1, -1, 1.5, True, None)
+VALUES = (
+    *SCALARS,
+    [],
+    {},
+    [1],
+    ["text"],
+    [None],
+    [[]],
+    [{}],
+    [{"id": 1}],
+    {"text": 1},
+    {"prompt": 1},
+    {"n": 1},
+    {"add": 1},
+)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.keyword)
+@pytest.mark.parametrize("value", VALUES, ids=json.dumps)
+def test_an_operator_is_in_the_plan_or_the_plan_is_refused(operator: type[Node], value: Any, tmp_path: Path) -> None:
+    steps = {"rows": [{"from": "tickets"}, {operator.keyword: value}]}
+    plan = {"plan": "p", "inputs": {"tickets": {"id": "int64", "text": "string"}}, "steps": steps, "returns": ["rows"]}
+    (tmp_path / "p.yaml").write_text(json.dumps(plan), encoding="utf-8")
+    try:
+        loaded = load_plan(tmp_path / "p.yaml")
+    except PlanError:
+        return
+    assert any(isinstance(node, operator) for node in walk(*loaded.steps.values()))
