@@ -100,7 +100,15 @@ def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
     """An SQL expression; of a list of conditions all must hold."""
     if isinstance(value, list) and value:
         return _all_of(value, scope, options)
-    if isinstance(value, (Mapping, list)):
+    return read_expression(value, scope)
+
+
+def read_expression(value: Any, scope: Scope) -> Scalar:
+    """One SQL expression; a list literal is written in SQL, as text."""
+    if isinstance(value, list):
+        hint = f'a list is written as text: "[{", ".join(map(str, value))}]"' if value else None
+        raise wrong("an SQL expression", value, hint)
+    if isinstance(value, Mapping):
         raise wrong("an SQL expression", value)
     return parse_scalar(value, scope.params)
 
@@ -131,7 +139,7 @@ def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
     for name, text in value.items():
         try:
             read_name(name, scope, options)
-            found.append((name, column_scalar(name) if text is None else read_scalar(text, scope, options)))
+            found.append((name, column_scalar(name) if text is None else read_expression(text, scope)))
         except Fault as fault:
             raise fault.under(name) from None
     return tuple(found)
@@ -139,23 +147,24 @@ def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
 
 def read_order(value: Any, scope: Scope, options: Options) -> tuple[Sort, ...]:
     """Terms `expression` or `expression desc`; one, or a list."""
+    del options
     listed = value if isinstance(value, list) else [value]
     found = []
     for i, item in enumerate(listed):
         try:
-            found.append(_term(item, scope, options))
+            found.append(_term(item, scope))
         except Fault as fault:
             raise fault.under(i) if listed is value else fault from None
     return tuple(found)
 
 
-def _term(value: Any, scope: Scope, options: Options) -> Sort:
+def _term(value: Any, scope: Scope) -> Sort:
     turned = _DESC.match(value) if isinstance(value, str) else None
     if turned is None:
-        return Sort(read_scalar(value, scope, options))
+        return Sort(read_expression(value, scope))
     if turned["way"].lower() == "asc":
         raise Fault(f'"{value}": ascending goes without saying', hint=f'write "{turned["by"]}"')
-    return Sort(read_scalar(turned["by"], scope, options), descending=True)
+    return Sort(read_expression(turned["by"], scope), descending=True)
 
 
 def read_using(value: Any, scope: Scope, options: Options) -> Using:
