@@ -21,6 +21,7 @@ from semgraph.logical.search import Search
 from semgraph.physical.match import run_match
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.relational import runtime_schema
+from semgraph.physical.scan import scanned_where
 from semgraph.physical.search import run_searches
 from semgraph.physical.search_vectors import Whom
 from semgraph.stores.abilities import Listened
@@ -69,7 +70,7 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         await run_match(node, _row(node.inputs[0], dimensions), store, _NOW)
         return [node.step]
     if isinstance(node, Scan):
-        where = tuple(part for part in node.where if store.takes(part, ""))
+        where = scanned_where(node, store)
         everyone = node.partition == "all"
         none = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if everyone else ()
         await store.scan(node.label, node.schema.names, None if everyone else ["x"], (*where, *none), node.limit)

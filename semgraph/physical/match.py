@@ -13,17 +13,14 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Match
+from semgraph.physical.pushing import Taking, is_pushed
 from semgraph.physical.relational import conform, execute, runtime_schema
 from semgraph.physical.sql import hidden, quote, scalar_sql
-from semgraph.stores.base import Alias, MatchQuery
+from semgraph.stores.base import MatchQuery
 
 
-class Matching(Protocol):
+class Matching(Taking, Protocol):
     """The part of a store that matches."""
-
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """As `Store.takes`."""
-        ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """As `Store.match`."""
@@ -34,7 +31,8 @@ def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar,
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
     whole = {element.var for element in node.pattern.variables}  # a store reads fields of a variable, not the variable
-    taken = tuple(p for p in parts if not p.asks_now and _of_fields(p, whole) and store.takes(p, None))
+    labels = dict(node.labelled)
+    taken = tuple(p for p in parts if _of_fields(p, whole) and is_pushed(store, p, None, labels, node.input.schema))
     skip = {node.graph.key, "source", "target"}
     properties = {var: tuple(n for n in node.brought(var, label) if n not in skip) for var, label in node.labelled}
     partition = None if node.partition == "all" else node.partition or node.graph.partition

@@ -13,17 +13,13 @@ from semgraph.expr.binder import ORDINAL
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.graph import Scan
+from semgraph.physical.pushing import Taking, is_pushed
 from semgraph.physical.relational import execute
 from semgraph.physical.sql import MEMBER, PARTITION, quote, scalar_sql
-from semgraph.stores.base import Alias
 
 
-class Scanning(Protocol):
+class Scanning(Taking, Protocol):
     """The part of a store that scans."""
-
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """As `Store.takes`."""
-        ...
 
     async def scan(
         self,
@@ -37,6 +33,12 @@ class Scanning(Protocol):
         ...
 
 
+def scanned_where(node: Scan, store: Taking) -> tuple[Scalar, ...]:
+    """The conjuncts of a scan that the store decides."""
+    labels = {"": node.graph.label(node.label)}
+    return tuple(part for part in node.where if is_pushed(store, part, "", labels))
+
+
 async def run_scan(
     node: Scan, whose: Mapping[str, Sequence[tuple[int, int]]] | None, store: Scanning, now: datetime | None
 ) -> pa.Table:
@@ -48,7 +50,7 @@ async def run_scan(
         store: Where they are. Conjuncts that it does not take are decided here.
         now: The value of `$now`.
     """
-    taken = tuple(part for part in node.where if store.takes(part, ""))
+    taken = scanned_where(node, store)
     # The first rows of several partitions are not the first of each, nor those of which conjuncts are decided here.
     first = node.limit if len(taken) == len(node.where) and (whose is None or len(whose) < 2) else None
     found = await store.scan(node.label, node.schema.names, None if whose is None else list(whose), taken, first)

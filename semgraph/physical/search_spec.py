@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from semgraph.expr.constants import always
 from semgraph.expr.scalar import Scalar, from_ast
+from semgraph.logical.schema import Label
 from semgraph.logical.search import RANKING, Search
 from semgraph.physical.direct import Value, value_of
+from semgraph.physical.pushing import is_pushed
 from semgraph.physical.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
@@ -30,8 +32,16 @@ def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...],
         seen = _without_step_columns(part, node.alias, stored)
         if seen.ast == exp.true():
             continue  # "only what came before": all that is stored did
-        (taken if store.takes(seen, names) and not seen.asks_now else rest).append((part, seen))
+        (taken if is_pushed(store, seen, names, _labels(node), node.input.schema) else rest).append((part, seen))
     return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
+
+
+def _labels(node: Search) -> dict[str, Label]:
+    """The labels of the hit and of the nodes at its ends, by what conditions call them."""
+    if not node.label:
+        return {}
+    label = node.graph.label(node.label)
+    return {node.alias: label} | {getattr(node, end): node.graph.label(getattr(label, end)) for end in node.ends}
 
 
 def _without_step_columns(scalar: Scalar, alias: str, stored: set[str]) -> Scalar:

@@ -6,19 +6,24 @@ asked, so it means there what it means everywhere, and only comparisons of prope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
+import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
+from semgraph.errors import Fault
 from semgraph.expr import Scalar, Type
+from semgraph.expr.binder import type_of as type_of_scalar
 from semgraph.expr.dialect import Faithful
 from semgraph.expr.names import ROWS
 from semgraph.expr.scalar import to_sql
-from semgraph.expr.types import type_of_arrow
+from semgraph.expr.types import TIMESTAMP, type_of_arrow
 from semgraph.stores.base import Alias
 from semgraph.stores.rows import column
 
@@ -57,6 +62,11 @@ class Value:
     sql: str
     columns: tuple[str, ...]
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a text as the plan writes it, which DuckDB reads as whatever it meets."""
+        return _TEXT.fullmatch(self.sql) is not None
+
 
 @dataclass(frozen=True)
 class Test:
@@ -78,6 +88,11 @@ class Test:
 
 Term = Prop | Value | Test
 
+_MEETING = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"}
+)  # whose operands DuckDB brings to one type
+_BOOLEAN = Type("boolean")
+_TEXT = re.compile(r"'(?:[^']|'')*'")
 _COMPARISONS: dict[type[exp.Expr], Op] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -204,17 +219,114 @@ def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
 
 
 def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
-    """The same with the values that meet a time or a date cast to it, as DuckDB would."""
-    if not isinstance(term, Test):
-        return term
-    args = tuple(cast_values(arg, type_of) for arg in term.args)
-    found = [type_of(arg) for arg in args if isinstance(arg, Prop)]
-    times = [kind for kind in found if kind is not None and kind.name in ("timestamp", "date")]
-    if times and term.op not in ("and", "or", "not", "is null", "contains", "overlaps"):
-        args = tuple(
-            replace(arg, sql=f"CAST({arg.sql} AS {times[0].sql})") if isinstance(arg, Value) else arg for arg in args
-        )
-    return replace(term, args=args)
+    """The same with values cast to what they meet, as DuckDB would. Only for what `compares_alike` says is alike."""
+    return _cast(term, type_of)[0]
+
+
+def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Type | None]:
+    """A term with its values cast, and the type that its properties give it; None if none does."""
+    if isinstance(term, Value):
+        return term, None
+    if isinstance(term, Prop):
+        return term, type_of(term)
+    args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
+    if term.op not in _MEETING:
+        return replace(term, args=args), _BOOLEAN
+    given = [kind for kind in kinds if kind is not None]
+    met = next((kind for kind in given if kind.name == "double"), given[0] if given else None)
+    cast = tuple(_cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args)
+    return replace(term, args=cast), met if term.op == "coalesce" else _BOOLEAN
+
+
+def _cast_to(value: Value, kind: Type) -> Value:
+    always = kind.name in ("timestamp", "date", "double")
+    if always or (value.is_text and kind.name in ("int64", "boolean")):
+        return replace(value, sql=f"CAST({value.sql} AS {kind.sql})")
+    return value
+
+
+def compares_alike(
+    expr: Scalar, alias: Alias, type_of: Callable[[Prop], Type | None], rows: Mapping[str, pa.DataType]
+) -> bool:
+    """Whether every store decides a conjunct as DuckDB does: what it compares is of one type, or values can be cast to it.
+
+    Args:
+        expr: The conjunct.
+        alias: As in `read`.
+        type_of: The types of properties; None of vectors.
+        rows: The columns of the rows that ask, and their types.
+    """
+    term = read(expr, alias)
+    if term is None:
+        return False
+    try:
+        _require(_kind(term, type_of, pa.schema(list(rows.items()))) in (pa.bool_(), None))
+    except (_Untaken, Fault):
+        return False
+    return all(_is_plain_constant(value) for value in values_of([cast_values(term, type_of)]) if not value.columns)
+
+
+def _kind(term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema) -> pa.DataType | None:
+    """The type of a term; None of what takes any, as NULL and texts do. Raises _Untaken where types differ."""
+    if isinstance(term, Prop):
+        kind = type_of(term)
+        return pa.list_(pa.float32()) if kind is None else kind.arrow
+    if isinstance(term, Value):
+        return _kind_of_value(term, rows)
+    kinds = [_kind(arg, type_of, rows) for arg in term.args]
+    given = {kind for kind in kinds if kind is not None}
+    if term.op in ("and", "or", "not"):
+        texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
+        _require(given <= {pa.bool_()} and not texts)
+    elif term.op in ("contains", "overlaps"):
+        lists = {pa.list_(kind) for kind in kinds[1:] if kind is not None} if term.op == "contains" else {kinds[1]}
+        _require(kinds[0] is None or lists <= {kinds[0], None})
+    elif term.op in _MEETING:
+        if TIMESTAMP in given and not any(
+            kind == pa.date32() for arg, kind in zip(term.args, kinds, strict=True) if not isinstance(arg, Value)
+        ):
+            given.discard(pa.date32())  # a value of which a time is made
+        _require(len(given) < 2 or given == {pa.int64(), pa.float64()})
+        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, given)))
+        if term.op == "coalesce":
+            return pa.float64() if len(given) > 1 else next(iter(given), None)
+    return pa.bool_()
+
+
+def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
+    if value.is_text or value.sql.upper() == "NULL":
+        return None
+    kind = type_of_scalar(Scalar(value.sql, value.sql, value.columns), rows)
+    item = kind.value_type if pa.types.is_list(kind) else kind
+    _require(not value.columns or not pa.types.is_floating(item))  # it may be NaN, which stores compare in other ways
+    return kind
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise _Untaken
+
+
+@lru_cache(maxsize=1024)
+def constant(value: Value) -> pa.Array[Any]:
+    """What a value is that reads no column, once; asking DuckDB takes a millisecond."""
+    return evaluate([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
+
+
+def _is_plain_constant(value: Value) -> bool:
+    """Whether a value that reads no column is one that stores know: neither NaN, nor an infinite time, nor too large."""
+    try:
+        array = constant(value)
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    found: Any = array.flatten() if isinstance(array, pa.ListArray) else array
+    if pa.types.is_floating(found.type):
+        return not any(number is not None and math.isnan(number) for number in found.to_pylist())
+    if pa.types.is_temporal(found.type):
+        whole = found.view(pa.int32() if pa.types.is_date32(found.type) else pa.int64())
+        largest = 2 ** (whole.type.bit_width - 1) - 1
+        return not any(number is not None and abs(number) >= largest for number in whole.to_pylist())
+    return True
 
 
 def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:

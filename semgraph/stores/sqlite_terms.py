@@ -17,7 +17,7 @@ from semgraph.errors import EngineError
 from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.conjunct import Prop, Term, Test, Value, cast_values, evaluate, read, values_of
+from semgraph.stores.conjunct import Prop, Term, Test, Value, cast_values, constant, evaluate, read, values_of
 from semgraph.stores.rows import column, partitions_of
 from semgraph.stores.sqlite_schema import quote
 from semgraph.stores.sqlite_values import encode
@@ -75,7 +75,7 @@ class Asking:
             self.column(value, array)
         for value in values:
             if not value.columns:
-                self.column(value, _constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64())))
+                self.column(value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64())))
         return [self._text(one, term) for one in terms]
 
     def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:
@@ -113,12 +113,6 @@ class Asking:
             con.execute(f"DELETE FROM temp.{parts}")
             pairs = ((q, part) for q, row in zip(self.ordinals, listed, strict=True) for part in row)
             con.executemany(f"INSERT INTO temp.{parts} VALUES (?, ?)", pairs)
-
-
-@lru_cache(maxsize=1024)
-def _constant(value: Value) -> pa.Array[Any]:
-    """What a value is that reads no column, once; asking DuckDB takes a millisecond."""
-    return evaluate([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
 
 
 def _test(test: Test, args: list[str]) -> str:

@@ -98,7 +98,9 @@ _SAID: dict[str, Callable[[list[str]], str]] = {
 
 
 def sent(value: Any) -> Any:
-    """A value as Bolt carries it: times in UTC by offset, lists without NULLs."""
+    """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which Cypher takes for less than 0."""
+    if isinstance(value, float):
+        return value + 0.0
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, list):
