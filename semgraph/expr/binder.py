@@ -32,8 +32,11 @@ _NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
 
 @lru_cache(maxsize=1)
 def connection() -> duckdb.DuckDBPyConnection:
-    """The process's DuckDB: in memory, one thread (row order is part of the meaning), UTC, no access to files."""
-    con = duckdb.connect(config={"threads": 1})
+    """The process's DuckDB: in memory, one thread (row order is part of the meaning), UTC, no access to files.
+
+    It starts no thread of its own: a forked process, which has none, would wait for them at its end, and crash.
+    """
+    con = duckdb.connect(config={"threads": 1, "async_threads": 0})
     con.execute("SET TimeZone='UTC'")
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET python_enable_replacements=false")

@@ -91,6 +91,16 @@ def test_a_forked_child_is_told_that_it_has_not_the_graph_in_memory(tmp_path: Pa
     assert "StoreUnavailable: the store in memory belongs to the process that filled it" in str(printed["child"])
 
 
+@pytest.mark.parametrize("store", ["memory", "sqlite:graph.db"])
+@pytest.mark.parametrize("close", ["session.close()", "pass"])
+def test_a_forked_child_may_end_as_a_script_does(tmp_path: Path, store: str, close: str) -> None:
+    ending = f"    {close}\n    sys.exit(0)"
+    script = MEMORY.replace("    session.close()\n    os._exit(0)  # as multiprocessing ends a child", ending)
+    assert ending in script
+    printed = run_script(script, tmp_path, "http://127.0.0.1:9", store)
+    assert (printed["parent"], printed["parent again"], printed["status"]) == (1, 1, 0)
+
+
 CLOCK = """
 import datetime, json, sys, time
 real, hour = time.time, datetime.timedelta(hours=1)
