@@ -161,17 +161,23 @@ def _embeds(plan: LogicalPlan) -> bool:
 
 
 class _Recorder:
-    """The rows and calls of a run record, written before a window is committed."""
+    """The rows, failed rows and calls of a run record, written before and after a window is committed."""
 
-    def __init__(self, record: RunRecord, calls: CallLog | None) -> None:
-        self.begin, self.take_back, self.end = record.begin, record.take_back, record.end
-        self._record, self._calls = record, calls
+    def __init__(self, record: RunRecord, calls: CallLog | None, set_aside: Callable[[], None]) -> None:
+        self.begin, self.take_back = record.begin, record.take_back
+        self._record, self._calls, self._set_aside = record, calls, set_aside
 
     def keep(self) -> None:
         """As `Recorder.keep`."""
         self._record.keep()
+        self._set_aside()
         if self._calls is not None:
             self._calls.flush()
+
+    def end(self) -> None:
+        """As `Recorder.end`."""
+        self._record.end()
+        self._set_aside()
 
 
 class _Run:
@@ -193,6 +199,8 @@ class _Run:
         self.said: dict[str, None] = {}  # notes of implementations
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
+        self.outcome = Outcome()
+        self.in_file: set[int] = set()  # member rows that are in `failed.jsonl`; without an order, numbers of failures
         self.last = physical.named()
         self.settings = {
             key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}  # no letter of a key is kept
@@ -209,12 +217,13 @@ class _Run:
             observe=self._observe, answered=self._answered, asking=self._asking,
             note=self._said, observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
-            recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls),
+            recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
         executor = Executor(runtime, options)
-        executor.outcome.notes += self.notes
+        self.outcome = executor.outcome
+        self.outcome.notes += self.notes
         self._describe(
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
             flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,
@@ -284,7 +293,7 @@ class _Run:
         self.record.flush()
         if self.calls is not None:
             self.calls.flush()
-        self.record.failed(self._failed_rows(outcome))
+        self._set_aside()
         steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
         operators = {name: [part.as_dict() for part in parts] for name, parts in self.meter.operators().items()}
         counted = {"total": self.meter.total().as_dict(), "steps": steps, "operators": operators}
@@ -295,17 +304,24 @@ class _Run:
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip
 
-    def _failed_rows(self, outcome: Outcome) -> list[dict[str, Any]]:
-        """Member rows that were set aside, as they were given; without an order the failed rows themselves."""
-        order = self.physical.logical.order
+    def _set_aside(self) -> None:
+        """Write the failed rows that are not in `failed.jsonl` yet, so that they outlast the process."""
+        if self.record is not None:
+            found = self._failed_rows()
+            self.record.failed(found[number] for number in sorted(found.keys() - self.in_file))
+            self.in_file |= found.keys()
+
+    def _failed_rows(self) -> dict[int, dict[str, Any]]:
+        """Member rows that were set aside, as they were given; without an order the failed rows themselves, by number."""
+        order, outcome = self.physical.logical.order, self.outcome
         if order is None or outcome.members is None:
-            return [{**f.row, "_step": f.step, "_error": f.error} for f in outcome.failures]
+            return {n: {**f.row, "_step": f.step, "_error": f.error} for n, f in enumerate(outcome.failures)}
         first = {f.member: f for f in reversed(outcome.failures)}
         given = self.request.inputs[order.input]
-        return [
-            {**given.slice(m, 1).to_pylist()[0], "_step": first[m].step, "_error": first[m].error}
-            for m in sorted(outcome.failed_members)
-        ]
+        return {
+            m: {**given.slice(m, 1).to_pylist()[0], "_step": first[m].step, "_error": first[m].error}
+            for m in outcome.failed_members - self.in_file
+        }
 
     def _result(self, outcome: Outcome) -> Result:
         logical = self.physical.logical

@@ -11,8 +11,9 @@ import pytest
 
 import semgraph
 from semgraph.errors import DataError, SemgraphError
-from semgraph.execution.record import read_rows
-from semgraph.execution.result import Result
+from semgraph.execution.record import read_lines, read_rows
+from semgraph.execution.result import Progress, Result
+from semgraph.execution.runs import all_runs
 from semgraph.frontend.head import read_graph
 from tests.execution.conftest import Place
 
@@ -98,6 +99,23 @@ def test_a_key_of_another_group_costs_its_row_alone(session, window: str) -> Non
     ]
     again = run(session, plan, notes)
     assert (again.skipped, again.committed, failed(again)) == (5, 0, ["taken", "taken too"])
+
+
+def test_rows_set_aside_are_in_the_record_before_the_next_window_is_written(session) -> None:
+    plan = ORDER % 1 + MERGE % ""
+    run(session, plan, [note("taken", "other"), note("taken too", "other")])
+    on_disk: list[list[str]] = []
+    (before,) = all_runs(session.runs)
+
+    def look(progress: Progress) -> None:
+        if not progress.step and progress.done:
+            (now,) = (found for found in all_runs(session.runs) if found.name != before.name)
+            on_disk.append([row["id"] for row in read_lines(now.folder, "failed.jsonl")])
+
+    notes = [note("a"), note("taken"), note("b"), note("taken too"), note("c")]
+    result = session.run(Path(session.folder) / "notes.yaml", notes=notes, progress=look)
+    assert on_disk == [[], ["taken"], ["taken", "taken too"]]
+    assert [row["id"] for row in set_aside(result)] == ["taken", "taken too"], "each once"
 
 
 def test_an_edge_without_its_end_costs_the_rows_that_need_it(session) -> None:
