@@ -105,7 +105,7 @@ class Session(Compares, Reports):
         self._owned = Owned()
         self._resources = Resources(self.settings, given, self._owned)
         self._plans = LoadedPlans(self.folder)
-        self._waiting = Waiting()
+        self._waiting = Waiting(self._owned.is_busy_here)
         weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
 
     def prepare(
@@ -153,7 +153,7 @@ class Session(Compares, Reports):
 
         Takes the arguments of `arun`. An interrupt stops the run; what it paid for is in the journal.
         """
-        return self._waiting.wait(self.arun(plan, **options))
+        return self._waiting.wait(self.arun(plan, **options), asks=True)
 
     async def arun(
         self,
@@ -261,7 +261,7 @@ class Session(Compares, Reports):
             of = Explained(logical, tables, self._recorded(run), some, width)
             return await explained(of, self._resources, format)
 
-        return Drawing(self._waiting.wait(work()))
+        return Drawing(self._waiting.wait(work(), asks=sample is not None))
 
     def _recorded(self, run: str | None) -> Run | None:
         if run is None:

@@ -13,8 +13,8 @@ import ctypes
 import os
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -92,6 +92,7 @@ class OfLoop:
         self.endpoints = endpoints
         self._ended = ended
         self._ending = False
+        self.runs = 0
         self._journals: dict[Path, asyncio.Task[tuple[Journal, Identity]]] = {}
         self._old_journals: list[Journal] = []
         self._stores: dict[str, Lent] = {}
@@ -101,6 +102,15 @@ class OfLoop:
     async def begin(self) -> None:
         """Have the running event loop close all of it when it ends."""
         await anext(self._life)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """A run uses it."""
+        self.runs += 1
+        try:
+            yield
+        finally:
+            self.runs -= 1
 
     async def end(self) -> None:
         """Close all of it."""
@@ -212,6 +222,14 @@ class Owned:
             found = self._loops[loop] = OfLoop(self._endpoints.beside(), lambda: self._loops.pop(loop, None))
             await found.begin()
         return found
+
+    def is_busy_here(self) -> bool:
+        """Whether runs go on in the event loop of the calling thread."""
+        try:
+            found = self._loops.get(asyncio.get_running_loop())
+        except RuntimeError:  # none runs
+            return False
+        return found is not None and found.runs > 0
 
     def limiter_of(self, model: LLM, make: Callable[[], Limiter]) -> Limiter:
         """The limiter of a model that the user made."""

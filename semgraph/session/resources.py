@@ -97,6 +97,7 @@ class Resources:
         budget, recording = self.budget or self._budget(), recording_of(plan)
         async with AsyncExitStack() as closing:
             of_loop = await self.owned.here()
+            closing.enter_context(of_loop.used())
             path = self.settings.journal_path
             journal = await of_loop.journal(path, self.settings.keep_days) if path is not None else None
             scoped = self._models(of_loop.endpoints, budget, journal, recording, fresh=fresh)

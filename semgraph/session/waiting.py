@@ -7,18 +7,23 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from semgraph.errors import EngineError
+from semgraph.errors import EngineError, SemgraphError
 
 T = TypeVar("T")
 
 
 class Waiting:
-    """One event loop, in a thread of its own, for all that is waited for: what one coroutine opened serves the next."""
+    """One event loop, in a thread of its own, for all that is waited for: what one coroutine opened serves the next.
 
-    def __init__(self) -> None:
+    Args:
+        busy: Whether runs go on in the caller's event loop, which stands still while the caller waits.
+    """
+
+    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
+        self._busy = busy
         self._begin()
         _ALL.add(self)
 
@@ -27,11 +32,22 @@ class Waiting:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. An interrupt cancels it, and is raised when it has ended. Several threads may wait."""
+    def wait(self, work: Coroutine[Any, Any, T], *, asks: bool = False) -> T:
+        """Run a coroutine to its end. An interrupt cancels it, and is raised when it has ended. Several threads may wait.
+
+        Args:
+            work: The coroutine.
+            asks: Whether it may ask a model: it would wait for ever for a place that a run has which stands still.
+        """
         if self.is_own:
             work.close()
             raise EngineError("this is called by what is being waited for: await session.arun(...) there")
+        if asks and self._busy():
+            work.close()
+            raise SemgraphError(
+                "a run of this session goes on in this event loop, which would stand still while this call waits. "
+                "Await that run first, or await session.arun(...) in place of session.run(...)"
+            )
         loop, ended, tasks = self._started(), threading.Event(), list[asyncio.Task[T]]()
 
         def start() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 import semgraph
 from semgraph.checking.oracle import Mind, Oracle
-from semgraph.errors import InputError, PlanError
+from semgraph.errors import InputError, PlanError, SemgraphError
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
@@ -90,6 +90,29 @@ async def test_run_waits_also_where_a_loop_runs_already(plain: semgraph.Session)
     with pytest.raises(InputError, match="column"):
         plain.run("complaints", tickets=[{"id": 1}])
     plain.close()
+
+
+async def test_a_call_that_waits_is_refused_in_the_event_loop_of_a_run_that_goes_on(
+    plain: semgraph.Session, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on, answer = asyncio.Event(), asyncio.Event(), oracle.complete
+
+    async def held(request: Request) -> Reply:
+        asked.set()
+        await go_on.wait()
+        return await answer(request)
+
+    monkeypatch.setattr(oracle, "complete", held)
+    async with plain:
+        running = asyncio.create_task(plain.arun("complaints", tickets=TICKETS))
+        await asked.wait()
+        with pytest.raises(SemgraphError, match="would stand still while this call waits. Await that run first"):
+            plain.run("complaints", tickets=TICKETS)
+        assert "complaints" in plain.explain("complaints", tickets=TICKETS)
+        go_on.set()
+        assert (await running).tables["words"].num_rows == 2
+        monkeypatch.setattr(oracle, "complete", answer)
+        assert plain.run("complaints", tickets=TICKETS).tables["words"].num_rows == 2
 
 
 async def test_runs_of_one_session_can_be_side_by_side(plain: semgraph.Session) -> None:

@@ -46,7 +46,7 @@ class Compares(ABC):
 
     def compare(self, plan: str | Path | LogicalPlan | Frame, /, **options: Any) -> Comparison:
         """Compare ways and wait for the result. Takes the arguments of `acompare`; see there."""
-        return self._waiting.wait(self.acompare(plan, **options))
+        return self._waiting.wait(self.acompare(plan, **options), asks=True)
 
     async def acompare(
         self,
