@@ -40,7 +40,7 @@ from semgraph.stores.cypher.match import compile_match, compile_scan
 from semgraph.stores.cypher.states import compile_states
 from semgraph.stores.cypher.terms import HEAD, MARK, quoted
 from semgraph.stores.neo4j_bolt import Bolt
-from semgraph.stores.neo4j_commit import commit, new_lengths
+from semgraph.stores.neo4j_commit import Lengths, commit, new_lengths
 from semgraph.stores.neo4j_opened import Opened
 from semgraph.stores.neo4j_search import Searches
 from semgraph.stores.neo4j_setup import Setup, refuse_other_length
@@ -76,7 +76,7 @@ class Neo4jStore:
     def _begin(self) -> None:
         self._graph: Graph | None = None
         self._opened: Opened | None = None
-        self._dimensions: dict[tuple[str, str], int] = {}
+        self._lengths = Lengths()
         self._indexes = Indexes()
         self._underived = Underived(self._bolt, Graph("", "", "", {}))
         self._measuring = asyncio.Lock()
@@ -140,6 +140,7 @@ class Neo4jStore:
         self._graph, self._opened = graph, None
         there, found = await Setup(self._bolt, graph).there(), await self.statistics()
         refuse_other_length(self.name, found.dimensions, dimensions)
+        self._lengths.stored = set(found.dimensions)
         return there, found
 
     def _taken_again(self, graph: Graph, dimensions: int | None) -> bool:
@@ -151,10 +152,10 @@ class Neo4jStore:
 
     def _take(self, opened: Opened) -> None:
         """Know what the database has; what its rows lack is looked for anew."""
-        self._opened, self._graph, self._dimensions = opened, opened.graph, dict(opened.lengths)
+        self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
         self._underived = Underived(self._bolt, opened.graph)
         self._indexes = replace(schema.usable(opened.graph, opened.there), underived=self._underived.places)
-        self._searches.opened(self.graph, self._indexes, self._dimensions, self._underived)
+        self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create what is missing: constraints and indexes. Idempotent.
@@ -191,7 +192,7 @@ class Neo4jStore:
         """As `Settles.look`."""
         if await self._underived.look(places):
             self._indexes = replace(self._indexes, underived=self._underived.places)
-            self._searches.opened(self.graph, self._indexes, self._dimensions, self._underived)
+            self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search; all queries over the same `rows`, in one round trip (more where an index has to be read further)."""
@@ -201,7 +202,7 @@ class Neo4jStore:
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys of the variables."""
-        wanted = match_schema(self.graph, query, self._dimensions)
+        wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
         several = query.partition is not None and pa.types.is_list(column(rows, query.partition).type)
@@ -250,7 +251,7 @@ class Neo4jStore:
     ) -> pa.Table:
         """All rows of a label in some partitions (None: all), or the first: key, partition, properties; sorted by key."""
         declared = self.graph.label(label)
-        wanted = scan_schema(self.graph, label, properties, self._dimensions)
+        wanted = scan_schema(self.graph, label, properties, self._lengths.known)
         await self.look((label, name) for scalar in where for name in scalar.columns)
         text = compile_scan(self.graph, declared, properties, where, self._indexes, confined=partitions is not None)
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
@@ -280,9 +281,9 @@ class Neo4jStore:
             DataError: An edge's end is not there, or a node that should go still has edges; nothing was written.
         """
         self._searches.shrunk(batch.deletes)
-        first = new_lengths(self._bolt, self.graph, self._dimensions, batch)
+        first = new_lengths(self._bolt, self.graph, self._lengths, batch)
         async with self._measuring if first else nullcontext():  # whose vectors come first decides on their length
-            return await commit(self._bolt, self.graph, self._indexes, self._dimensions, batch, mark)
+            return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, mark)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,37 +14,52 @@ from semgraph.logical.schema import Graph
 from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write, Written
 from semgraph.stores.cypher.hits import Indexes
 from semgraph.stores.cypher.schema import statistics
-from semgraph.stores.cypher.terms import quoted
+from semgraph.stores.cypher.terms import MARK, quoted
 from semgraph.stores.cypher.write import ORDER, compile_commit
 from semgraph.stores.neo4j_bolt import Bolt, Records, RuleBroken
 from semgraph.stores.refusals import KEEPS_ENDS, Refusals, no_end, other_length, still_has_edges, taken
-from semgraph.stores.rows import Dimensions
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
+FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
+"""Until the transaction ends, others that run this wait for it: keys of marks are unique. No plan is called ''."""
+
+
+@dataclass
+class Lengths:
+    """What is known of the lengths of vectors, by label and property.
+
+    Args:
+        known: Those that are asked for or stored.
+        stored: Where there are vectors; elsewhere another process may write the first, of another length.
+    """
+
+    known: dict[tuple[str, str], int] = field(default_factory=dict)
+    stored: set[tuple[str, str]] = field(default_factory=set)
 
 
 async def commit(
     bolt: Bolt,
     graph: Graph,
     indexes: Indexes,
-    dimensions: dict[tuple[str, str], int],
+    lengths: Lengths,
     batch: Batch,
     mark: Mark | None,
 ) -> Written:
-    """Write all of a batch, or nothing; `dimensions` takes in the lengths of vectors that are the first.
+    """Write all of a batch, or nothing; `lengths` takes in those of vectors that are the first.
 
     Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
     """
-    new = new_lengths(bolt, graph, dimensions, batch)
+    new = new_lengths(bolt, graph, lengths, batch)
     if mark is None and not any(write.rows.num_rows for write in batch.writes):
         return Written()
     text = compile_commit(graph, batch, mark, indexes)
 
     async def work(tx: AsyncManagedTransaction) -> list[int]:
         if new:
+            await bolt.run(tx, FIRST)
             await _refuse_stored_lengths(partial(bolt.run, tx), bolt, graph, new)
         records = await bolt.run(tx, text.text, text.parameters)
         if not records:
@@ -62,23 +77,25 @@ async def commit(
         await _refuse_broken(bolt, graph, indexes, batch)
         broken = _broken(batch, str(error)).problem
         raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
-    dimensions |= new
+    lengths.known.update(new)
+    lengths.stored |= new.keys()
     written: dict[str, int] = {}
     for write, count in zip(batch.writes, counts, strict=True):
         written[write.label] = written.get(write.label, 0) + count
     return Written(written)
 
 
-def new_lengths(bolt: Bolt, graph: Graph, dimensions: Dimensions, batch: Batch) -> dict[tuple[str, str], int]:
-    """The lengths of vectors to write that are not known yet. Raises StoreUnavailable for lengths that are not those known."""
+def new_lengths(bolt: Bolt, graph: Graph, lengths: Lengths, batch: Batch) -> dict[tuple[str, str], int]:
+    """The lengths of vectors to write where none may be stored yet. Raises StoreUnavailable for one other than is known."""
     new: dict[tuple[str, str], int] = {}
     for write in batch.writes:
         for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
-            size = _length(write.rows.column(name))
-            place = (write.label, name)
-            stored = dimensions.get(place) or (new.setdefault(place, size) if size else None)
-            if size and stored != size:
-                raise other_length(bolt.uri, write.label, name, stored or 0, size)
+            size, place = _length(write.rows.column(name)), (write.label, name)
+            known = lengths.known.get(place) or new.get(place)
+            if size and known not in {None, size}:
+                raise other_length(bolt.uri, write.label, name, known or 0, size)
+            if size and place not in lengths.stored:
+                new[place] = size
     return new
 
 

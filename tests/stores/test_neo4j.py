@@ -609,6 +609,33 @@ async def test_vectors_of_another_length_are_refused_everywhere(run: Run, store:
     assert run("MATCH (n:Person) RETURN n.uuid AS k") == [{"k": "p"}]
 
 
+@pytest.mark.parametrize("lengths", [(4, 3), (None, None)], ids=["known", "not known"])
+async def test_of_two_programs_the_first_to_write_decides_on_the_length_of_vectors(
+    run: Run, store: Neo4jStore, world: Any, neo4j_database: Any, lengths: tuple[int | None, int | None]
+) -> None:
+    from dataclasses import replace
+
+    other, short = (
+        Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password),
+        replace(world, dimensions=3),
+    )
+    try:
+        await store.ensure(world.graph, lengths[0])
+        await other.ensure(world.graph, lengths[1])  # neither has written yet
+        ends = await asyncio.gather(
+            world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]})),
+            short.commit(other, short.write("Person", {"uuid": "q", "name_embedding": [1, 0, 0]})),
+            return_exceptions=True,
+        )
+    finally:
+        await other.aclose()
+    [refused] = [end for end in ends if isinstance(end, BaseException)]
+    assert isinstance(refused, StoreUnavailable)
+    assert "Person here has" in str(refused)
+    assert len(run("MATCH (n:Person) RETURN n.uuid AS k")) == 1
+    assert run("MATCH (n) WHERE NOT n:Person RETURN labels(n) AS l") == [], "nothing is left of how they took turns"
+
+
 async def test_an_empty_database_takes_any_length(bare: Run, store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 3)
     await store.ensure(world.graph, 4)
