@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semgraph.errors import SemgraphError, is_interrupt
-from semgraph.redaction import redacted
+from semgraph.redaction import redacted, redacted_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,11 +129,14 @@ class Options:
         """Print a line that must be seen, also with `-q`."""
         say(self.err, line)
 
-    def dump(self, value: Any) -> None:
-        """Print one JSON object."""
+    def dump(self, value: Any, data: str = "") -> None:
+        """Print one JSON object, without secrets; what stands under `data` is of the user's rows, which stay as they are."""
         import json
 
-        typer.echo(redacted(json.dumps(value, ensure_ascii=False, indent=2, default=str)))
+        told = redacted_values(value)
+        if data:
+            told[data] = value[data]
+        typer.echo(json.dumps(told, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))))
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""

@@ -146,7 +146,7 @@ def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, ask
 
     options.talk(*first_lines(result))
     if options.json:
-        options.dump(result.to_json())
+        options.dump(result.to_json(), data="tables")
     else:
         every = bool(options.verbose)
         options.show(*outcome(result, plan, options.out.width, seconds, every=every, until=asked.until))

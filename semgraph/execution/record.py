@@ -138,12 +138,15 @@ class RunRecord:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append to `failed.jsonl`."""
-        self.lines("failed.jsonl", rows)
+        """Append to `failed.jsonl`. What is said of a row is redacted, not the row itself: it is an input of the next run."""
+        self._append_lines("failed.jsonl", ({**row, "_error": redacted_values(row["_error"])} for row in rows))
 
     def lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append a line of JSON for each row to a file of the record."""
-        lines = [json.dumps(redacted_values(plain(dict(row))), ensure_ascii=False, default=str) for row in rows]
+        """Append a line of JSON for each row to a file of the record, without secrets."""
+        self._append_lines(name, (redacted_values(plain(dict(row))) for row in rows))
+
+    def _append_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
         if lines:
             with (
                 self._on_disk(),

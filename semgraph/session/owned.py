@@ -212,7 +212,6 @@ class Owned:
         self._loops: dict[asyncio.AbstractEventLoop, OfLoop] = {}
         self._memory: Lent | None = None
         self._given: dict[int, Limiter] = {}
-        self._lent: list[Graph] = []
 
     async def here(self) -> OfLoop:
         """What belongs to the running event loop."""
@@ -237,15 +236,15 @@ class Owned:
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store that the user made: itself, unless a run has it open for another graph."""
-        others = [other for other in self._lent if graph is not None and other is not graph and other != graph]
-        graphs = [graph] if graph is not None else []
-        self._lent += graphs
+        """A store that the user made: itself, unless a run, of another session too, has it open for another graph."""
+        others = [other for owner, other in _GIVEN if owner is store and other != graph] if graph is not None else []
+        lent = [(store, graph)] if graph is not None else []
+        _GIVEN.extend(lent)
         try:
             yield store.beside() if others and isinstance(store, Divides) else store
         finally:
-            for each in graphs:
-                self._lent.remove(each)
+            for each in lent:
+                del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]
 
     def memory(self) -> Lent:
         """The store in memory. Raises StoreUnavailable in a forked process, which has not its rows."""
@@ -321,6 +320,8 @@ async def _ended(loop: asyncio.AbstractEventLoop, of: OfLoop) -> None:
 
 
 _ALL: weakref.WeakSet[Owned] = weakref.WeakSet()
+_GIVEN: list[tuple[Store, Graph]] = []
+"""Stores that users made, with the graphs that runs have them open for now."""
 
 
 def _keep_for_ever(*things: object) -> None:
@@ -335,6 +336,7 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
+    _GIVEN.clear()
     for owned in list(_ALL):
         owned.after_fork()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,40 @@ def test_a_secret_is_found_in_the_forms_that_text_takes() -> None:
     forms = ('a&"b/ü x', "a%26%22b%2F%C3%BC%20x", "a%26%22b%2F%C3%BC+x", 'a&\\"b/ü x', "a&amp;&quot;b/ü x")
     for form in forms:
         assert redacted(f"<{form}>") == f"<{HIDDEN}>", form
+
+
+ROWS = """
+plan: notes
+graph: graph.yaml
+inputs: {notes: {id: string, password: string, group_id: string, at: timestamp}}
+order: {input: notes, partition: group_id, key: id, by: at}
+steps:
+  told: [{from: notes}, {sem_filter: {prompt: "Is it harmless: {password}"}}]
+returns: [told]
+writes: [{merge: {from: told, node: Note, key: id}}]
+"""
+
+
+def test_a_password_that_is_a_word_changes_no_row_of_the_users(project: Project, serving: Serving) -> None:
+    project.env["NEO4J_PASSWORD"] = "password"
+    project.write("plans/graph.yaml", "graph: notes\nnodes: {Note: {properties: {text: string}}}\n")
+    project.write("plans/notes.yaml", ROWS)
+    notes = [
+        {"id": n, "password": f"password {n}", "group_id": "g", "at": f"2025-01-0{n}T00:00:00Z"} for n in ("1", "2")
+    ]
+    project.write("notes.jsonl", "\n".join(map(json.dumps, notes)))
+
+    async def answer(body: dict[str, Any]) -> Any:
+        asked = body["messages"][-1]["content"]
+        return Answer(None, refusal="It is a password.") if "password 2" in asked else json.dumps({"answer": "yes"})
+
+    serving.server.answer = answer
+    ended = project("run", "notes", "-i", "notes=notes.jsonl", "--format", "json")
+    assert ended.code == 3, ended.err
+    told = json.loads(ended.out)
+    assert [row["password"] for row in told["tables"]["told"]] == ["password 1"]
+    assert told["failed"][0]["error"].endswith("It is a [secret].")
+    [file] = (project.folder / ".semgraph" / "runs").rglob("failed.jsonl")
+    failed = json.loads(file.read_text())
+    assert {name: failed[name] for name in notes[1]} == notes[1], "the next run reads it"
+    assert failed["_error"].endswith("It is a [secret].")

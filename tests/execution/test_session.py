@@ -23,6 +23,7 @@ from semgraph.checking.oracle import Mind, Oracle
 from semgraph.errors import InputError, PlanError, SemgraphError
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
+from semgraph.stores.sqlite import SqliteStore
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
 from tests.patience import HANGS
 
@@ -113,6 +114,35 @@ async def test_a_call_that_waits_is_refused_in_the_event_loop_of_a_run_that_goes
         assert (await running).tables["words"].num_rows == 2
         monkeypatch.setattr(oracle, "complete", answer)
         assert plain.run("complaints", tickets=TICKETS).tables["words"].num_rows == 2
+
+
+async def test_sessions_with_one_store_run_over_graphs_of_their_own_at_once(tmp_path: Path, oracle: Oracle) -> None:
+    """A store that the user made; each session has it open for the graph of its own plan."""
+    store, labels = SqliteStore(":memory:"), {"taps": "Tap", "pots": "Pot"}
+    for name, label in labels.items():
+        (tmp_path / f"{name}.graph.yaml").write_text(
+            f"graph: {name}\nnodes: {{{label}: {{properties: {{text: string}}}}}}\n"
+        )
+        (tmp_path / f"{name}.yaml").write_text(f"""
+plan: {name}
+graph: {name}.graph.yaml
+inputs: {{rows: {{id: string, text: string, group_id: string}}}}
+order: {{input: rows, partition: group_id, key: id, window: 1}}
+steps: {{told: [{{from: rows}}, {{sem_filter: {{prompt: "Does it leak: {{text}}"}}}}]}}
+writes: [{{merge: {{from: told, node: {label}, key: id}}}}]
+""")
+    sessions = [semgraph.Session(llm=oracle, store=store, folder=tmp_path, journal=False) for _ in labels]
+    runs = [
+        session.arun(name, inputs={"rows": [{"id": f"{name}{n}", "text": "leaks", "group_id": name} for n in range(4)]})
+        for session, name in zip(sessions, labels, strict=True)
+    ]
+    try:
+        results = await asyncio.gather(*runs)
+    finally:
+        for session in sessions:
+            await session.aclose()
+        await store.aclose()
+    assert [dict(result.written) for result in results] == [{"Tap": 4}, {"Pot": 4}]
 
 
 async def test_runs_of_one_session_can_be_side_by_side(plain: semgraph.Session) -> None:
