@@ -48,12 +48,12 @@ from semgraph.physical.contract import (
     answer_schema,
 )
 from semgraph.physical.texts import column_texts, cosines, queries, question_text, row_texts
-from semgraph.physical.verdicts import Verdicts
+from semgraph.physical.verdicts import ByLogOdds
 from semgraph.physical.words import log_odds
 
 __all__ = [
-    "Block", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable", "Observed", "Outcome", "Part", "Prompt",
-    "Ranking", "Reply", "Request", "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
-    "Semantic", "Verdicts", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass", "field", "key",
+    "Block", "ByLogOdds", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable", "Observed", "Outcome", "Part",
+    "Prompt", "Ranking", "Reply", "Request", "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap",
+    "SemTopk", "Semantic", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass", "field", "key",
     "log_odds", "outcomes", "pa", "queries", "question_text", "row_texts",
 ]  # fmt: skip

@@ -15,38 +15,22 @@ Sources: Platt (1999) for the curve; Otsu (1979) for the division.
 from __future__ import annotations
 
 from semgraph.operator import (
+    ByLogOdds,
     Context,
     Cost,
-    Implementation,
-    Limits,
     Observed,
     RowEstimate,
     Rows,
     SemFilter,
-    Verdicts,
     answer_table,
     dataclass,
-    field,
     pa,
 )
 
 
 @dataclass(frozen=True)
-class Logit(Implementation[SemFilter]):
+class Logit(ByLogOdds[SemFilter]):
     """Each row is asked about by itself, in the prompt's words, for one word; see the module."""
-
-    same = False
-    threshold: float = 0.5
-    labels: str = ""
-    split: bool = False
-    verdicts: Verdicts = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "verdicts", Verdicts(self.threshold, self.labels, self.split))
-
-    def refuses(self, node: SemFilter, limits: Limits) -> str | None:  # noqa: ARG002
-        """The model must not be known to give no log-probabilities."""
-        return "the model gives no log-probabilities; use per_row" if limits.logprobs is False else None
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each row, all at once."""

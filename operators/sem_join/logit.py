@@ -17,39 +17,23 @@ Sources: Platt (1999) for the curve; Otsu (1979) for the division.
 from __future__ import annotations
 
 from semgraph.operator import (
+    ByLogOdds,
     Context,
     Cost,
-    Implementation,
-    Limits,
     Observed,
     RowEstimate,
     Rows,
     SemJoin,
-    Verdicts,
     answer_table,
     dataclass,
-    field,
     outcomes,
     pa,
 )
 
 
 @dataclass(frozen=True)
-class Logit(Implementation[SemJoin]):
+class Logit(ByLogOdds[SemJoin]):
     """Each pair is asked about by itself, in the prompt's words, for one word; see the module."""
-
-    same = False
-    threshold: float = 0.5
-    labels: str = ""
-    split: bool = False
-    verdicts: Verdicts = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "verdicts", Verdicts(self.threshold, self.labels, self.split))
-
-    def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
-        """The model must not be known to give no log-probabilities."""
-        return "the model gives no log-probabilities; use nested_loop" if limits.logprobs is False else None
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:
         """A call for each pair, all at once; where the prompt returns more, at most a second one for each."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from semgraph.errors import PlanError, Problem
+from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.calibration import Curve, cut, fitted, right_when_left_out
-from semgraph.physical.contract import SCORE, Context, Outcome, Rows, verdict_field
+from semgraph.physical.contract import REFERENCES, SCORE, Context, Implementation, N, Outcome, Rows, verdict_field
 from semgraph.physical.labels import read_labels
 from semgraph.physical.words import log_odds
 
@@ -87,6 +88,24 @@ class Verdicts:
 
     def _wrong(self, node: Semantic, what: str) -> PlanError:
         return PlanError(Problem(f"the labels {self.labels}: {what}", node.step or None, node.origin))
+
+
+@dataclass(frozen=True)
+class ByLogOdds(Implementation[N]):
+    """An implementation whose verdicts rest on log-odds; the parameters are those of `Verdicts`, which gives them."""
+
+    threshold: float = 0.5
+    labels: str = ""
+    split: bool = False
+    verdicts: Verdicts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdicts", Verdicts(self.threshold, self.labels, self.split))
+
+    def refuses(self, node: N, limits: Limits) -> str | None:
+        """The model must not be known to give no log-probabilities."""
+        instead = REFERENCES[node.keyword]
+        return f"the model gives no log-probabilities; use {instead}" if limits.logprobs is False else None
 
 
 def _divided(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
