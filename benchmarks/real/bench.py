@@ -173,19 +173,23 @@ BENCHMARK = Benchmark(
             (
                 Column("asked", "asked"),
                 Column("right", "right", _SHARE),
+                Column("right between", "95 %", _SHARE),
+                Column("by task", "right, by task", _SHARE),
                 Column("least", "worst wording", _SHARE),
                 Column("even", "right at even odds", _SHARE),
                 Column("auc", "AUC", _SHARE),
                 Column("calibrated", "right, calibrated", _SHARE),
+                Column("calibrated between", "95 %", _SHARE),
                 Column("split", "right, divided", _SHARE),
                 *_COST,
                 *_WHO,
             ),
             where={"yes or no": tuple(f"{kind}, {split}" for split in ("test", "development") for kind in KINDS_ASKED)},
-            note="216 labelled texts of nine tasks and 100 labelled pairs of five, each task in two or three wordings; "
-            "figures are means over both. The framing and the log-odds from which on the answer is yes were chosen by "
-            "development alone. The chosen framing is asked about each row in all wordings, the others in one. Calibrated: "
-            "on 20 labelled rows (16 pairs), mean over 40 draws of the share of the others. Divided: two groups of log-odds, "
+            note="The test has 120 labelled texts of five tasks, each in three wordings, and 60 labelled pairs of three, each "
+            "in two; figures are means over both. Intervals are by the bootstrap over rows: they say nothing of other tasks. "
+            "The framing and the log-odds from which on the answer is yes were chosen by development alone. The chosen one "
+            "is asked about each row in all wordings, the others in one. Calibrated: on 20 labelled rows (16 pairs), mean of "
+            "40 draws of the share of the others. Divided: two groups of log-odds, "
             f"without labels. {_ONLY}",
         ),
     ),

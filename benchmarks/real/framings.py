@@ -30,8 +30,10 @@ from semgraph.physical.calibration import cut, fitted
 from semgraph.physical.context import NodeContext
 from semgraph.physical.contract import Rows
 from semgraph.physical.words import YES_NO, log_odds
+from semgraph.scoring.bootstrap import estimate
 
 DATA = Path(__file__).parent / "data"
+Units = dict[tuple[str, str], tuple[int, int]]
 Kind = Literal["filters", "pairs"]
 JSON = "JSON"
 CHOSEN = "one word after four examples"
@@ -103,6 +105,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
     found: list[dict[str, float]] = []
     by_task: dict[str, list[float]] = {}
+    units: dict[str, Units] = {"right": {}, "calibrated": {}}
     asked, began = 0, time.perf_counter()
     try:
         for whole in questions(kind, split):
@@ -113,6 +116,9 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
                 yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
                 found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
                 by_task.setdefault(task.name, []).append(found[-1]["right"])
+                _count(units["right"], task, [[(s > yes_from) == y] for s, y in zip(scores, task.labels, strict=True)])
+                if "calibrated" in found[-1]:
+                    _count(units["calibrated"], task, calibrated(scores, task.labels))
     finally:
         if journal is not None:
             journal.close()
@@ -122,8 +128,22 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
         "asked": asked,
         **{name: round(mean(one[name] for one in found), 4) for name in found[0]},
         "least": round(min(one["right"] for one in found), 4),
-        **{f"right {name}": round(mean(shares), 4) for name, shares in by_task.items()},
+        **{f"{name} between": _interval(some) for name, some in units.items() if some},
+        "by task": ", ".join(f"{name} {mean(shares):.2f}" for name, shares in by_task.items()),
     }
+
+
+def _count(units: Units, task: Questions, verdicts: Sequence[Sequence[bool]]) -> None:
+    """Add to each row of a task how many verdicts on it were right, and how many there were."""
+    for row, some in zip(task.rows, verdicts, strict=True):
+        right, count = units.get((task.name, str(row)), (0, 0))
+        units[task.name, str(row)] = (right + sum(some), count + len(some))
+
+
+def _interval(units: Units) -> str | None:
+    """The 95 % interval of the share of right verdicts, by the bootstrap over rows; a row is drawn with all its wordings."""
+    found = estimate(list(units.values()), lambda sums: sums[:, 0] / sums[:, 1]).interval
+    return found and f"{found.low:.3f}–{found.high:.3f}"
 
 
 def _shares(task: Questions, framing: str) -> list[tuple[dict[str, str], Questions]]:
@@ -156,7 +176,8 @@ def measures(scores: Sequence[float], labels: Sequence[bool], yes_from: float, *
     found = {"right": right(yes_from), "even": right(0.0), "auc": _area(scores, labels)}
     if len(scores) < _LABELLED:
         return found
-    return found | {"calibrated": _calibrated(scores, labels), "split": right(cut(scores))}
+    shares = [share for verdicts in calibrated(scores, labels) for share in verdicts]
+    return found | {"calibrated": mean(shares), "split": right(cut(scores))}
 
 
 def _area(scores: Sequence[float], labels: Sequence[bool]) -> float:
@@ -168,14 +189,16 @@ def _area(scores: Sequence[float], labels: Sequence[bool]) -> float:
     return mean(pairs)
 
 
-def _calibrated(scores: Sequence[float], labels: Sequence[bool]) -> float:
-    """The share of right answers to rows that are not among the labelled ones, over many draws of these."""
-    draw, shares = random.Random(7), list[float]()
+def calibrated(scores: Sequence[float], labels: Sequence[bool]) -> list[list[bool]]:
+    """For each row, whether it comes out right by a curve through labelled rows that it is not among, over many draws."""
+    draw, verdicts, draws = random.Random(7), [list[bool]() for _ in scores], 0
     everyone = range(len(scores))
-    while len(shares) < _DRAWS:
+    while draws < _DRAWS:
         known = draw.sample(everyone, min(_LABELLED, len(scores) - _LEAST))
         if min(sum(labels[i] for i in known), sum(not labels[i] for i in known)) < _LEAST:
             continue
         curve = fitted([scores[i] for i in known], [labels[i] for i in known])
-        shares.append(mean((curve.log_odds(scores[i]) > 0) == labels[i] for i in everyone if i not in known))
-    return mean(shares)
+        for i in set(everyone) - set(known):
+            verdicts[i].append((curve.log_odds(scores[i]) > 0) == labels[i])
+        draws += 1
+    return verdicts

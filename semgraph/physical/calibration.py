@@ -1,15 +1,17 @@
-"""From scores to verdicts: a logistic curve through labelled scores, or a cut between two groups of unlabelled ones."""
+"""From scores to verdicts: a curve between labelled scores of yes and of no, or a cut between two groups of unlabelled ones."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import mean
 from typing import NamedTuple
 
-_STEPS = 100
-_PRIOR = 0.01
-"""How far the curve is held back from infinite steepness where the labels are separated cleanly."""
+_FEW = 5
+"""Labels of each answer that count as seen beforehand: a few labels tell little of how often each answer is right."""
+_SPREAD = 1 / 6
+"""The least spread within an answer, in distances between the two: labels that are separated cleanly do not make sure."""
 
 
 class Curve(NamedTuple):
@@ -24,38 +26,26 @@ class Curve(NamedTuple):
 
 
 def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
-    """The curve that fits labelled scores best (Platt, 1999): his targets, which are not quite 0 and 1, and Newton's method.
+    """The curve between the labelled scores of both answers, taken as two bells of one width (Fisher, 1936).
+
+    With some twenty labels it is nearer to the best curve than logistic regression, which does not know of the bells.
+
+    Args:
+        scores: Of labelled items.
+        labels: Whether their answer is yes; each answer must be there.
 
     >>> curve = fitted([-1.0, 0.5, 1.0, 4.0, 5.0, 6.0], [False, False, False, True, True, True])
     >>> curve.log_odds(2.0) < 0 < curve.log_odds(3.0)
     True
     """
-    yes = sum(labels)
-    high, low = (yes + 1) / (yes + 2), 1 / (len(labels) - yes + 2)
-    centre = math.fsum(scores) / len(scores)
-    spread = math.sqrt(math.fsum((s - centre) ** 2 for s in scores) / len(scores)) or 1.0
-    xs = [(s - centre) / spread for s in scores]
-    targets = [high if label else low for label in labels]
-    slope, offset = 0.0, math.log((yes + 1) / (len(labels) - yes + 1))
-    for _ in range(_STEPS):
-        chances = [_sigmoid(slope * x + offset) for x in xs]
-        weights = [p * (1 - p) for p in chances]
-        by_slope = math.fsum((p - t) * x for p, t, x in zip(chances, targets, xs, strict=True)) + _PRIOR * slope
-        by_offset = math.fsum(p - t for p, t in zip(chances, targets, strict=True))
-        a = math.fsum(w * x * x for w, x in zip(weights, xs, strict=True)) + _PRIOR
-        b = math.fsum(w * x for w, x in zip(weights, xs, strict=True))
-        c = math.fsum(weights) + 1e-9
-        determinant = a * c - b * b
-        slope_step = (c * by_slope - b * by_offset) / determinant
-        offset_step = (a * by_offset - b * by_slope) / determinant
-        slope, offset = slope - slope_step, offset - offset_step
-        if abs(slope_step) + abs(offset_step) < 1e-9:
-            break
-    return Curve(slope / spread, offset - slope * centre / spread)
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+    pairs = list(zip(scores, labels, strict=True))
+    yes, no = [s for s, label in pairs if label], [s for s, label in pairs if not label]
+    high, low = mean(yes), mean(no)
+    squares = math.fsum((s - high) ** 2 for s in yes) + math.fsum((s - low) ** 2 for s in no)
+    variance = max(squares / max(len(pairs) - 2, 1), ((high - low) * _SPREAD) ** 2) or 1.0
+    slope = (high - low) / variance
+    before = math.log((len(yes) + _FEW) / (len(no) + _FEW))
+    return Curve(slope, before - slope * (high + low) / 2)
 
 
 def right_when_left_out(scores: Sequence[float], labels: Sequence[bool]) -> int:
