@@ -1,4 +1,4 @@
-"""From scores to verdicts: a curve between labelled scores of yes and of no, or a cut between two groups of unlabelled ones."""
+"""From scores to verdicts: a curve between labelled scores of yes and of no, or a cut between two groups without labels."""
 
 from __future__ import annotations
 
