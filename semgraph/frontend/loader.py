@@ -85,7 +85,8 @@ def load_document(
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
     """Refuse a plan that may show rows of two partitions in one prompt. Raises PlanError."""
     partitions = frozenset({plan.graph.partition, *([plan.order.partition] if plan.order else [])})
-    if problems := list(mixed_prompts((*plan.roots, *plan.steps.values()), partitions)):
+    roots = (*plan.roots, *plan.steps.values())
+    if problems := list(mixed_prompts(roots, partitions, windows=plan.order is not None)):
         raise PlanError(*problems)
 
 

@@ -2,8 +2,9 @@
 
 A row belongs to the partition of its window or, without windows, to the one that its partition column names. A row without
 either belongs to nobody, and its text may be shown to anybody. A join may bring text of another partition unless both sides
-have windows, or it compares the partition columns. In a plan without windows a join that compares any other columns is taken
-to compare keys, which differ between partitions. What a plan reads with `partition: all` it reads on purpose.
+have windows, or it compares the partition columns; an aggregate of rows without windows does, unless it groups by the
+partition. In a plan without windows other columns that a join compares, or an aggregate groups by, are taken for keys, which
+differ between partitions. What a plan reads with `partition: all` it reads on purpose.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from functools import singledispatch
 from sqlglot import exp
 
 from semgraph.errors import Problem
-from semgraph.expr.scalar import Scalar, from_ast
+from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.logical.asking import Semantic
+from semgraph.logical.checks import Columns, column_scalar
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node, walk
@@ -36,19 +38,29 @@ class Owners:
     foreign: frozenset[str] = frozenset()
 
 
-def mixed_prompts(roots: Iterable[Node], partitions: frozenset[str]) -> Iterator[Problem]:
+@dataclass(frozen=True)
+class _Plan:
+    """The names of partition columns, and whether the plan has windows."""
+
+    partitions: frozenset[str]
+    windows: bool
+
+
+def mixed_prompts(roots: Iterable[Node], partitions: frozenset[str], *, windows: bool) -> Iterator[Problem]:
     """A problem for each operator below the roots with a prompt that may show rows of two partitions.
 
     Args:
         roots: The plan's results and writes, as written: the optimizer drops columns that say whose a row is.
         partitions: The names of partition columns: the graph's, and that of the plan's order.
+        windows: Whether the plan has an order.
     """
     known: dict[int, Owners] = {}
+    plan = _Plan(partitions, windows)
     for node in walk(*roots):
         below = [known[id(child)] for child in node.inputs]
         if isinstance(node, Semantic):
             yield from _problems(node, below, partitions)
-        known[id(node)] = _owners(node, below, partitions)
+        known[id(node)] = _owners(node, below, plan)
 
 
 def _problems(node: Semantic, below: list[Owners], partitions: frozenset[str]) -> Iterator[Problem]:
@@ -64,13 +76,14 @@ def _problems(node: Semantic, below: list[Owners], partitions: frozenset[str]) -
 def _problem(node: Node, what: str, partitions: frozenset[str]) -> Problem:
     name = min(partitions)
     hint = (
-        f"join by the partition: using: {name}; or, if the joined rows belong to everybody, project {name} away first"
+        f"join or group by the partition: using: {name}, by: [{name}]; or, if such rows belong to everybody, "
+        f"project {name} away first"
     )
     return Problem(f"{node.keyword}: {what}", node.step or None, node.origin, hint=hint)
 
 
 @singledispatch
-def _owners(node: Node, below: list[Owners], _partitions: frozenset[str]) -> Owners:
+def _owners(node: Node, below: list[Owners], _plan: _Plan) -> Owners:
     """Of operators that pass rows on: columns made of foreign ones are foreign too."""
     first = below[0] if below else Owners(node.partitioned)
     made = node.adds if first.foreign & node.reads else frozenset()
@@ -78,19 +91,19 @@ def _owners(node: Node, below: list[Owners], _partitions: frozenset[str]) -> Own
 
 
 @_owners.register
-def _(node: Input, _below: list[Owners], partitions: frozenset[str]) -> Owners:
-    return Owners(node.partitioned or bool(partitions & set(node.schema.names)))
+def _(node: Input, _below: list[Owners], plan: _Plan) -> Owners:
+    return Owners(node.partitioned or bool(plan.partitions & set(node.schema.names)))
 
 
 @_owners.register(Project)
 @_owners.register(Add)
-def _(node: Project | Add, below: list[Owners], partitions: frozenset[str]) -> Owners:
+def _(node: Project | Add, below: list[Owners], plan: _Plan) -> Owners:
     (first,) = below
     passed = frozenset(node.schema.names) - {name for name, _ in node.columns}
-    foreign = first.foreign & passed | _foreign(node, first, partitions)
-    owner = next((scalar for name, scalar in node.columns if name in partitions), None)
-    if owner is None or node.partitioned or owner.roots & partitions:
-        owned = first.owned and (node.partitioned or bool(partitions & set(node.schema.names)))
+    foreign = first.foreign & passed | _foreign(node, first, plan.partitions)
+    owner = next((scalar for name, scalar in node.columns if name in plan.partitions), None)
+    if owner is None or node.partitioned or owner.roots & plan.partitions:
+        owned = first.owned and (node.partitioned or bool(plan.partitions & set(node.schema.names)))
         return Owners(owned, foreign)
     # The rows get another owner: text of the former one is foreign from here on, text of the new one no longer is.
     own = {name for name, scalar in node.columns if scalar.roots <= owner.roots} | (passed & owner.roots)
@@ -101,7 +114,7 @@ def _(node: Project | Add, below: list[Owners], partitions: frozenset[str]) -> O
 def _foreign(node: Project | Add, first: Owners, partitions: frozenset[str]) -> frozenset[str]:
     """The computed columns that may hold text of other owners: made of such text, or of other rows by a window function."""
     loose = first.owned and not node.partitioned
-    texts = {f.name for f in node.schema if "string" in str(f.type)}
+    texts = _texts(node, node.columns)
     return frozenset(
         name
         for name, scalar in node.columns
@@ -120,32 +133,45 @@ def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
 
 
 @_owners.register
-def _(node: Aggregate, below: list[Owners], partitions: frozenset[str]) -> Owners:
+def _(node: Aggregate, below: list[Owners], plan: _Plan) -> Owners:
     (first,) = below
     columns = (*node.by, *node.add)
-    owned = node.partitioned or (first.owned and any(scalar.roots & partitions for _, scalar in node.by))
-    return Owners(owned, frozenset(name for name, scalar in columns if scalar.roots & first.foreign))
+    named = any(scalar.sql in _columns(plan.partitions) for _, scalar in node.by)
+    apart = node.partitioned or named or (bool(node.by) and not plan.windows)
+    mixed = _texts(node, node.add) if first.owned and not apart else frozenset[str]()
+    foreign = frozenset(name for name, scalar in columns if scalar.roots & first.foreign)
+    return Owners(node.partitioned or (first.owned and named), foreign | mixed)
+
+
+def _columns(names: Iterable[str]) -> set[str]:
+    """SQL of columns."""
+    return {column_scalar(name).sql for name in names}
+
+
+def _texts(node: Node, columns: Columns) -> frozenset[str]:
+    """Those of some columns of an operator that hold text."""
+    return frozenset(name for name, _ in columns if "string" in str(node.schema.field(name).type))
 
 
 @_owners.register
-def _(node: Unnest, below: list[Owners], _partitions: frozenset[str]) -> Owners:
+def _(node: Unnest, below: list[Owners], _plan: _Plan) -> Owners:
     (first,) = below
     made = {node.alias} if node.column in first.foreign else set[str]()
     return replace(first, foreign=first.foreign - {node.column} | made)
 
 
 @_owners.register
-def _(_node: Union, below: list[Owners], _partitions: frozenset[str]) -> Owners:
+def _(_node: Union, below: list[Owners], _plan: _Plan) -> Owners:
     return Owners(any(each.owned for each in below), frozenset().union(*(each.foreign for each in below)))
 
 
 @_owners.register
-def _(_node: Cluster, below: list[Owners], _partitions: frozenset[str]) -> Owners:
+def _(_node: Cluster, below: list[Owners], _plan: _Plan) -> Owners:
     return below[1]
 
 
 @_owners.register
-def _(node: Search, below: list[Owners], _partitions: frozenset[str]) -> Owners:
+def _(node: Search, below: list[Owners], _plan: _Plan) -> Owners:
     first, searched = below[0], below[1] if len(below) > 1 else Owners(owned=False)
     apart = node.by_window or node.by_owner or bool(node.partition)
     brings = bool(searched.foreign) or (searched.owned and not apart)
@@ -155,11 +181,11 @@ def _(node: Search, below: list[Owners], _partitions: frozenset[str]) -> Owners:
 @_owners.register(Join)
 @_owners.register(GroupJoin)
 @_owners.register(SemJoin)
-def _(node: _Joining, below: list[Owners], partitions: frozenset[str]) -> Owners:
+def _(node: _Joining, below: list[Owners], plan: _Plan) -> Owners:
     left, right = below
     if not isinstance(node, GroupJoin) and node.how in {"semi", "anti"}:
         return left
-    confined = _confined(node, partitions)
+    confined = _confined(node, plan.partitions)
     takes_owner = (
         node.other.partitioned and not node.input.partitioned
     )  # the rows are those of the right side's windows
@@ -211,9 +237,9 @@ def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
         return any(_compares(side, alias, partitions) for side in (term.left, term.right)) and all(
             _compares(side, alias, partitions) or _is_null(side, alias, partitions) for side in (term.left, term.right)
         )
-    paths = set(from_ast(term, "").columns) if isinstance(term, _Equal) else set()
-    own = paths & partitions
-    return len(paths) == 2 and len(own) == 1 and bool(paths & {f"{alias}.{name}" for name in partitions})
+    sides = {to_sql(term.this), to_sql(term.expression)} if isinstance(term, _Equal) else set()
+    others = _columns(f"{alias}.{name}" for name in partitions)
+    return bool(sides & _columns(partitions)) and bool(sides & others)
 
 
 def _is_null(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:

@@ -176,12 +176,39 @@ async def test_a_prompt_that_may_show_text_of_another_partition_is_refused(
     assert not bench.oracle.requests
 
 
+async def test_equal_lengths_of_partitions_are_not_equal_partitions(bench: Bench) -> None:
+    join = "    - join: {other: facts, alias: f, where: length(f.group_id) = length(group_id)}\n"
+    with pytest.raises(PlanError, match="may be of another partition"):
+        await bench.run(f"  found:\n    - from: notes\n{join}    - sem_filter: {{prompt: 'Is {{f.fact}} so?'}}\n")
+
+
 async def test_window_functions_over_rows_of_several_partitions_are_refused_in_a_prompt(bench: Bench) -> None:
     steps = "  found:\n    - from: notes\n    - add: {before: 'lag(text) OVER (ORDER BY uuid)'}\n    - sem_filter: {prompt: 'Is {before} so?'}\n"
     with pytest.raises(PlanError, match="may be of another partition"):
         await bench.run(steps, order=False)
     await bench.run(steps.replace("(ORDER", "(PARTITION BY group_id ORDER"), order=False)
     await bench.run(steps)  # windows see their own rows only
+
+
+@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize(
+    "by", ["", "by: {length: length(group_id)}, ", "by: {last: 'right(fact, 1)'}, "], ids=["all", "length", "text"]
+)
+async def test_text_that_an_aggregate_collects_from_several_partitions_is_refused_in_a_prompt(
+    bench: Bench, by: str, order: bool
+) -> None:
+    """Without an order, what a plan groups by is taken for a key, which differs between partitions."""
+    collected = "  made:\n    - from: facts\n    - aggregate: {BY add: {all: list(fact), n: count(*)}}\n"
+    joined = "  found:\n    - from: notes\n    - join: {other: made, alias: m, where: 'm.n > 0'}\n"
+    asked = "    - sem_map: {prompt: 'Code {told}', add: {code: string}}\n"
+    if order or not by:
+        with pytest.raises(PlanError, match=r"may be of another partition than its row.* by: \[group_id\]"):
+            await bench.run(f"{collected.replace('BY', by)}{joined}    - add: {{told: m.all}}\n{asked}", order=order)
+        assert not bench.oracle.requests
+    kept = collected.replace("BY", "by: [group_id],")
+    joined = joined.replace("where: 'm.n > 0'", "using: group_id")
+    await bench.run(f"{kept}{joined}    - add: {{told: m.all}}\n{asked}", order=order)
+    assert_apart(bench)
 
 
 @pytest.mark.parametrize("order", [True, False])
