@@ -25,6 +25,12 @@ settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new cases
 
 
+KEPT = ("SEMGRAPH_HOME", "SEMGRAPH_OFFLINE", "SEMGRAPH_RENEW")
+"""Where models and servers lie, whether they may be fetched, and whether what tests compare with is written anew."""
+
+NAMED = {name: value for name, value in os.environ.items() if name.startswith("NEO4J_")}
+"""The Neo4j server that whoever starts the tests names; no test sees these variables."""
+
 READS_ALL = ("search", "search_edges", "search_nodes")
 """Plans that may show rows of several partitions in one prompt: a query names the groups that it searches, or none for all."""
 
@@ -72,6 +78,14 @@ def partitions_on_the_wire() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of this machine's settings gets in."""
+    for name in list(os.environ):
+        if name.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_")) and name not in KEPT:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
 def knowledge_of_one_test() -> Iterator[None]:
     """Texts of partitions and secrets of a test are forgotten with it."""
     yield
@@ -82,7 +96,7 @@ def knowledge_of_one_test() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def neo4j_folder() -> Path:
     """Where the shared server of this checkout lives, and the locks of those who use it, or the server that is named."""
-    which = str(Path(__file__).resolve().parents[1]) + os.environ.get("NEO4J_URI", "")
+    which = str(Path(__file__).resolve().parents[1]) + NAMED.get("NEO4J_URI", "")
     checkout = hashlib.sha256(which.encode()).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"semgraph-tests-{checkout}"
     (folder / "users").mkdir(parents=True, exist_ok=True)
@@ -92,9 +106,9 @@ def neo4j_folder() -> Path:
 @pytest.fixture(scope="session")
 def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
     """A server that answers; the last test process that uses it stops it, or empties it if it is not ours to stop."""
-    if uri := os.environ.get("NEO4J_URI"):
-        user = os.environ.get("NEO4J_USERNAME") or os.environ.get("NEO4J_USER") or "neo4j"
-        named = Server(uri, user, os.environ.get("NEO4J_PASSWORD", ""))
+    if uri := NAMED.get("NEO4J_URI"):
+        user = NAMED.get("NEO4J_USERNAME") or NAMED.get("NEO4J_USER") or "neo4j"
+        named = Server(uri, user, NAMED.get("NEO4J_PASSWORD", ""))
         with _among_users(neo4j_folder, first=lambda: _refuse_data(named), last=lambda: _empty(named)):
             yield named
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -53,14 +52,6 @@ class Reader:
         complains = "leaks" in text or "broken" in text
         turned = self.noisy and self.asked % 5 == 0
         return "yes" if complains != turned else "no"
-
-
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ from semgraph.execution.result import Progress
 from tests.execution.conftest import STORY, Watched, Work, declared, ended, said, wire
 
 KILLS = 2
+SEED = os.environ.get("SEED") or "0"
 
 
 def answered(journal: Path) -> set[str]:
@@ -34,8 +36,8 @@ async def wipe(work: Work) -> None:
 
 
 async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(work: Work) -> None:
-    model, episodes, seed = work.model, said(STORY), random.randrange(1_000_000)
-    draw = random.Random(seed)
+    print(f"SEED={SEED}")  # shown where it fails; another one draws other moments
+    model, episodes, draw = work.model, said(STORY), random.Random(SEED)
     await work.run(episodes, session={"journal": False})
     undisturbed, plain = await work.place.dump(), wire(model.requests)
     await wipe(work)
@@ -54,10 +56,10 @@ async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_
         else:
             told = await ended(process)
         paid_twice += [text for body in model.requests[before:] if (text := body["messages"][-1]["content"]) in had]
-    assert paid_twice == [], seed
-    assert told["committed"] + told["skipped"] == len(episodes), seed
-    assert set(wire(model.requests)) == set(plain), f"seed {seed}: nothing is asked that a whole run would not ask"
-    assert await work.place.dump() == undisturbed, seed
+    assert paid_twice == []
+    assert told["committed"] + told["skipped"] == len(episodes)
+    assert set(wire(model.requests)) == set(plain), "nothing is asked that a whole run would not ask"
+    assert await work.place.dump() == undisturbed
 
 
 async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(work: Work) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -15,9 +16,22 @@ from semgraph.stores.neo4j import Neo4jStore
 from semgraph.stores.neo4j_bolt import Bolt
 from semgraph.stores.sqlite import SqliteStore
 
+INSIDE = (
+    "statement",
+    "store setup",
+    "before commit",
+    "inside commit",
+    "after commit",
+    "before record",
+    "after record",
+    "before journal write",
+    "inside journal write",
+    "after journal write",
+)
+
 
 class Strike:
-    """Kills the process when a point is passed for the n-th time.
+    """Counts how often each point is passed, and kills the process when one is passed for the n-th time.
 
     Args:
         point: Its name.
@@ -25,30 +39,31 @@ class Strike:
     """
 
     def __init__(self, point: str, number: int) -> None:
-        self.point, self.left = point, number
-        self.within = ""  # "store setup" or "inside commit", while the store does that
+        self.point, self.number = point, number
+        self.counts: Counter[str] = Counter()
+        self.under_way: Counter[str] = (
+            Counter()
+        )  # how many "store setup" and "inside commit": groups commit side by side
 
     def passed(self, point: str) -> None:
         """A point is passed."""
-        if point == self.point:
-            self.left -= 1
-            if not self.left:
-                os.kill(os.getpid(), signal.SIGKILL)
+        self.counts[point] += 1
+        if point == self.point and self.counts[point] == self.number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def heard(self, _statement: str) -> None:
         """The store begins a statement."""
         self.passed("statement")
-        if self.within == "store setup":
-            self.passed(self.within)
+        if self.under_way["store setup"]:
+            self.passed("store setup")
 
     def install(self) -> None:
         """Put all points into this process."""
         for store in (SqliteStore, Neo4jStore):
             self._listen(store)
-            store.ensure = self._around(store.ensure, "store setup", "", "")  # type: ignore[method-assign]
-            store.commit = self._around(  # type: ignore[method-assign]
-                store.commit, "inside commit", "before commit", "after commit"
-            )
+            store.ensure = self._around(store.ensure, "store setup")  # type: ignore[method-assign]
+            commit = self._around(store.commit, "inside commit")
+            store.commit = self._between(commit, "before commit", "after commit")  # type: ignore[method-assign]
         self._inside_commits()
         self._journal()
         keep = RunRecord.keep
@@ -70,19 +85,26 @@ class Strike:
 
         store.__init__ = listening
 
-    def _around(self, method: Callable[..., Any], within: str, before: str, after: str) -> Any:
+    def _around(self, method: Callable[..., Any], within: str) -> Any:
         @wraps(method)
         async def around(*args: Any, **options: Any) -> Any:
-            self.passed(before)
-            self.within = within
+            self.under_way[within] += 1
             try:
-                found = await method(*args, **options)
+                return await method(*args, **options)
             finally:
-                self.within = ""
+                self.under_way[within] -= 1
+
+        return around
+
+    def _between(self, method: Callable[..., Any], before: str, after: str) -> Any:
+        @wraps(method)
+        async def between(*args: Any, **options: Any) -> Any:
+            self.passed(before)
+            found = await method(*args, **options)
             self.passed(after)
             return found
 
-        return around
+        return between
 
     def _inside_commits(self) -> None:
         """SQLite: at each statement of the transaction. Neo4j: when the statement was run, before the transaction ends."""
@@ -90,16 +112,16 @@ class Strike:
 
         def statement(text: str) -> None:
             heard(text)
-            if self.within == "inside commit":
-                self.passed(self.within)
+            if self.under_way["inside commit"]:
+                self.passed("inside commit")
 
         self.heard = statement  # type: ignore[method-assign]
 
         @wraps(run)
         async def ran(*args: Any, **options: Any) -> Any:
             found = await run(*args, **options)
-            if self.within == "inside commit":
-                self.passed(self.within)
+            if self.under_way["inside commit"]:
+                self.passed("inside commit")
             return found
 
         Bolt.run = ran  # type: ignore[method-assign]

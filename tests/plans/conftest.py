@@ -126,14 +126,6 @@ class Memory:
         return {name: table.to_pylist() for name, table in found.tables.items()}
 
 
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this machine's settings gets in."""
-    for name in ("SEMGRAPH_LLM", "SEMGRAPH_EMBEDDER", "SEMGRAPH_STORE", "SEMGRAPH_CONFIG", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-
 @pytest.fixture
 async def model() -> AsyncIterator[StandIn]:
     """The stand-in, which dates facts."""

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import semgraph as sg
 from semgraph.execution.notebook import Drawing
 from semgraph.llm.base import Usage
 from semgraph.llm.wrapper import Wrapper
-
-
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [n for n in os.environ if n.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_"))]:
-        monkeypatch.delenv(name)
 
 
 def test_a_session_shows_what_it_would_use_and_opens_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,15 +50,6 @@ def session(server: Server, folder: Path, options: str = "", **more: Any) -> sg.
     """A session in a folder that holds the plan."""
     (folder / "complaints.yaml").write_text(PLAN, encoding="utf-8")
     return sg.Session(**{"llm": f"openai:m@{server.base_url}{options}", "store": "memory", "folder": folder} | more)
-
-
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this machine's settings gets in."""
-    for name in list(os.environ):
-        if name.startswith(("SEMGRAPH_", "OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
 
 
 @pytest.fixture
