@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,22 +64,18 @@ class Unwritten:
         return Failure(sink.step, str(replace(self.problem, step=None, position=position)), self.member, shown)
 
 
-def without(sinks: Sinks, rows: Sequence[Unwritten]) -> Sinks:
-    """The rows of sinks without some, and without what derives from the same member rows."""
-    members = pa.array({row.member for row in rows if row.member is not None}, pa.int64())
-    places: dict[int, list[int]] = {}
-    for row in rows:
-        places.setdefault(id(row.table), []).append(row.place)
-
-    def left(table: pa.Table) -> pa.Table:
-        drop = pc.is_in(
-            pa.array(range(table.num_rows), pa.int64()), value_set=pa.array(places.get(id(table), []), pa.int64())
+def without(sinks: Sinks, members: Collection[int]) -> Sinks:
+    """The rows of sinks without those that derive from some member rows."""
+    gone = pa.array(members, pa.int64())
+    return [
+        (
+            spec,
+            table.filter(pc.invert(pc.is_in(table.column(MEMBER), value_set=gone)))
+            if MEMBER in table.column_names
+            else table,
         )
-        if MEMBER in table.column_names:
-            drop = pc.or_(drop, pc.is_in(table.column(MEMBER).combine_chunks(), value_set=members))
-        return table.filter(pc.invert(drop))
-
-    return [(spec, left(table)) for spec, table in sinks]
+        for spec, table in sinks
+    ]
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,7 @@ class Executor:
     async def _write_firsts(self, sinks: Sinks) -> None:
         """Write rows of the input as they are given; the members of those that cannot be written are set aside."""
         while unwritten := await self.commits.rows(sinks):
-            self._fail(_failures(unwritten))
-            sinks = without(sinks, unwritten)
+            sinks = without(sinks, self._fail(_failures(unwritten)))
 
     def _keep(self, tables: Mapping[str, pa.Table]) -> None:
         """Add the rows of a wave to the results; those that derive from no member are the same in each: the last stay."""
@@ -265,9 +264,8 @@ class Executor:
                 async with Evaluation(self.runtime, rows, now, windows, replies=part.replies, held=True) as evaluation:
                     found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
                     lost = self._fail(evaluation.failures)
-                    good = [window for window in windows if not lost & set(window.members)]
-                    batches = list(zip(sinks, found, strict=False))
-                    ends = await self._commit(order, evaluation, (windows, good), batches, now, refused)
+                    attempt = _WaveAttempt(evaluation, windows, lost, list(zip(sinks, found, strict=False)), now)
+                    ends = await self._commit(order, attempt, refused)
             except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
@@ -275,48 +273,34 @@ class Executor:
                     for window in windows:
                         await self._wave(order, (window,), part, given)
                 return
-            kept = [m for window, end in zip(good, ends, strict=True) if end.done for m in window.members]
+            kept = [m for window, end in ends if end.done for m in window.members]
             self._keep({name: rows_of(table, kept) for name, table in zip(returns, found[len(sinks) :], strict=True)})
-            over = [window for window, end in zip(good, ends, strict=True) if not end.unwritten]
+            over = [window for window, end in ends if not end.unwritten]
             windows = self._without_failed(order, tuple(window for window in windows if window not in over))
 
     async def _commit(
-        self,
-        order: Order,
-        evaluation: Evaluation,
-        windows: tuple[Sequence[Window], Sequence[Window]],
-        batches: Sinks,
-        now: datetime,
-        refused: set[tuple[int, str, str]],
-    ) -> list[Attempt]:
-        """Commit windows, their rows recorded before; what is run again is neither counted nor stays recorded.
+        self, order: Order, attempt: _WaveAttempt, refused: set[tuple[int, str, str]]
+    ) -> list[tuple[Window, Attempt]]:
+        """Commit the windows that lost no member; how each ended.
 
-        Args:
-            order: Of the plan.
-            evaluation: Holds what is recorded and counted.
-            windows: Those that were computed, and those of them to commit: the others lost a member.
-            batches: The rows of the sinks.
-            now: The time of the wave.
-            refused: Rows that were refused in an earlier attempt, as (partition, label, key).
+        Rows are recorded before they are committed. What is computed again is neither counted nor stays recorded.
+        `refused` are the rows that were refused in earlier attempts, as (partition, label, key); those of this one are added.
         """
-        everyone = self.outcome.members
-        if everyone is None:
+        members = self.outcome.members
+        if members is None:
             raise EngineError("a wave without members")
-        computed, good = windows
-        lost = {m for window in computed if window not in good for m in window.members} & self.outcome.failed_members
-        recorder = self.runtime.recorder
+        recorder, good = self.runtime.recorder, attempt.good
         recorder.begin()
-        evaluation.record(_not_again(computed, lost))
+        attempt.record()
         recorder.keep()
-        ends = await all_ended(self.commits.window(order, window, everyone, batches, now) for window in good)
-        again = set[int]()
-        for window, end in zip(good, ends, strict=True):
-            again |= self._fail(_refusals(window, end.unwritten, refused))
-        if again:
+        found = await all_ended(self.commits.window(order, w, members, attempt.sinks, attempt.now) for w in good)
+        ends = list(zip(good, found, strict=True))
+        if again := {m for window, end in ends for m in self._fail(_refusals(window, end.unwritten, refused))}:
+            attempt.lost |= again
             recorder.take_back()
-            evaluation.record(_not_again(computed, lost | again))
+            attempt.record()
         recorder.end()
-        evaluation.settle(_not_again(computed, lost | again))
+        attempt.settle()
         return ends
 
     def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
@@ -338,12 +322,44 @@ def _rows_meet(nodes: Sequence[Node]) -> bool:
     )
 
 
-def _not_again(windows: Sequence[Window], lost: set[int]) -> set[int] | None:
-    """The members that are done: all (None), but those who are run again because their window lost another one."""
-    if not lost:
-        return None
-    again = {m for window in windows if lost & set(window.members) for m in window.members} - lost
-    return {m for window in windows for m in window.members} - again
+@dataclass
+class _WaveAttempt:
+    """A wave that is computed, and is committed as far as it lost nothing.
+
+    Args:
+        evaluation: Holds what is recorded and counted.
+        windows: All that are computed.
+        lost: Members that failed.
+        sinks: The rows to write.
+        now: The time of the wave.
+    """
+
+    evaluation: Evaluation
+    windows: Sequence[Window]
+    lost: set[int]
+    sinks: Sinks
+    now: datetime
+
+    @property
+    def good(self) -> list[Window]:
+        """The windows that lost no member."""
+        return [window for window in self.windows if not self.lost & set(window.members)]
+
+    @property
+    def done(self) -> set[int] | None:
+        """The members that are done: all (None), but those who are computed again because their window lost another one."""
+        if not self.lost:
+            return None
+        again = {m for window in self.windows if self.lost & set(window.members) for m in window.members} - self.lost
+        return {m for window in self.windows for m in window.members} - again
+
+    def record(self) -> None:
+        """Record the rows of those that are done."""
+        self.evaluation.record(self.done)
+
+    def settle(self) -> None:
+        """Count what those that are done took."""
+        self.evaluation.settle(self.done)
 
 
 @dataclass
