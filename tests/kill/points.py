@@ -20,6 +20,7 @@ INSIDE = (
     "statement",
     "store setup",
     "before commit",
+    "transaction of commit",
     "inside commit",
     "after commit",
     "before record",
@@ -107,24 +108,35 @@ class Strike:
         return between
 
     def _inside_commits(self) -> None:
-        """SQLite: at each statement of the transaction. Neo4j: when the statement was run, before the transaction ends."""
-        heard, run = self.heard, Bolt.run
+        """SQLite: at each statement. Neo4j: when a statement was run, before its transaction ends. Both: where a transaction
+        begins; a commit of two would leave half of itself there.
+        """
+        heard, run, write = self.heard, Bolt.run, Bolt.write
+
+        def inside(point: str) -> None:
+            if self.under_way["inside commit"]:
+                self.passed(point)
 
         def statement(text: str) -> None:
             heard(text)
-            if self.under_way["inside commit"]:
-                self.passed("inside commit")
+            inside("inside commit")
+            if text.startswith("BEGIN"):
+                inside("transaction of commit")
 
         self.heard = statement  # type: ignore[method-assign]
 
         @wraps(run)
         async def ran(*args: Any, **options: Any) -> Any:
             found = await run(*args, **options)
-            if self.under_way["inside commit"]:
-                self.passed("inside commit")
+            inside("inside commit")
             return found
 
-        Bolt.run = ran  # type: ignore[method-assign]
+        @wraps(write)
+        async def wrote(*args: Any, **options: Any) -> Any:
+            inside("transaction of commit")
+            return await write(*args, **options)
+
+        Bolt.run, Bolt.write = ran, wrote  # type: ignore[method-assign]
 
     def _journal(self) -> None:
         flush, transaction = GroupCommit.flush, GroupCommit.transaction
