@@ -153,7 +153,9 @@ def _shares(task: Questions, framing: str) -> list[tuple[dict[str, str], Questio
     return [(wording, replace(task, rows=task.rows[i::count])) for i, wording in enumerate(task.wordings)]
 
 
-async def _scores(ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str) -> tuple[list[float], float]:
+async def _scores(
+    ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str
+) -> tuple[list[float], float]:
     """The log-odds of yes for each row, and from which on that is the answer; of JSON 1 for yes and -1 for no."""
     words, node, rows = FRAMINGS[framing], task.node(wording), task.asked()
     if words is None:

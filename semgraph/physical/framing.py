@@ -126,7 +126,10 @@ class Framing(ABC):
             if refused or not isinstance(reply, RowError):
                 raise ModelUnavailable(self.ctx.without_logprobs())
         return self.settle_alone(
-            work, reply, lambda _: read_word(self.node, words, cast("Reply", reply), self.yes_from(work.items[0])), cut=True
+            work,
+            reply,
+            lambda _: read_word(self.node, words, cast("Reply", reply), self.yes_from(work.items[0])),
+            cut=True,
         )
 
     def yes_from(self, item: int) -> float:  # noqa: ARG002

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.llm.base import Limits, Neutral, Message, Reply, Request
+from semgraph.llm.base import Limits, Message, Neutral, Reply, Request
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recorded import Recorded
