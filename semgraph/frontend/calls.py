@@ -15,7 +15,7 @@ from semgraph.frontend.faults import Faults, unknown
 from semgraph.frontend.finding import find_named
 from semgraph.frontend.found import Poisoned, Pruned, Results
 from semgraph.frontend.head import read_head
-from semgraph.frontend.reading import Reading, at
+from semgraph.frontend.reading import MOST_CALLS, Reading, at
 from semgraph.frontend.scope import Scope
 from semgraph.frontend.settings import known_keys, mapping, settle
 from semgraph.frontend.shape import input_schema
@@ -77,6 +77,8 @@ def _file(caller: Reading, name: str) -> Path:
     if path.resolve() in found:
         ring = [*found[found.index(path.resolve()) :], path]
         raise Fault("plans call each other: " + " → ".join(p.stem for p in ring))
+    if len(found) >= MOST_CALLS:
+        raise Fault(f"plans call plans at most {MOST_CALLS} deep", hint="put steps of several plans into one")
     return path
 
 

@@ -20,6 +20,8 @@ from semgraph.logical.plan import Choice, InputSpec, Order, SchemaWrite
 from semgraph.logical.schema import Graph
 from semgraph.logical.sinks import Sink
 
+MOST_CALLS = 50  # of plans in plans
+MOST_BROUGHT = 100_000  # items: about four thousand a second are loaded
 MOST_OPERATORS = 1_000  # of a plan and those that it calls: some seconds to load, and as many to run
 NO_GRAPH = Graph("", "uuid", "group_id", {})
 Calling = Callable[..., Results]
@@ -36,6 +38,7 @@ class Loading:
         open: The plans being read, outermost first.
         graphs: Graph files read so far; None for one with problems.
         operators: How many operators have been built.
+        brought: How many items the lists of parameters have in their expressions.
     """
 
     call: Calling
@@ -44,15 +47,25 @@ class Loading:
     open: tuple[Path, ...] = ()
     graphs: dict[Path, Graph | None] = field(default_factory=dict)
     operators: int = 0
+    brought: int = 0
     _too_many: Problem | None = None
 
-    def count(self, origin: Position) -> None:
-        """Count an operator. Raises PlanError for one too many, and then each time with the place of the first."""
+    def count(self, origin: Position, brought: int = 0) -> None:
+        """Count an operator, and the items that lists of parameters bring into it.
+
+        Raises PlanError for one too many, and then each time with the place of the first.
+        """
         self.operators += 1
-        if self.operators > MOST_OPERATORS and self._too_many is None:
+        self.brought += brought
+        if self._too_many is None and self.operators > MOST_OPERATORS:
             what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
             hint = "split it into several plans, each with a run of its own"
             self._too_many = Problem(what, position=origin, hint=hint)
+        elif self._too_many is None and self.brought > MOST_BROUGHT:
+            what = f"parameters bring lists of more than {MOST_BROUGHT:,} items into the expressions of a plan"
+            self._too_many = Problem(
+                what, position=origin, hint="each use counts; give many values as an input and join it"
+            )
         if self._too_many is not None:
             raise PlanError(self._too_many)
 

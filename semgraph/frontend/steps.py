@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import Graph
 
+_PARAMETER = re.compile(r"\$(\w+)")
 _UNION = by_keyword(SOURCES)["union"]
 
 
@@ -43,7 +45,7 @@ class Steps:
         prompts: Where prompts are found.
         expansion: Puts parameters in place.
         call: Builds a called plan.
-        count: Counts an operator, by its place.
+        count: Counts an operator, by its place, and the items that lists of parameters bring into it.
         problems: Where problems are put.
         prefix: Put before the names of steps: the calling step's name and "/".
         lost: Columns that could not be made.
@@ -58,7 +60,7 @@ class Steps:
     prompts: Prompts
     expansion: Expansion
     call: Call
-    count: Callable[[Position], None]
+    count: Callable[[Position, int], None]
     problems: list[Problem]
     prefix: str = ""
     broken: frozenset[str] = frozenset()
@@ -242,7 +244,7 @@ class Steps:
 
     def operator(self, keyword: str, value: Any, found: Found | None, origin: Position) -> Found:
         """One operator on what stands above it."""
-        self.count(origin)
+        self.count(origin, 0 if keyword == "call" else _brought(value, self.params))
         if keyword == "from":
             return self.scan(value, origin) if isinstance(value, Mapping) else self.find(value)
         if keyword == "call":
@@ -279,6 +281,16 @@ class Steps:
             return self.find(forms[picked])
         except Fault as fault:
             raise fault.under(picked) from None
+
+
+def _brought(value: Any, params: Mapping[str, Any]) -> int:
+    """How many items lists of parameters bring into the expressions of an operator, without operators inside it."""
+    if isinstance(value, Mapping):
+        return sum(_brought(each, params) for each in value.values())
+    if isinstance(value, list):
+        return sum(_brought(each, params) for each in value if not isinstance(each, Mapping))
+    names = _PARAMETER.findall(value) if isinstance(value, str) and "$" in value else ()
+    return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
 
 
 def word(value: Any) -> str:

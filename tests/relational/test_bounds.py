@@ -84,6 +84,29 @@ def test_a_plan_of_too_many_operators_is_refused_once_at_the_first_that_is_too_m
     assert len(refusal(tmp_path, text).splitlines()) == 1
 
 
+def test_uses_of_a_long_list_are_counted_together_also_in_called_plans(tmp_path: Path) -> None:
+    inner = "    - filter: list_contains($many, n)\n" * 20
+    text = f"plan: inner\ninputs: {{rows: {{n: int64}}}}\nparams: {{many: [1]}}\nsteps:\n  made:\n    - from: rows\n{inner}returns: [made]\n"
+    (tmp_path / "inner.yaml").write_text(text)
+    head = f"params: {{many: [{', '.join(['1'] * 4_000)}]}}\n"
+    calls = "".join(
+        f"  s{i}:\n    - call: {{plan: inner, inputs: {{rows: rows}}, params: {{many: $many}}}}\n" for i in range(9)
+    )
+    message = refusal(tmp_path, f"plan: outer\ninputs:\n  rows: {{n: int64}}\n{head}steps:\n{calls}returns: [s0]\n")
+    assert "inner.yaml:12:7  parameters bring lists of more than 100,000 items" in message
+    assert len(message.splitlines()) == 1
+
+
+def test_plans_that_call_each_other_too_deep_are_refused(tmp_path: Path) -> None:
+    for i in range(60):
+        (tmp_path / f"p{i}.yaml").write_text(
+            f"plan: p{i}\ninputs: {{rows: {{n: int64}}}}\nsteps:\n  made:\n    - call: {{plan: p{i + 1}, inputs: {{rows: rows}}}}\nreturns: [made]\n"
+        )
+    message = refusal(tmp_path, (tmp_path / "p0.yaml").read_text())
+    assert "p49.yaml:5:20  step made" in message
+    assert "at most 50 deep" in message
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
