@@ -18,6 +18,7 @@ HIDDEN = "[secret]"
 _LEAST = 6  # shorter values are words like any other, and no protection
 _NAMES = ("_KEY", "_PASSWORD", "_PASSWD", "_TOKEN", "_SECRET", "_AUTH")
 _USERINFO = re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<user>[^/:@\s]*):(?P<password>[^@\s]*[^/@\s])@", re.IGNORECASE)
+_PARAMETER = re.compile(r"[?&][\w-]*(?:key|token|secret|password)=(?P<value>[^&#\s\"']+)", re.IGNORECASE)
 _known: set[str] = set()
 
 
@@ -36,10 +37,12 @@ def learn_from_environment(environment: Mapping[str, str]) -> None:
 
 
 def learn_from_addresses(texts: Iterable[str]) -> None:
-    """Remember the passwords in addresses, `neo4j://user:PASSWORD@host`, as they are written and as they are meant."""
+    """Remember what is secret in addresses, `neo4j://user:PASSWORD@host` and `?api_key=KEY`, as written and as meant."""
     for text in texts:
         for found in _USERINFO.finditer(text) if "://" in text else ():
             learn(found["password"], unquote(found["password"]))
+        for found in _PARAMETER.finditer(text):
+            learn(found["value"], unquote(found["value"]))
 
 
 def redacted(text: str) -> str:

@@ -35,6 +35,7 @@ from semgraph.optimizer import optimized
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.physical.semantic import Answered
+from semgraph.redaction import redacted
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.resume import keep_inputs
 from semgraph.stores.abilities import open_to_read
@@ -235,7 +236,7 @@ class _Run:
             outcome = await executor.run(self.request.inputs)
         except BaseException as error:
             status = "interrupted" if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) else "failed"
-            self._finish(executor.outcome, status, str(error))
+            self._finish(executor.outcome, status, redacted(str(error)))
             raise
         self._finish(outcome, "budget" if outcome.stopped else "done", outcome.stopped)
         return self._result(outcome)

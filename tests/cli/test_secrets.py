@@ -78,6 +78,38 @@ def test_a_password_in_the_address_of_a_store_is_not_shown(project: Project, add
     assert not (project.folder / ".semgraph").exists() or "ss-w0rd" not in kept(project.folder / ".semgraph" / "runs")
 
 
+@pytest.mark.parametrize("place", ["option", "environment", "file"])
+@pytest.mark.parametrize("model", ["openai:m?api_key=k-3y%2Fabc", "openai:m@http://gpu:1/v1?access_token=k-3y%2Fabc"])
+def test_a_key_that_was_typed_as_an_option_of_a_model_is_not_shown(project: Project, model: str, place: str) -> None:
+    options = ["--llm", model] if place == "option" else []
+    if place == "environment":
+        project.env["SEMGRAPH_LLM"] = model
+    else:
+        project.env.pop("SEMGRAPH_LLM", None)
+    if place == "file":
+        project.write("semgraph.toml", f'[models]\ndefault = "{model}"\n')
+    for command in (["run", "people"], ["run", "people", "-v"], ["doctor"]):
+        ended = project(*command, *options)
+        assert ended.code != 0
+        assert "no option" in ended.out + ended.err
+        assert "k-3y" not in ended.out + ended.err, command
+
+
+def test_what_an_unexpected_error_says_is_recorded_without_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn("a-key-of-mine")
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("unexpected, with a-key-of-mine")
+
+    monkeypatch.setattr("semgraph.execution.executor.Executor.run", broken)
+    with sg.Session(llm="recorded", store="memory", folder=tmp_path) as session, pytest.raises(RuntimeError):
+        session.run("add_episode")
+    assert "unexpected, with [secret]" in kept(tmp_path / ".semgraph" / "runs")
+    assert "a-key-of-mine" not in kept(tmp_path / ".semgraph")
+
+
 def test_errors_of_the_python_api_hold_no_password(tmp_path: Path) -> None:
     session = sg.Session(store="neo4j://ann:hunter22@localhost:1", llm="recorded", folder=tmp_path, runs="")
     with session, pytest.raises(SemgraphError) as caught:
