@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,7 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+@cache
 def asking() -> dict[str, list[Semantic]]:
     """The shipped plans that ask a model, and the operators that do."""
     found: dict[str, list[Semantic]] = {}
