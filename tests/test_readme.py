@@ -68,6 +68,15 @@ def test_every_command_runs_in_the_order_of_the_page(project: Project) -> None:
         assert done.code == 0, (words, done.err)
 
 
+def test_the_demo_shows_what_the_recorded_run_prints(project: Project) -> None:
+    """All but the column of times."""
+    shown = [" ".join(line.split()) for line in README.split("```\n")[2].strip().split("\n")]
+    done = project("run", "plans/add_episode.yaml", "--llm", "recorded", "--store", "memory")
+    printed = [" ".join(line.split()) for line in done.out.split("\n")]
+    assert len(shown) > 10
+    assert [line for line in shown if not any(told.startswith(line) for told in printed)] == []
+
+
 def test_the_plan_is_the_algebra_beside_it(project: Project) -> None:
     (text,) = blocks("yaml")
     project.write("complaints.yaml", text)
