@@ -37,12 +37,14 @@ class Unwritten:
         table: Its rows.
         place: Of the row in them.
         problem: Why it cannot be written.
+        by_store: Whether the store refused it; else the rows of the window do not agree, or it has no key.
     """
 
     spec: SinkSpec
     table: pa.Table
     place: int
     problem: Problem
+    by_store: bool = False
 
     @property
     def member(self) -> int | None:
@@ -105,7 +107,7 @@ class Writes:
         for write, (spec, table) in zip(self.batch.writes, self.sinks, strict=True):
             problems = {row.key: row.problem for row in error.rows if row.write is write}
             keys = values(table.column(spec.sink.graph.key)) if problems else ()
-            found += [Unwritten(spec, table, i, problems[key]) for i, key in enumerate(keys) if key in problems]
+            found += [Unwritten(spec, table, i, problems[key], True) for i, key in enumerate(keys) if key in problems]
         return found
 
 

@@ -36,6 +36,7 @@ from semgraph.stores.base import PartitionState
 from semgraph.stores.trips import counting
 
 T = TypeVar("T")
+_Refused = tuple[int, str, str, bool]  # partition, label, key, and whether the store refused it
 
 
 class Executor:
@@ -252,7 +253,7 @@ class Executor:
         windows = self._without_failed(order, wave)
         sinks = [spec for spec in self.plan.sinks if not (isinstance(spec.sink, Merge) and spec.sink.first)]
         returns = self.plan.logical.returns
-        refused: set[tuple[int, str, str]] = set()
+        refused: set[_Refused] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].members[0]}")
             try:
@@ -279,7 +280,7 @@ class Executor:
             windows = self._without_failed(order, tuple(window for window in windows if window not in over))
 
     async def _commit(
-        self, order: Order, attempt: _WaveAttempt, refused: set[tuple[int, str, str]]
+        self, order: Order, attempt: _WaveAttempt, refused: set[_Refused]
     ) -> list[tuple[Window, Attempt]]:
         """Commit the windows that lost no member; how each ended.
 
@@ -402,14 +403,16 @@ def _failures(unwritten: Iterable[Unwritten]) -> list[Failure]:
     return [row.failure() for row in unwritten]
 
 
-def _refusals(window: Window, unwritten: Sequence[Unwritten], before: set[tuple[int, str, str]]) -> list[Failure]:
+def _refusals(window: Window, unwritten: Sequence[Unwritten], before: set[_Refused]) -> list[Failure]:
     """The failed rows of a window that was not committed.
 
-    A row that was refused before, in a run without the member that it derived from then, derives from all of them.
+    A row that was refused before in the same way, in a run without the member that it derived from then, derives from all.
     """
-    again = [row for row in unwritten if (window.partition, *row.key) in before and row.member is not None]
-    before |= {(window.partition, *row.key) for row in unwritten}
-    shared = [replace(again[0].failure(), member=member) for member in window.members] if again else []
+    seen = {id(row): (window.partition, *row.key, row.by_store) for row in unwritten}
+    again = [row for row in unwritten if seen[id(row)] in before and row.member is not None]
+    before |= set(seen.values())
+    others = set(window.members) - {row.member for row in unwritten}
+    shared = [replace(again[0].failure(), member=member) for member in sorted(others)] if again else []
     return [*_failures(unwritten), *shared]
 
 

@@ -186,6 +186,16 @@ def test_on_error_stop_ends_the_group_and_no_other(session) -> None:
     assert (ids(session), result.exit_code) == (["a", "c", "taken"], 1)
 
 
+def test_rows_that_disagree_and_whose_key_is_taken_cost_no_other_row(session) -> None:
+    """The second of two rows with one key is set aside for the first, and then the first for the row of another group."""
+    steps = "steps: {short: [{from: notes}, {project: {uuid: 'left(id, 1)', group_id, text}}]}\n"
+    plan = ORDER % "all" + steps + "writes: [{merge: {from: short, node: Note}}]\n"
+    run(session, plan, [note("a0", "other")])
+    result = run(session, plan, [note("a1"), note("a2"), note("b1"), note("c1")])
+    assert sorted(failed(result)) == ["a1", "a2"], "each once"
+    assert (ids(session), result.committed) == (["a", "b", "c"], 2)
+
+
 def test_a_refused_row_that_is_made_of_a_whole_window_costs_the_window_and_no_other(session) -> None:
     steps = """
 steps:
