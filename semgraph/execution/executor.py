@@ -203,6 +203,16 @@ class Executor:
     def _replies(self) -> Replies | None:
         return {} if self.runtime.remembers else None
 
+    async def _ahead_without(
+        self, order: Order, part: _Slice, windows: list[Window], given: Mapping[int, pa.Table]
+    ) -> list[Window]:
+        """The windows that go on, with what runs ahead computed without the members that they lost, also by this."""
+        before = None
+        while windows and windows != before:
+            await self._ahead_again(part, windows, given)
+            before, windows = windows, self._without_failed(order, windows)
+        return windows
+
     async def _ahead_again(self, part: _Slice, windows: Sequence[Window], given: Mapping[int, pa.Table]) -> None:
         """Compute what runs ahead for windows that lost members since: rows may be made of several members.
 
@@ -257,8 +267,7 @@ class Executor:
         while windows:
             now = self.options.now(f"wave {windows[0].members[0]}")
             try:
-                await self._ahead_again(part, windows, given)
-                windows = self._without_failed(order, windows)
+                windows = await self._ahead_without(order, part, windows, given)
                 if not windows:
                     return
                 rows = self._rows(windows, {**given, **part.tables})

@@ -23,3 +23,19 @@ def test_a_row_that_fails_is_in_no_join_of_its_window(run: Run, steps: str) -> N
     text = plan("id: int64, n: int64, group_id: string, uuid: string null", REQUIRE + steps, head=ORDER)
     rows = run(text, rows=ROWS)
     assert [(row["id"], row["met"]) for row in rows] == [(2, 2), (3, 3)]
+
+
+def test_rows_that_fail_one_after_another_leave_what_the_others_make(run: Run) -> None:
+    text = """plan: small
+inputs:
+  rows: {id: int64, group_id: string, uuid: string null}
+steps:
+  counted:
+    - from: rows
+    - aggregate: {by: [group_id], add: {n: count(*)}}
+    - require: {where: n < 3, says: "'too many'"}
+returns: [counted]
+order: {input: rows, partition: group_id, by: [id], key: uuid, key_of: [id], window: all}
+"""
+    found = run(text, rows=[{"id": i, "group_id": "g"} for i in range(5)])
+    assert found == [{"group_id": "g", "n": 2}]
