@@ -9,14 +9,14 @@ import duckdb
 from sqlglot import exp
 
 from semgraph.errors import Fault
-from semgraph.expr.binder import connection
+from semgraph.expr.binder import connection, is_aggregate
 from semgraph.expr.scalar import Scalar, from_ast
 
 
 @lru_cache(maxsize=4096)
 def constant(scalar: Scalar) -> Any:
-    """The value of a scalar that reads no column and no time. Raises Fault for one that does, or that has none."""
-    if scalar.columns or scalar.asks_now:
+    """The value of a scalar that reads no column, no time and no rows. Raises Fault for one that does, or that has none."""
+    if scalar.columns or scalar.asks_now or _over_rows(scalar):
         raise Fault(f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters")
     cursor: Any = connection().cursor()
     try:
@@ -26,6 +26,11 @@ def constant(scalar: Scalar) -> Any:
     finally:
         cursor.close()
     return row[0] if row else None
+
+
+def _over_rows(scalar: Scalar) -> bool:
+    """Whether it is computed over several rows, as `row_number() OVER ()` and `count(*)` are without any column."""
+    return scalar.has_window or any(is_aggregate(call) for call in scalar.ast.find_all(exp.Func))
 
 
 def always(scalar: Scalar) -> bool:

@@ -192,3 +192,11 @@ def test_ties_inside_an_aggregate_of_a_group_join_go_by_its_order(run: Run, limi
     )
     rows = run(plan("id: int64, name: string, k: int64", steps), rows=IDS)
     assert rows[0]["ids"] == [row["id"] for row in sorted(IDS, key=lambda row: (row["k"], -row["id"]))]
+
+
+@pytest.mark.parametrize(
+    "condition", ["row_number() OVER () < 3", "(count(*) OVER () = 1 OR row_number() OVER () < 3)"]
+)
+def test_a_window_function_of_no_column_is_computed_over_the_rows(run: Run, condition: str) -> None:
+    rows = run(plan("id: int64, name: string, k: int64", f'    - filter: ["{condition}", "k <> 2"]\n'), rows=IDS[:4])
+    assert column(rows, "id") == [0]

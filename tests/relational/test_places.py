@@ -18,6 +18,7 @@ ROWS = [{"id": i, "code": "ab"[i % 2], "tags": ["x"]} for i in range(4)]
 AGGREGATES = [
     ("filter: count(*) > 1", "count"),
     ("filter: [id > 0, max(id) > 1]", "max"),
+    ('filter: [id > 0, "count(*) = 1"]', "count"),
     ('add: {x: "max(id)"}', "max"),
     ('add: {x: "id + sum(id)"}', "sum"),
     ('project: {x: "list(id)"}', "list"),
