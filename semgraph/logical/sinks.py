@@ -68,16 +68,16 @@ class Merge(Sink):
 
     @property
     def written(self) -> Columns:
-        """Every column that is written, as a scalar over the input: key and ends first."""
+        """Every column that is written, as a scalar over the input: key and ends first, `set` and `create` last."""
         label, schema = self.label, self.input.schema
         found = {self.graph.key: column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
             found |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
         ends = {"source", "target"} if label.kind == "edge" else set[str]()
-        for name in schema.names:
-            if name in label.columns and name not in found and name not in ends:
-                found[name] = column_scalar(name)
         given = dict(self.set) | dict(self.create)
+        for name in schema.names:
+            if name in label.columns and name not in found and name not in ends and name not in given:
+                found[name] = column_scalar(name)
         return tuple((found | {name: self._as_property(name, scalar) for name, scalar in given.items()}).items())
 
     def _as_property(self, name: str, scalar: Scalar) -> Scalar:
