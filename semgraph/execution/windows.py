@@ -17,6 +17,8 @@ from semgraph.physical.columns import values
 from semgraph.physical.relational import execute
 from semgraph.physical.sql import MEMBER, PARTITION, quote
 
+_NAME = "_k"  # what names a row, where the order names no key
+
 
 @dataclass(frozen=True)
 class Members:
@@ -99,7 +101,7 @@ class Confinement:
 async def prepare(order: Order, table: pa.Table) -> Members:
     """Fill keys and partitions, and number the rows. Raises InputError where two rows have one key."""
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
-    partition, key = quote(order.partition), quote(order.key)
+    partition, key = quote(order.partition), quote(order.key or _NAME)
     equal = ", ".join(quote(n) for n in order.key_of)
     ordinal = f"row_number() OVER (PARTITION BY {equal} ORDER BY {ORDINAL}) - 1" if equal else ORDINAL
     made = f"uuid5(CAST(json_array({', '.join([*(quote(n) for n in order.key_of), ordinal])}) AS VARCHAR))"
@@ -111,9 +113,11 @@ async def prepare(order: Order, table: pa.Table) -> Members:
         f"row_number() OVER (PARTITION BY {partition} ORDER BY {by}) - 1 AS {TURN}",
         f"min({ORDINAL}) OVER (PARTITION BY {partition}) AS {PARTITION}",
         f"{ORDINAL} AS {MEMBER}",
+        *([] if order.key else [f"{made} AS {_NAME}"]),
     ]
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
     extra = [pa.field(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
+    extra += [] if order.key else [pa.field(_NAME, pa.string())]
     found = await execute(sql, {"t": table.select(names)}, pa.schema([*(table.schema.field(n) for n in names), *extra]))
     return replace(_numbered(order, found), bare=_bare(order, table))
 
@@ -121,7 +125,7 @@ async def prepare(order: Order, table: pa.Table) -> Members:
 def _bare(order: Order, table: pa.Table) -> frozenset[int]:
     """Rows with a key, and with nothing of what a key would be made of but the partition."""
     others = [name for name in order.key_of if name not in {order.partition, order.key}]
-    if not others:
+    if not others or not order.key:
         return frozenset()
     found = pc.is_valid(table.column(order.key))
     for name in others:
@@ -133,7 +137,8 @@ def _numbered(order: Order, table: pa.Table) -> Members:
     firsts = values(table.column(PARTITION))
     numbers = {first: i for i, first in enumerate(dict.fromkeys(sorted(set(firsts))))}
     groups = values(table.column(order.partition))
-    keys = values(table.column(order.key))
+    keys = values(table.column(order.key or _NAME))
+    table = table if order.key else table.drop_columns(_NAME)
     if len(set(keys)) < len(keys):
         seen: dict[str, int] = {}
         for i, key in enumerate(keys):

@@ -58,6 +58,13 @@ def test_a_missing_key_is_made_from_the_row_and_equal_rows_get_different_keys_th
     assert other_first.keys[1:] == found.keys
 
 
+def test_rows_of_an_order_without_a_key_are_named_by_what_they_say() -> None:
+    given = members(("a", "x", 0, "hi"), (None, "x", 0, "hi"), ("b", "x", 0, "ho"), key="")
+    assert given.keys == members((None, "x", 0, "hi"), (None, "x", 0, "hi"), (None, "x", 0, "ho")).keys
+    assert given.table.column("id").to_pylist() == ["a", None, "b"]
+    assert given.table.column_names == members(key_of=("at",)).table.column_names
+
+
 def test_two_rows_with_one_key_are_refused_by_their_numbers() -> None:
     with pytest.raises(InputError, match='rows 1 and 3 have the same id "a"'):
         members(("a", "x", 0, ""), ("b", "x", 0, ""), ("a", "y", 0, ""))
