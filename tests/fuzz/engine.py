@@ -19,6 +19,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import optimized
 from semgraph.session import running
 from tests.fuzz.model import Model
+from tests.fuzz.stored import GRAPH, GRAPH_FILE
 
 
 @dataclass
@@ -48,7 +49,12 @@ class Engine:
         self.folder = folder
         self.model = Model()
         self._runner = asyncio.Runner()
-        self._session = semgraph.Session(llm=self.model, store="memory", journal=False, runs="", folder=folder)
+        self._session = self._new_session()
+        (folder / GRAPH).write_text(json.dumps(GRAPH_FILE), encoding="utf-8")
+
+    def _new_session(self) -> semgraph.Session:
+        """A session whose store holds nothing."""
+        return semgraph.Session(llm=self.model, store="memory", journal=False, runs="", folder=self.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -61,9 +67,22 @@ class Engine:
 
     def load(self, document: Mapping[str, Any]) -> LogicalPlan:
         """The checked plan of a document. Raises PlanError."""
-        file = self.folder / "drawn.yaml"
-        file.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
-        return load_plan(file)
+        own = {key: value for key, value in document.items() if key != "called"}
+        for plan in (own, *document.get("called", {}).values()):
+            self._file(plan["plan"]).write_text(json.dumps(plan, ensure_ascii=False), encoding="utf-8")
+        return load_plan(self._file(own["plan"]))
+
+    def _file(self, plan: str) -> Path:
+        return self.folder / f"{plan}.yaml"
+
+    async def _run(self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Result:
+        if not plan.writes:
+            return await self._session.arun(plan, again=True, inputs=dict(inputs))
+        session = self._new_session()
+        try:
+            return await session.arun(plan, inputs=dict(inputs))
+        finally:
+            await session.aclose()
 
     def run(self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]], *, optimize: bool) -> Ran:
         """Run a plan. Raises what the engine did not mean to raise."""
@@ -72,7 +91,7 @@ class Engine:
         rewrite: Callable[..., LogicalPlan] = optimized if optimize else lambda plan, _inputs: plan
         try:
             with patch.object(running, "optimized", rewrite):
-                found: Result = self._runner.run(self._session.arun(plan, again=True, inputs=dict(inputs)))
+                found = self._runner.run(self._run(plan, inputs))
         except PlanError as error:
             return Ran(error=str(error), refused=True)
         except DataError as error:

@@ -10,6 +10,7 @@ Kind = Any  # "int64", "double", "string", "boolean", "timestamp", ("list", kind
 Schema = Mapping[str, Kind]
 STRINGS = ("list", "string")
 NUMBERS = ("list", "int64")
+DOUBLES = ("list", "double")
 TEXTS = (
     "a",
     "b",
@@ -31,7 +32,7 @@ TEXTS = (
     "%",
 )
 INTS = (0, 1, 2, 3, 7, -1)
-DOUBLES = ("0.5", "1.5", "2.0", "0.25")
+FRACTIONS = ("0.5", "1.5", "2.0", "0.25")
 TIMES = ("2020-01-01 00:00:00+00", "2021-06-30 12:30:00+00", "2021-06-30 12:30:00.5+00", "2024-02-29 23:59:59+00")
 SQL_KIND = {
     "int64": "BIGINT",
@@ -102,7 +103,7 @@ class Expressions:
             return f"TIMESTAMPTZ '{self.pick(*TIMES)}'"
         if isinstance(kind, tuple) and kind[0] == "list":
             return "[" + ", ".join(self.constant(kind[1]) for _ in range(self.rng.randint(1, 3))) + "]"
-        return {"int64": str(self.pick(*INTS)), "double": self.pick(*DOUBLES), "boolean": self.pick("TRUE", "FALSE")}[
+        return {"int64": str(self.pick(*INTS)), "double": self.pick(*FRACTIONS), "boolean": self.pick("TRUE", "FALSE")}[
             kind
         ]
 
@@ -123,6 +124,27 @@ class Expressions:
             return self._any_kind(schema, kind, depth - 1)
         name = kind if isinstance(kind, str) else kind[0]
         return getattr(self, f"_{name}")(schema, kind, depth - 1)
+
+    def touching(self, schema: Schema, kind: Kind, depth: int = 2) -> str:
+        """An expression of a type that often reads a number that may be NaN."""
+        doubles = self.columns(schema, "double")
+        if not doubles or self.chance(0.7):
+            return self.draw(schema, kind, depth)
+        test = f"({self.pick(*doubles)} {self.pick('=', '<>', '<', '<=', '>', '>=')} {self.leaf(schema, 'double')})"
+        return test if kind == "boolean" else f"CASE WHEN {test} THEN {self.draw(schema, kind, depth - 1)} END"
+
+    def plain(self, schema: Schema, kind: Kind = "boolean") -> str:
+        """What the engine may compute without a database: columns and constants compared, and what stands in for NULL."""
+        if kind != "boolean":
+            return f"coalesce({self.leaf(schema, kind)}, {self._day() if kind == 'timestamp' else self.leaf(schema, kind)})"
+        kind = self.pick("double", "double", "int64", "timestamp")
+        sides = [self.leaf(schema, kind) for _ in range(2)]
+        if kind == "timestamp" and self.chance(0.4):
+            sides[1] = self._day()
+        return f"{sides[0]} {self.pick('=', '<>', '<', '<=', '>', '>=')} {sides[1]}"
+
+    def _day(self) -> str:
+        return f"'{self.pick(*TIMES)[:10]}'"
 
     def _any_kind(self, schema: Schema, kind: Kind, depth: int) -> str:
         one, other = self.draw(schema, kind, depth), self.draw(schema, kind, depth)
@@ -215,8 +237,7 @@ class Expressions:
 
     def _timestamp(self, schema: Schema, kind: Kind, depth: int) -> str:
         one = self.draw(schema, kind, depth)
-        texts = [f"'{time[:10]}'" for time in TIMES]
-        return self.pick(f"coalesce({one}, {self.pick(*texts)})", f"greatest({one}, {self.constant(kind)})")
+        return self.pick(f"coalesce({one}, {self._day()})", f"greatest({one}, {self.constant(kind)})")
 
     def _list(self, schema: Schema, kind: Kind, depth: int) -> str:
         items = [self.draw(schema, kind[1], depth) for _ in range(self.rng.randint(1, 3))]
@@ -243,7 +264,7 @@ class Expressions:
     def term(self, schema: Schema) -> str:
         """A term of an order, constants and parameters among them."""
         kind = self.pick("int64", "int64", "double", "double", "string", "boolean", "timestamp")
-        text = self.constant(kind) if self.chance(0.1) else self.draw(schema, kind, self.pick(0, 0, 1))
+        text = self.constant(kind) if self.chance(0.12) else self.touching(schema, kind, self.pick(0, 0, 1))
         return text + self.pick("", "", " desc")
 
     def aggregate(self, schema: Schema) -> tuple[str, Kind]:

@@ -20,11 +20,15 @@ from tests.fuzz import answers
 from tests.fuzz.parsing import NotUnderstood, parse
 from tests.fuzz.rows import FAILING
 from tests.fuzz.scalar import AGGREGATES, Columns, Scope, Sight, evaluate, made_id, sort
+from tests.fuzz.stored import LABEL, PROPERTIES
 from tests.fuzz.values import compare, ordered, same_key
 
 Document = Mapping[str, Any]
 Note = Callable[[str, str, str], None]  # operator, clause, feature
 _TURN = re.compile(r"^(.*?)(?:\s+(desc|asc))?$", re.IGNORECASE | re.DOTALL)
+_PATTERN = re.compile(r"\((\w+):\w+ \{(.*)\}\)")
+_STORED = ("uuid", "group_id", *PROPERTIES)
+Store = dict[str, dict[str, Any]]  # the stored rows of a partition, by key
 _PLACEHOLDER = re.compile(r"\{(\$?[A-Za-z_][A-Za-z0-9_.]*)\}")
 _JSON_KINDS = {"string": "string", "int64": "integer", "boolean": "boolean", "list<string>": "array"}
 
@@ -74,6 +78,8 @@ def run(document: Document, inputs: Mapping[str, Sequence[Columns]], note: Note 
         for name, spec in document["inputs"].items()
     }
     if order is None:
+        if "writes" in document:
+            raise Refused("writes of no window")
         return _Evaluation(document, given, note).run()
     return _by_windows(document, order, given, note)
 
@@ -86,12 +92,17 @@ def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, R
     """Each window by itself, again without the rows that fail; a result has window after window, by their first rows."""
     windows = _windows(order, given[order["input"]])
     total: Evaluated | None = None
+    ended: dict[int, Evaluated] = {}
+    stores: dict[str, Store] = {}
     for window in windows:
         rows = window
         while rows:
             relation = Relation([*given[order["input"]].names, "position", "turn"], rows, windowed=True)
             partition = rows[0].columns[order["partition"]] or ""
-            found = _Evaluation(document, {**given, order["input"]: relation}, note, partition, len(windows) > 1).run()
+            store = stores.setdefault(partition, {})
+            own = {**given, order["input"]: relation}
+            evaluation = _Evaluation(document, own, note, partition, len(windows) > 1, store)
+            found = evaluation.run()
             lost = {member for _, member in found.failed}
             if None in lost:
                 raise Refused("a row that belongs to no window failed")
@@ -99,8 +110,11 @@ def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, R
             total.failed += found.failed
             rows = [row for row in rows if row.member not in lost]
             if not lost:
-                _gather(total, found)
+                evaluation.write()
+                ended[min(row.member or 0 for row in window)] = found
                 break
+    for _, found in sorted(ended.items()):
+        _gather(total or Evaluated({}), found)
     if total is None or not total.tables:
         empty = Relation([*given[order["input"]].names, "position", "turn"], [], windowed=True)
         found = _Evaluation(document, {**given, order["input"]: empty}, lambda *_: None).run()
@@ -127,6 +141,7 @@ def _keyed(order: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
 
 
 def _windows(order: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
+    """The windows of one partition after another, each partition's in its order."""
     partitions: dict[str, list[tuple[int, Row]]] = {}
     for place, row in enumerate(_keyed(order, relation.rows)):
         partitions.setdefault(row.columns[order["partition"]] or "", []).append((place, row))
@@ -138,7 +153,7 @@ def _windows(order: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
         rows = [Row({**each.row, "position": each.place, "turn": turn}, each.place) for turn, each in enumerate(scopes)]
         size = len(rows) if order["window"] == "all" else order["window"]
         found += [rows[i : i + size] for i in range(0, len(rows), size)]
-    return sorted(found, key=lambda rows: min(row.member or 0 for row in rows))
+    return found
 
 
 def template(text: str, row: Columns, params: Mapping[str, Any]) -> str:
@@ -183,8 +198,10 @@ class _Evaluation:
         note: Note,
         partition: str = "",
         partitions: bool = False,
+        store: Store | None = None,
     ) -> None:
         self.document, self.given, self.note = document, given, note
+        self.store: Store = {} if store is None else store
         self.partition, self.partitions = partition, partitions
         self.params = {**document.get("params", {}), "now": datetime.now(UTC)}
         self.steps: dict[str, Relation] = {}
@@ -195,11 +212,55 @@ class _Evaluation:
         """The results of the plan."""
         returns = self.document["returns"]
         named = returns if isinstance(returns, dict) else {name: name for name in returns}
+        named = {**named, **{f"#{i}": spec["from"] for i, spec in enumerate(self._merges())}}
         for step, operators in self.document["steps"].items():
-            if self._needed(step, named):
+            if self._needed(step, named) and not self._left_out(step):
                 self.step = step
                 self.steps[step] = self.relation(operators)
-        return Evaluated({name: self.relation(step) for name, step in named.items()}, self.failed)
+        tables = {
+            name: self.relation(step) for name, step in named.items() if name[0] != "#" and not self._left_out(step)
+        }
+        return Evaluated(tables, self.failed)
+
+    def _merges(self) -> list[Mapping[str, Any]]:
+        return [write["merge"] for write in self.document.get("writes", [])]
+
+    def write(self) -> None:
+        """Store what the plan writes: NULL leaves what is there."""
+        for spec in self._merges():
+            relation = self.relation(spec["from"])
+            if len({row.columns["uuid"] for row in relation.rows}) < len(relation.rows):
+                raise Refused("two rows with one key")
+            given = {**spec.get("set", {}), **spec.get("create", {})}
+            values = {name: self.values("merge", "set", text, relation) for name, text in given.items()}
+            for place, row in enumerate(relation.rows):
+                key = row.columns["uuid"]
+                if spec.get("only") and key not in self.store:
+                    continue
+                wanted = {name: value for name, value in row.columns.items() if name in _STORED}
+                wanted |= {name: values[name][place] for name in given}
+                if key in self.store:
+                    wanted = {name: value for name, value in wanted.items() if name not in spec.get("create", {})}
+                stored = self.store.setdefault(key, dict.fromkeys(_STORED))
+                stored |= {name: value for name, value in wanted.items() if value is not None}
+
+    def stored(self) -> Relation:
+        """The stored rows of the partition at hand, by key."""
+        member = next((row.member for table in self.given.values() if table.windowed for row in table.rows), None)
+        rows = [Row(dict(self.store[key]), member) for key in sorted(self.store)]
+        return Relation(list(_STORED), rows if member is not None else [], windowed=True)
+
+    def match(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Each row with the stored rows that have the values which a pattern names."""
+        alias, wanted = _PATTERN.match(spec["pattern"]).groups()  # type: ignore[union-attr]
+        pairs = dict(reversed(pair.split(": ")) for pair in wanted.split(", "))
+        join = {"other": LABEL, "alias": alias, "using": pairs, **{k: spec[k] for k in ("where", "how") if k in spec}}
+        return self.join(relation, join)
+
+    def _left_out(self, source: Any) -> bool:
+        """Whether something names a step whose condition does not hold."""
+        step = self.document["steps"].get(source) if isinstance(source, str) else None
+        return isinstance(step, dict) and not self._holds(step.get("when", True))
 
     def _needed(self, step: str, named: Mapping[str, str]) -> bool:
         """Whether a result or a step that is needed reads it: what nobody reads is not computed."""
@@ -210,15 +271,17 @@ class _Evaluation:
 
     def relation(self, source: Any) -> Relation:
         """What a name or a list of operators stands for."""
+        if self._left_out(source):
+            raise Refused("a step that is left out is read")
         if isinstance(source, str):
+            if source == LABEL:
+                return self.stored()
             return self.steps[source] if source in self.steps else self.given[source]
         if isinstance(source, dict):
-            if not self._holds(source["when"]):
-                raise Refused("a step that is left out is read")
             return self.relation(source["do"])
         first, *rest = source
         ((keyword, value),) = first.items()
-        found = {"from": self.relation, "union": self.union, "switch": self.switch}[keyword](value)
+        found = {"from": self.relation, "union": self.union, "switch": self.switch, "call": self.call}[keyword](value)
         for operator in rest:
             ((keyword, value),) = operator.items()
             if found.windowed and self.partitions:
@@ -227,7 +290,26 @@ class _Evaluation:
         return found
 
     def _holds(self, when: Any) -> bool:
-        return bool(self.settled(when))
+        if not isinstance(when, dict):
+            return bool(self.settled(when))
+        ((parameter, wanted),) = when.items()
+        return self.settled(parameter) in (wanted if isinstance(wanted, list) else [wanted])
+
+    def call(self, spec: Mapping[str, Any]) -> Relation:
+        """What another plan makes of relations; a column that it declares and they lack is NULL."""
+        document = self.document["called"][spec["plan"]]
+        given = {}
+        for name, columns in document["inputs"].items():
+            found = self.relation(spec["inputs"][name])
+            lacking = [column for column in columns if column not in found.names]
+            rows = [Row({**row.columns, **dict.fromkeys(lacking)}, row.member) for row in found.rows]
+            given[name] = Relation([*found.names, *lacking], rows, found.windowed)
+        params = {**document.get("params", {}), **spec.get("params", {})}
+        inner = _Evaluation({**document, "params": params}, given, self.note, self.partition, self.partitions)
+        ended = inner.run()
+        self.failed += [(f"{self.step}/{step}", member) for step, member in ended.failed]
+        (table,) = ended.tables.values()
+        return table
 
     def settled(self, value: Any) -> Any:
         """A whole value that names a parameter, or that value."""
@@ -271,6 +353,8 @@ class _Evaluation:
         """Whether a condition, or each of a list of them, is true for the rows."""
         listed = condition if isinstance(condition, list) else [condition]
         columns = [self.values(operator, clause, text, relation) for text in listed]
+        if not all(value is None or isinstance(value, bool) for column in columns for value in column):
+            raise NotUnderstood(f"no condition: {condition}")
         return [all(value is True for value in row) for row in zip(*columns, strict=True)] or [True] * len(
             relation.rows
         )
@@ -314,7 +398,7 @@ class _Evaluation:
 
     def union(self, relations: Sequence[Any]) -> Relation:
         """All rows, the first's first."""
-        parts = [self.relation(source) for source in relations]
+        parts = [self.relation(source) for source in relations if not self._left_out(source)]
         names = parts[0].names
         rows = [Row({name: row.columns[name] for name in names}, row.member) for part in parts for row in part.rows]
         for row in rows:

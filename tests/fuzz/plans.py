@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tests.fuzz.expressions import NUMBERS, STRINGS, Expressions, Kind, paths, yaml_kind
-from tests.fuzz.rows import COLUMNS, INPUT, REQUIRED, rows
+from tests.fuzz.expressions import DOUBLES, NUMBERS, STRINGS, Expressions, Kind, paths, yaml_kind
+from tests.fuzz.rows import COLUMNS, FAILING, INPUT, REQUIRED, rows
+from tests.fuzz.stored import keep
 
 Typed = dict[str, Kind]
 Drawn = tuple[list[dict[str, Any]], Typed]  # operators, and the columns that they leave
 PARAMS: dict[str, Any] = {"two": 2, "half": 0.5, "word": "a", "yes": True, "few": [1, 2], "no": False}
 INPUTS = ("people", "others")
+LEFT_OUT = "gone"  # a step whose condition does not hold
 IMPLEMENTATIONS = {
     "sem_map": ("per_row", "packed(rows=2)", "packed(rows=3)"),
     "sem_filter": ("per_row", "packed(rows=2)", "packed(rows=1)"),
@@ -22,6 +25,7 @@ IMPLEMENTATIONS = {
     "sem_topk": ("pointwise", "packed(rows=3)"),
 }
 """Those that answer as the reference does; `lotus` needs a package of its own."""
+LISTS = (STRINGS, NUMBERS, DOUBLES)
 PLAIN = ("int64", "double", "string", "boolean", "timestamp")
 
 
@@ -35,7 +39,10 @@ class Case:
 
 def case(seed: int | str) -> Case:
     """The case of a seed."""
-    return _Drawing(random.Random(seed)).case()
+    drawn, more = _Drawing(random.Random(seed)).case(), random.Random(f"{seed}: what is kept")
+    if "order" in drawn.document and more.random() < 0.35:
+        keep(more, drawn.document)
+    return drawn
 
 
 class _Drawing:
@@ -43,12 +50,15 @@ class _Drawing:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
+        self.inputs: dict[str, Typed] = dict.fromkeys(INPUTS, COLUMNS)
         self.expressions = Expressions(rng, {name: value for name, value in PARAMS.items() if name != "few"})
-        self.windows = rng.random() < 0.35
-        self.failing = rng.random() < 0.55
+        self.windows = rng.random() < 0.4
+        self.failing = rng.random() < 0.6
         self.steps: dict[str, tuple[list[Any], Typed]] = {}
         self.of_people = {"people"}  # what derives from the input that may be cut into windows
         self.here = False  # whether the relation at hand does
+        self.called: dict[str, dict[str, Any]] = {}  # plans that this one calls
+        self.left_out = False  # whether something reads the step that is left out
         self.names = 0
 
     def chance(self, share: float) -> bool:
@@ -72,9 +82,14 @@ class _Drawing:
             "plan": "drawn",
             "inputs": {"people": {**columns, "uuid": "string null"}, "others": columns},
             "params": PARAMS,
-            "steps": {name: operators for name, (operators, _) in self.steps.items()},
+            "steps": {name: self.conditional(operators) for name, (operators, _) in self.steps.items()},
             "returns": [name for name in self.steps if name == last or self.chance(0.3)],
         }
+        if self.called:
+            document["called"] = self.called
+        if self.left_out or self.chance(0.05):
+            document["steps"][LEFT_OUT] = {"when": self.pick("$no", {"$word": "b"}), "do": [{"from": "others"}]}
+            document["returns"] += [LEFT_OUT] if self.chance(0.3) else []
         if use := {name: choice for name, (operators, _) in self.steps.items() if (choice := self.choice(operators))}:
             document["use"] = use
         if self.windows:
@@ -82,6 +97,12 @@ class _Drawing:
         many = self.chance(0.12)
         inputs = {name: rows(self.rng, many=many, failing=self.failing) for name in INPUTS}
         return Case(document, inputs)
+
+    def conditional(self, operators: list[Any]) -> Any:
+        """A step; sometimes with a condition that holds."""
+        if self.chance(0.9):
+            return operators
+        return {"when": self.pick("$yes", "$two", {"$yes": True}, {"$word": ["b", "a"]}), "do": operators}
 
     def order(self) -> dict[str, Any]:
         """How people are cut into windows."""
@@ -112,34 +133,109 @@ class _Drawing:
 
         Rows of no window cannot stand beside rows of windows, unless these come first.
         """
-        listed: list[tuple[str, Typed]] = [("people", dict(COLUMNS)), ("others", dict(COLUMNS))]
+        listed: list[tuple[str, Typed]] = [(name, dict(typed)) for name, typed in self.inputs.items()]
         listed += [(name, typed) for name, (_, typed) in self.steps.items()] * 2
         if alike and self.windows and not self.here:
             listed = [pair for pair in listed if pair[0] not in self.of_people]
         name, typed = self.rng.choice(listed) if self.steps or alike or self.chance(0.3) else listed[0]
         if not alike:
             self.here = name in self.of_people
-        made = [{"add": {"x": "TRY_CAST(x_text AS DOUBLE)"}}] if name in INPUTS else []
-        return [{"from": name}, *made], typed
+        if name not in INPUTS:
+            return [{"from": name}], typed
+        if self.chance(0.15):  # as it is given: no cast stands before what follows
+            given = {column: kind for column, kind in typed.items() if column != "x"}
+            return [{"from": name}, *self.plainly(given)[0]], given
+        return [{"from": name}, {"add": {"x": "TRY_CAST(x_text AS DOUBLE)"}}], typed
 
     def step(self) -> tuple[list[Any], Typed]:
         """A source and some operators."""
-        if self.chance(0.12):
-            operators, typed = self.united()
-        else:
-            operators, typed = self.source()
-        if self.failing and self.chance(0.3):
-            more, typed = self.pick(self.sem_filter, self.sem_map, self.require)(dict(typed))
+        kind = self.rng.random()
+        operators, typed = self.united() if kind < 0.12 else self.call() if kind < 0.22 else self.source()
+        if self.failing and self.chance(0.65):
+            more, typed = self.pick(self.sem_filter, self.sem_map, self.require, self.refusing)(dict(typed))
             operators = [*operators, *more]
-        for _ in range(self.rng.randint(0, 4)):
+        for _ in range(self.rng.randint(1, 4)):
             more, typed = self.operator(dict(typed))
             operators = [*operators, *more]
+            if IMPLEMENTATIONS.keys() & more[-1].keys() and self.chance(0.2):
+                operators += self.plainly(typed)[0]
         if self.here:
-            self.of_people.add(f"s{len(self.steps)}")
+            self.of_people.add(f"{'s' if 'people' in self.inputs else 't'}{len(self.steps)}")
         return operators, typed
+
+    def refusing(self, typed: Typed) -> Drawn:
+        """What fails for the rows that the model does not answer, before they meet others."""
+        texts = [name for name in ("s", "t") if typed.get(name) == "string"]
+        if not texts:
+            return self.require(typed)
+        text = self.pick(*texts)
+        marked = "{canary}" if "canary" in typed and self.here else ""
+        return [
+            self.pick(
+                {"require": {"where": f"coalesce(NOT contains({text}, '{FAILING}'), TRUE)", "says": "'no'"}},
+                {"sem_filter": {"prompt": f"Is it so: {{{text}}} {marked}?"}},
+            )
+        ], typed
+
+    def alike(self) -> tuple[list[Any], Typed]:
+        """The union of a relation with itself, changed in ways that keep its columns."""
+        operators, typed = self.source()
+        if self.chance(0.7):
+            more, typed = self.project(typed)
+            operators = [*operators, *more]
+        parts = []
+        for _ in range(self.rng.randint(1, 2)):
+            kept: list[Any] = list(operators)
+            for _ in range(self.rng.randint(0, 2)):
+                ways = (self.filter, self.replaced, self.replaced, self.replaced, self.pick(self.sort, self.limit))
+                more, _ = self.pick(*ways)(dict(typed))
+                kept += more
+            parts.append(kept)
+        if self.chance(0.2) and "others" in self.inputs:
+            parts.insert(self.rng.randint(0, len(parts)), LEFT_OUT)
+            self.left_out = True
+        return [{"union": parts}], typed
+
+    def call(self) -> tuple[list[Any], Typed]:
+        """What a plan of its own makes of a relation."""
+        if "people" not in self.inputs:
+            return self.source()
+        operators, typed = self.source()
+        inner, name = _Drawing(self.rng), f"called{len(self.called)}"
+        inner.windows, inner.failing, inner.names = self.windows, self.failing, self.names
+        inner.of_people = {"given"} if self.here else set()
+        declared = {column: typed[column] for column in self.rng.sample(list(typed), self.rng.randint(1, len(typed)))}
+        if self.chance(0.4):
+            declared[inner.fresh("m")] = self.pick(*PLAIN, STRINGS)  # a column that the caller has not
+        inner.inputs = {"given": {**typed, **declared}}
+        for number in range(self.rng.randint(1, 2)):
+            inner.steps[f"t{number}"] = inner.step()
+        last, (_, made) = list(inner.steps.items())[-1]
+        self.names, self.here = inner.names, inner.here
+        self.called[name] = {
+            "plan": name,
+            "inputs": {"given": {column: f"{yaml_kind(kind)} null" for column, kind in declared.items()}},
+            "params": PARAMS,
+            "steps": {step: inner.conditional(operators) for step, (operators, _) in inner.steps.items()},
+            "returns": [last],
+        }
+        params = {"params": {"two": 1, "word": "b"}} if self.chance(0.5) else {}
+        given = operators[0]["from"] if len(operators) == 1 else operators
+        return [{"call": {"plan": name, "inputs": {"given": given}, **params}}], made
+
+    def replaced(self, typed: Typed) -> Drawn:
+        """A column in place of another of its type."""
+        names = [name for name, kind in typed.items() if kind in PLAIN and name not in {"group_id", "canary"}]
+        if not names:
+            return self.filter(typed)
+        name = self.rng.choice(names)
+        draw = self.expressions.constant if self.chance(0.5) else partial(self.expressions.draw, typed, depth=1)
+        return [{"add": {name: draw(kind=typed[name])}}], typed
 
     def united(self) -> tuple[list[Any], Typed]:
         """The union of two relations, brought to the same columns."""
+        if self.chance(0.5):
+            return self.alike()
         parts: list[Any] = []
         common = [self.source(), self.source(alike=True)]
         if self.windows and self.here:
@@ -165,6 +261,7 @@ class _Drawing:
             self.sort,
             self.distinct,
             self.aggregate,
+            self.aggregate,
         ]
         drawn += [self.unnest, self.join, self.join, self.group_join, self.group_join, self.require]
         drawn += [
@@ -175,18 +272,22 @@ class _Drawing:
             self.sem_join,
             self.sem_join,
             self.sem_agg,
+            self.sem_agg,
+            self.sem_agg,
             self.sem_topk,
         ]
         return self.rng.choice(drawn)(typed)
 
     def kind(self) -> Kind:
-        return self.pick("int64", "int64", "double", "string", "boolean", "timestamp", STRINGS, NUMBERS)
+        return self.pick("int64", "int64", "double", "string", "boolean", "timestamp", STRINGS, NUMBERS, DOUBLES)
 
-    def plain(self, typed: Typed) -> str:
-        """A comparison of columns and constants: what the engine may compute without a database."""
-        kind = self.pick("double", "double", "int64", "timestamp")
-        sides = [self.expressions.leaf(typed, kind) for _ in range(2)]
-        return f"{sides[0]} {self.pick('=', '<>', '<', '<=', '>', '>=')} {sides[1]}"
+    def plainly(self, typed: Typed) -> Drawn:
+        """What the engine may do without a database."""
+        times = [name for name, kind in typed.items() if kind == "timestamp"]
+        if times and self.chance(0.5):
+            name = self.pick(*times)
+            return [{"add": {name: self.expressions.plain({name: "timestamp"}, "timestamp")}}], typed
+        return [{"filter": self.expressions.plain(typed)}], typed
 
     def misplaced(self, typed: Typed) -> Drawn:
         """An aggregate where none can stand: such a plan must be refused."""
@@ -201,7 +302,9 @@ class _Drawing:
         def test() -> Any:
             if self.chance(0.06):
                 return f"{self.expressions.window(typed, 'int64')} < 3"
-            return self.pick(True, "$yes", "TRUE") if self.chance(0.04) else self.expressions.draw(typed, "boolean", 3)
+            if self.chance(0.04):
+                return self.pick(True, "$yes", "TRUE")
+            return self.expressions.plain(typed) if self.chance(0.15) else self.expressions.draw(typed, "boolean", 3)
 
         return [{"filter": [test(), test()] if self.chance(0.2) else test()}], typed
 
@@ -209,6 +312,8 @@ class _Drawing:
         kind = self.kind()
         if kind in {"int64", "string"} and self.chance(0.15):
             return self.expressions.window(typed, kind), kind
+        if kind in {"timestamp", "boolean"} and self.chance(0.4):
+            return self.expressions.plain(typed, kind), kind
         return self.expressions.draw(typed, kind, 3), kind
 
     def project(self, typed: Typed) -> Drawn:
@@ -235,7 +340,7 @@ class _Drawing:
         return listed if len(listed) > 1 or self.chance(0.3) else listed[0]
 
     def some_names(self, typed: Typed) -> list[str]:
-        flat = [name for name, kind in typed.items() if kind in (*PLAIN, STRINGS, NUMBERS)]
+        flat = [name for name, kind in typed.items() if kind in (*PLAIN, *LISTS)]
         chosen = self.rng.sample(flat, min(len(flat), self.rng.randint(1, 2)))
         doubles = [name for name in flat if typed[name] == "double" and name not in chosen]
         return [*chosen, self.rng.choice(doubles)] if doubles and self.chance(0.25) else chosen
@@ -267,15 +372,18 @@ class _Drawing:
         for _ in range(self.rng.randint(1, 3)):
             name = self.fresh()
             spec["add"][name], found[name] = self.expressions.aggregate(typed)
-        if self.chance(0.4):
-            spec["having"] = self.expressions.draw(found, "boolean", 2)
+        if (doubles := self.expressions.columns(typed, "double")) and self.chance(0.2):
+            name = self.fresh()
+            spec["add"][name], found[name] = f"{self.pick('max', 'sum', 'first')}({self.pick(*doubles)})", "double"
+        if self.chance(0.5):
+            spec["having"] = self.expressions.touching(found, "boolean", 2)
         return [{"aggregate": spec}], found
 
     def unnest(self, typed: Typed) -> Drawn:
         lists = [name for name, kind in typed.items() if isinstance(kind, tuple) and kind[0] == "list"]
-        if not lists:
-            name = self.fresh()
-            more, typed = [{"add": {name: self.expressions.draw(typed, NUMBERS, 2)}}], {**typed, name: NUMBERS}
+        if not lists or self.chance(0.25):
+            name, kind = self.fresh(), self.pick(NUMBERS, DOUBLES)
+            more, typed = [{"add": {name: self.expressions.draw(typed, kind, 2)}}], {**typed, name: kind}
             lists = [name]
         else:
             more = []
@@ -314,7 +422,7 @@ class _Drawing:
             same = all(a == b for a, b in chosen.items())
             spec["using"] = list(chosen) if same else chosen
         if (needed and "using" not in spec) or self.chance(0.4):
-            spec["where"] = self.expressions.draw(both, "boolean", 2) if self.chance(0.9) else "TRUE"
+            spec["where"] = self.expressions.touching(both, "boolean", 2) if self.chance(0.9) else "TRUE"
         return spec, other, both
 
     def read_people(self, source: Any) -> bool:
@@ -336,9 +444,7 @@ class _Drawing:
     def flattened(self, operators: list[Any], both: Typed, other: Typed, alias: str) -> Drawn:
         """What a join brings, some of it as columns, so that relations do not grow without end."""
         flat = [
-            (f"{alias}.{name}", kind)
-            for name, kind in other.items()
-            if kind in (*PLAIN, STRINGS, NUMBERS) and name != "canary"
+            (f"{alias}.{name}", kind) for name, kind in other.items() if kind in (*PLAIN, *LISTS) and name != "canary"
         ]
         brought = {self.fresh(): pair for pair in self.rng.sample(flat, min(len(flat), 2))}
         names = [name for name in both if name != alias]
@@ -398,10 +504,12 @@ class _Drawing:
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         spec: dict[str, Any] = {"prompt": self.prompt(typed, "Name it:"), "add": add, **self.on_error()}
         if self.chance(0.4):
-            spec["when"] = self.plain(typed) if self.chance(0.4) else self.expressions.draw(typed, "boolean", 2)
+            spec["when"] = (
+                self.expressions.plain(typed) if self.chance(0.4) else self.expressions.draw(typed, "boolean", 2)
+            )
             if self.chance(0.6):
                 spec["otherwise"] = {
-                    name: self.expressions.draw(typed, kind, 1) for name, kind in kinds.items() if self.chance(0.7)
+                    name: self.expressions.touching(typed, kind, 1) for name, kind in kinds.items() if self.chance(0.7)
                 }
         return [{"sem_map": spec}], {**typed, **kinds}
 
@@ -413,7 +521,7 @@ class _Drawing:
         if self.chance(0.6):
             spec["order"] = self.terms(typed)
         if self.chance(0.4):
-            spec["alone"] = {name: self.expressions.draw(typed, kind, 1) for name, kind in kinds.items()}
+            spec["alone"] = {name: self.expressions.touching(typed, kind, 1) for name, kind in kinds.items()}
         return [{"sem_agg": spec}], {**{name: typed[name] for name in by}, **kinds}
 
     def sem_topk(self, typed: Typed) -> Drawn:

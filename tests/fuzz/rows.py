@@ -51,7 +51,7 @@ def _row(rng: random.Random, place: int, failing: bool) -> dict[str, Any]:
 
     group = rng.choice(GROUPS)
     text = some(0.15, rng.choice(TEXTS))
-    if failing and rng.random() < 0.2:
+    if failing and rng.random() < 0.25:
         text = f"{rng.choice(TEXTS)}{FAILING}"
     return {
         "id": place if rng.random() < 0.8 else rng.randint(0, 5),

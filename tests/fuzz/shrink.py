@@ -58,7 +58,7 @@ def _without_steps(case: Case) -> Iterator[Case]:
             case.inputs,
         )
     for name, operators in steps.items():
-        for last in range(1, len(operators)):
+        for last in range(1, len(operators)) if isinstance(operators, list) else ():
             yield Case({**case.document, "steps": {**steps, name: operators[:last]}}, case.inputs)
     inputs = {
         name: {column: kind for column, kind in columns.items() if _reads(case.document, column)}
@@ -74,7 +74,10 @@ def _without_steps(case: Case) -> Iterator[Case]:
 
 def _reads(document: Mapping[str, Any], column: str) -> bool:
     """Whether a plan may read a column of its inputs."""
-    return re.search(rf"\b{column}\b", repr([document.get(key) for key in ("steps", "order")])) is not None
+    return (
+        re.search(rf"\b{column}\b", repr([document.get(key) for key in ("steps", "called", "writes", "order")]))
+        is not None
+    )
 
 
 def _without_columns(case: Case) -> Iterator[Case]:
