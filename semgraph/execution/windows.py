@@ -116,9 +116,10 @@ async def prepare(order: Order, table: pa.Table) -> Members:
         *([] if order.key else [f"{made} AS {_NAME}"]),
     ]
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
-    extra = [pa.field(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
-    extra += [] if order.key else [pa.field(_NAME, pa.string())]
-    found = await execute(sql, {"t": table.select(names)}, pa.schema([*(table.schema.field(n) for n in names), *extra]))
+    kinds = [(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
+    named = [] if order.key else [pa.field(_NAME, pa.string())]
+    fields = [*(table.schema.field(n) for n in names), *(pa.field(n, kind) for n, kind in kinds), *named]
+    found = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
     return replace(_numbered(order, found), bare=_bare(order, table))
 
 
