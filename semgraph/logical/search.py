@@ -155,12 +155,23 @@ class Search(Reading):
         if self.where is not None:
             with self.check("where"):
                 expect_type(self.where, found, pa.bool_(), windows=False)
+                self._refuse_ranking(self.where)
         if bool(self.by) == bool(self.order):
             raise Fault("a search ranks by its methods or by order: one of the two")
         check_sort(self.order, found)
         for i, by in enumerate(self.by):
             self._check_by(by, schema, i)
         return found
+
+    def _refuse_ranking(self, where: Scalar) -> None:
+        """Refuse a condition on what hits are given when they are ranked, which is after it. Raises Fault."""
+        stored = self.graph.label(self.label).columns if self.label else {}
+        own = {*stored, *(self.within.schema.names if self.within is not None else ())}
+        for name, _ in RANKING:
+            if name not in own and f"{self.alias}.{name}" in where.columns:
+                raise Fault(
+                    f'"{self.alias}.{name}" is not known before hits are ranked', hint="filter in a step after this one"
+                )
 
     def _check_vectors(self) -> None:
         known = self._vectors.values()

@@ -116,6 +116,17 @@ async def test_what_a_read_compares_is_brought_to_one_type(session: semgraph.Ses
 
 
 @pytest.mark.parametrize("session", ["memory"], indirect=True)
+@pytest.mark.parametrize("where", ["hit.rank = 0", "hit.number = 1 AND hit.score > 0.5"])
+async def test_a_condition_on_the_rank_of_a_hit_is_refused_and_a_filter_after_it_is_not(
+    session: semgraph.Session, tmp_path: Path, where: str
+) -> None:
+    with pytest.raises(semgraph.PlanError, match=r"is not known before hits are ranked. Filter in a step after"):
+        await found(session, tmp_path, SEARCHED.replace("WHERE", f'"{where}"'))
+    after = SEARCHED.replace(", where: WHERE", "").replace(", {project", f', {{filter: "{where}"}}, {{project')
+    assert await found(session, tmp_path, after) == ["a"]
+
+
+@pytest.mark.parametrize("session", ["memory"], indirect=True)
 async def test_what_a_filter_of_a_label_compares_is_brought_to_one_type(
     session: semgraph.Session, tmp_path: Path
 ) -> None:
