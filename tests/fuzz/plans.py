@@ -343,7 +343,7 @@ class _Drawing:
         flat = [name for name, kind in typed.items() if kind in (*PLAIN, *LISTS)]
         chosen = self.rng.sample(flat, min(len(flat), self.rng.randint(1, 2)))
         doubles = [name for name in flat if typed[name] == "double" and name not in chosen]
-        return [*chosen, self.rng.choice(doubles)] if doubles and self.chance(0.25) else chosen
+        return [*chosen, self.rng.choice(doubles)] if doubles and self.chance(0.4) else chosen
 
     def limit(self, typed: Typed) -> Drawn:
         spec: dict[str, Any] = {"n": self.pick(1, 1, 2, 3, "$two")}
@@ -381,9 +381,18 @@ class _Drawing:
 
     def unnest(self, typed: Typed) -> Drawn:
         lists = [name for name, kind in typed.items() if isinstance(kind, tuple) and kind[0] == "list"]
-        if not lists or self.chance(0.25):
-            name, kind = self.fresh(), self.pick(NUMBERS, DOUBLES)
-            more, typed = [{"add": {name: self.expressions.draw(typed, kind, 2)}}], {**typed, name: kind}
+        if not lists or self.chance(0.5):
+            name, kind, doubles = (
+                self.fresh(),
+                self.pick(NUMBERS, DOUBLES, DOUBLES),
+                self.expressions.columns(typed, "double"),
+            )
+            made = (
+                f"[{self.pick(*doubles)}, 0.5]"
+                if doubles and kind == DOUBLES
+                else self.expressions.draw(typed, kind, 2)
+            )
+            more, typed = [{"add": {name: made}}], {**typed, name: kind}
             lists = [name]
         else:
             more = []
@@ -421,7 +430,7 @@ class _Drawing:
                 chosen = dict(self.rng.sample(doubles, 1))
             same = all(a == b for a, b in chosen.items())
             spec["using"] = list(chosen) if same else chosen
-        if (needed and "using" not in spec) or self.chance(0.4):
+        if (needed and "using" not in spec) or self.chance(0.4 if needed else 0.6):
             spec["where"] = self.expressions.touching(both, "boolean", 2) if self.chance(0.9) else "TRUE"
         return spec, other, both
 
@@ -469,6 +478,11 @@ class _Drawing:
         for _ in range(self.rng.randint(1, 2)):
             name = self.fresh()
             spec["add"][name], found[name] = self.expressions.aggregate(both)
+        if self.chance(0.3):
+            name, kind = self.fresh(), self.pick("int64", "string")
+            by = self.expressions.leaf(both, self.pick("boolean", "int64", "double"))
+            spec["add"][name] = f"list({self.expressions.leaf(both, kind)} ORDER BY {by}{self.pick('', ' DESC')})"
+            found[name] = ("list", kind)
         return [{"group_join": spec}], found
 
     # -- semantic operators --------------------------------------------------------------------------------------
@@ -532,7 +546,7 @@ class _Drawing:
             "k": self.pick(1, 2, 3, "$two"),
             **self.on_error(),
         }
-        per = (self.some_names(typed) if self.chance(0.5) else []) + (["canary"] if "canary" in typed else [])
+        per = (self.some_names(typed) if self.chance(0.7) else []) + (["canary"] if "canary" in typed else [])
         if per:
             spec["per"] = list(dict.fromkeys(per))
         return [{"sem_topk": spec}], {**typed, "rank": "int64", "score": "double"}

@@ -17,7 +17,7 @@ def test_three_evaluations_of_random_plans_agree(part: int, tmp_path: object) ->
     with Engine(tmp_path) as engine:  # type: ignore[arg-type]
         report = check(engine, range(part * PLANS // PARTS, (part + 1) * PLANS // PARTS))
     assert not report.failures, report.failures[0]
-    assert report.outcomes["agree"] > 0.9 * PLANS / PARTS, report.outcomes
+    assert report.outcomes["agree"] > 0.8 * PLANS / PARTS, report.outcomes
 
 
 @pytest.mark.parametrize("operator", IMPLEMENTATIONS)
