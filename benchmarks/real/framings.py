@@ -112,7 +112,8 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
             for wording, task in _shares(whole, framing):
                 asked += len(task.rows)
                 async with NodeContext(llm, own.embedder, task.node(wording), own.total) as ctx:
-                    scores, yes_from = await _scores(ctx, task, wording, framing)
+                    scores = await _scores(ctx, task, wording, framing)
+                yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
                 found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
                 by_task.setdefault(task.name, []).append(found[-1]["right"])
                 _count(units["right"], task, [[(s > yes_from) == y] for s, y in zip(scores, task.labels, strict=True)])
@@ -153,18 +154,15 @@ def _shares(task: Questions, framing: str) -> list[tuple[dict[str, str], Questio
     return [(wording, replace(task, rows=task.rows[i::count])) for i, wording in enumerate(task.wordings)]
 
 
-async def _scores(
-    ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str
-) -> tuple[list[float], float]:
-    """The log-odds of yes for each row, and from which on that is the answer; of JSON 1 for yes and -1 for no."""
+async def _scores(ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str) -> list[float]:
+    """The log-odds of yes for each row; of JSON 1 for yes and -1 for no."""
     words, node, rows = FRAMINGS[framing], task.node(wording), task.asked()
     if words is None:
         table = await ctx.ask_packed(node, rows, ([item] for item in range(len(task.rows))))
         verdicts = table.column("keep" if task.kind == "filters" else "match").to_pylist()
-        return [1.0 if verdict else -1.0 for verdict in verdicts], 0.0
+        return [1.0 if verdict else -1.0 for verdict in verdicts]
     outcomes = await ctx.ask_words(node, rows, words)
-    yes_from = next((outcome.values["yes_from"] for outcome in outcomes if outcome.values), ctx.limits.yes_from)
-    return [log_odds(outcome) if outcome.values else 0.0 for outcome in outcomes], yes_from
+    return [log_odds(outcome) if outcome.values else 0.0 for outcome in outcomes]
 
 
 def measures(scores: Sequence[float], labels: Sequence[bool], yes_from: float, *, graded: bool) -> dict[str, float]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -112,18 +112,6 @@ class Reply:
     logprobs: tuple[float, ...] = ()
 
 
-class Neutral(NamedTuple):
-    """What texts that have nothing to do with a question tell of where its yes begins.
-
-    Args:
-        level: Their mean log-odds of yes where yes begins at `Limits.yes_from`.
-        share: Of what they differ from that for one question, the share by which its yes begins elsewhere.
-    """
-
-    level: float
-    share: float
-
-
 @dataclass(frozen=True)
 class Limits:
     """What a model takes, and how it is asked best.
@@ -135,7 +123,6 @@ class Limits:
         logprobs: Whether replies have log-probabilities; None: not known before one is asked for.
         yes_no: How a question with the answer yes or no is asked: for a JSON object, or after examples for one `word`.
         yes_from: For one word: the log-odds of yes from which on the answer is yes. Small models say yes too easily.
-        neutral: For one word about a row: how that is corrected for each prompt; None: it is not.
     """
 
     context_tokens: int = 128_000
@@ -144,7 +131,6 @@ class Limits:
     logprobs: bool | None = None
     yes_no: YesNo = "json"
     yes_from: float = 0.0
-    neutral: Neutral | None = None
 
 
 @runtime_checkable

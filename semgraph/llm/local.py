@@ -69,8 +69,7 @@ class Local:
     def limits(self) -> Limits:
         """The context as configured; one request in flight."""
         model = self.model
-        most = self._context // 2
-        return Limits(self._context, most, 1, True, model.yes_no, model.yes_from, model.neutral)
+        return Limits(self._context, self._context // 2, 1, logprobs=True, yes_no=model.yes_no, yes_from=model.yes_from)
 
     @property
     def exact_tokens(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.base import Neutral, YesNo
+from semgraph.llm.base import YesNo
 from semgraph.llm.specs import Kind
 
 
@@ -61,7 +61,6 @@ class Model:
         about: What it is for, in one line.
         yes_no: How a question with the answer yes or no is asked, as measured (`benchmarks/results/real.md`).
         yes_from: The log-odds from which on the answer is yes, as measured.
-        neutral: How that is corrected for each prompt, as measured.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Model:
     about: str
     yes_no: YesNo = "json"
     yes_from: float = 0.0
-    neutral: Neutral | None = None
 
     @property
     def size(self) -> int:
@@ -108,7 +106,6 @@ _QWEN = Model(
     about="the default where nothing else is configured: strict JSON on two cores",
     yes_no="word",
     yes_from=0.5,
-    neutral=Neutral(level=-1.75, share=0.5),
 )
 
 _SMOLLM = Model(

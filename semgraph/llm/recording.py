@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import PlanError, Position, Problem
-from semgraph.llm.base import Limits, Neutral, Request, Usage, Vectors
+from semgraph.llm.base import Limits, Request, Usage, Vectors
 from semgraph.private import write_private
 
 VERSION = 1
@@ -110,7 +110,6 @@ class Recording:
             **({"logprobs": self.limits.logprobs} if self.limits.logprobs is not None else {}),
             **({"yes_no": self.limits.yes_no} if self.limits.yes_no != "json" else {}),
             **({"yes_from": self.limits.yes_from} if self.limits.yes_from else {}),
-            **({"neutral": list(self.limits.neutral)} if self.limits.neutral else {}),
             "embedder": self.embedder,
             "dimensions": self.dimensions,
             "date": self.date,
@@ -137,9 +136,7 @@ class Recording:
         if first:
             if line["recording"] != VERSION:
                 raise ValueError(f"its version is {line['recording']}, known is {VERSION}")
-            asking: dict[str, Any] = {name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line}
-            if "neutral" in line:
-                asking["neutral"] = Neutral(*line["neutral"])
+            asking = {name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line}
             self.model, self.limits = line["model"], Limits(*line["limits"], **asking)
             self.embedder, self.dimensions, self.date = line["embedder"], line["dimensions"], line["date"]
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}

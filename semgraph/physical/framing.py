@@ -126,15 +126,8 @@ class Framing(ABC):
             if refused or not isinstance(reply, RowError):
                 raise ModelUnavailable(self.ctx.without_logprobs())
         return self.settle_alone(
-            work,
-            reply,
-            lambda _: read_word(self.node, words, cast("Reply", reply), self.yes_from(work.items[0])),
-            cut=True,
+            work, reply, lambda _: read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from), cut=True
         )
-
-    def yes_from(self, item: int) -> float:  # noqa: ARG002
-        """The log-odds from which on one word means yes for an item."""
-        return self.ctx.limits.yes_from
 
     def settle_alone(
         self, work: Work, reply: Reply | RowError, read: Callable[[str], dict[str, Any]], *, cut: bool = False

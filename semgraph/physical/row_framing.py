@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from statistics import mean
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from semgraph.errors import RowError
 from semgraph.expr.types import Type, object_schema
-from semgraph.llm.base import Neutral, Reply, Request
+from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.blocks import apart
@@ -19,8 +16,8 @@ from semgraph.physical.contract import Block, Context, Outcome, Rows
 from semgraph.physical.forms import Form, Invalid, free_name, list_of, number, parse
 from semgraph.physical.framing import Framing, Work, answer_text, calls_of, halves
 from semgraph.physical.records import answer_form, instructions, numbered, paragraphs, question
-from semgraph.physical.room import Load, Sheet, TooLong
-from semgraph.physical.words import NEUTRAL, Words, by_default, odds
+from semgraph.physical.room import Load, Sheet
+from semgraph.physical.words import Words, by_default
 
 _VERDICTS = {
     # Small models understand yes and no; a boolean called "keep" they take for advice on what to do with the row.
@@ -46,43 +43,13 @@ class RowFraming(Framing):
         numbers, first = dense(self.keys.left)
         self._first = [first[number] for number in numbers]  # a row of several groups of sem_topk is asked about once
         self._named: dict[int, None] = {}
-        self._beginnings: dict[int, float] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Ask, and ask again, until every item is settled; items of one row have one answer."""
-        if self.words and self.node.keyword == "sem_filter" and self.ctx.limits.neutral:
-            await self._find_beginnings(self.ctx.limits.neutral)
         await super().ask(works)
         for item in self._named:
             if self._first[item] in self.outcomes:
                 self.outcomes[item] = self.outcomes[self._first[item]]
-
-    async def _find_beginnings(self, neutral: Neutral) -> None:
-        """Where yes begins for each prompt, by what is answered about texts that have nothing to do with it."""
-        firsts = {self.prompt_of(item): item for item in reversed(range(self.rows.items.num_rows))}
-        asked: list[Work] = []
-        found: dict[int, list[float]] = {}
-        async for index, reply in self.ctx.ask(self._neutral_requests(firsts, asked)):
-            if isinstance(reply, Reply) and reply.logprobs and max(reply.logprobs) > -math.inf:
-                found.setdefault(self.prompt_of(asked[index].items[0]), []).append(odds(reply.logprobs))
-        for prompt, some in found.items():
-            self._beginnings[prompt] = self.ctx.limits.yes_from + neutral.share * (mean(some) - neutral.level)
-
-    def _neutral_requests(self, firsts: Mapping[int, int], asked: list[Work]) -> Iterator[Request]:
-        for prompt, item in firsts.items():
-            if prompt in self._beginnings:
-                continue
-            sheet = self.sheet(prompt, "row")
-            for text in NEUTRAL:
-                values = dict.fromkeys(self.records.values(self.keys.left[item], prompt), text)
-                with suppress(TooLong):  # then so are the rows, which say so
-                    request = self.compose_whole(Work((item,)), item, sheet, sheet.prompt.item.render(values))
-                    asked.append(Work((item,)))
-                    yield request
-
-    def yes_from(self, item: int) -> float:
-        """The log-odds from which on one word means yes for an item: found for its prompt, or else the model's."""
-        return self._beginnings.get(self.prompt_of(item), super().yes_from(item))
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
         """Blocks as work: apart where they may not be together, and cut to fit."""

@@ -12,7 +12,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.physical.calibration import Curve, cut, fitted, right_when_left_out
 from semgraph.physical.contract import REFERENCES, SCORE, Context, Implementation, N, Outcome, Rows, verdict_field
 from semgraph.physical.labels import read_labels
-from semgraph.physical.words import odds_above
+from semgraph.physical.words import log_odds
 
 _LEAST = 4
 """Labelled rows of each answer that a curve needs."""
@@ -52,8 +52,8 @@ class Verdicts:
         verdict = verdict_field(node)
         assert verdict is not None
         found = await ctx.ask_words(node, rows) if not self.labels else await self._after_labels(node, rows, ctx)
-        scores = {item: odds_above(outcome) for item, outcome in enumerate(found) if outcome.values is not None}
-        curve = self._curves.get(node.fingerprint) or Curve(1.0, 0.0)
+        scores = {item: log_odds(outcome) for item, outcome in enumerate(found) if outcome.values is not None}
+        curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
         scores = {item: curve.log_odds(score) for item, score in scores.items()}
         if self.split:
             scores = _divided(rows, scores)
@@ -71,7 +71,7 @@ class Verdicts:
         labelled = read_labels(node, rows, self.labels)
         outcomes = await ctx.ask_words(node, labelled.rows)
         pairs = zip(outcomes, labelled.labels, strict=True)
-        answered = [(odds_above(outcome), label) for outcome, label in pairs if outcome.values is not None]
+        answered = [(log_odds(outcome), label) for outcome, label in pairs if outcome.values is not None]
         scores, labels = [score for score, _ in answered], [label for _, label in answered]
         if min(sum(labels), len(labels) - sum(labels)) < _LEAST:
             what = f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"

@@ -34,14 +34,6 @@ YES_NO = Words(
         ("Text: She practises the violin every morning.\n\nDoes she play an instrument?", "Yes"),
     ),
 )
-NEUTRAL = (
-    "The train to Vienna was an hour late.",
-    "Two dogs slept in front of the oven.",
-    "I drive a taxi, mostly at night.",
-    "She practises the violin every morning.",
-)
-"""Texts that have nothing to do with most questions. How readily a small model says yes to them differs by question, and tells
-where yes begins among the rows."""
 DIGITS = Words(
     tuple("0123456789"), "Answer with exactly one digit, from 0 (it does not fit at all) to 9 (it fits perfectly)."
 )
@@ -61,7 +53,7 @@ def by_default(node: Semantic, yes_no: str) -> Words | None:
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
-    """The verdict in a reply; under `logprobs` how probable each word was, where that is known; and `yes_from`.
+    """The verdict in a reply, and under `logprobs` how probable each word was, where that is known.
 
     Args:
         node: Whose question it was.
@@ -85,25 +77,14 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
     else:
         yes = reply.logprobs[0] - reply.logprobs[1] > yes_from if reply.logprobs else found[0] == words.words[0]
         verdict = {"keep" if node.keyword == "sem_filter" else "match": yes}
-    return verdict | {"logprobs": reply.logprobs, "yes_from": yes_from}
+    return verdict | {"logprobs": reply.logprobs}
 
 
 def log_odds(outcome: Outcome) -> float:
     """How much more probable yes is than no, as a natural logarithm, in an outcome of `Context.ask_words`."""
     assert outcome.values is not None
-    return odds(outcome.values["logprobs"])
-
-
-def odds(logprobs: tuple[float, ...]) -> float:
-    """How much more probable yes is than no, as a natural logarithm."""
-    yes, no = logprobs
+    yes, no = outcome.values["logprobs"]
     return float(yes - no)
-
-
-def odds_above(outcome: Outcome) -> float:
-    """How far the log-odds of yes are above those from which on the answer is yes, in an outcome of `Context.ask_words`."""
-    assert outcome.values is not None
-    return log_odds(outcome) - float(outcome.values["yes_from"])
 
 
 def expected(logprobs: tuple[float, ...]) -> float:

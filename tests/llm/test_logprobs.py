@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.llm.base import Limits, Message, Neutral, Reply, Request
+from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recorded import Recorded
@@ -98,14 +98,13 @@ class TestRecording:
     async def test_it_keeps_them_and_how_the_model_is_asked(self, server: ModelServer, tmp_path):
         server.answer = always(SURE)
         recorder = Recorder()
-        model = OpenAI("m", server.base_url, limits=Limits(logprobs=True, yes_no="word", neutral=Neutral(-1.0, 0.5)))
+        model = OpenAI("m", server.base_url, limits=Limits(logprobs=True, yes_no="word"))
         said = await recorder.llm(model).complete(ASKED)
         await model.aclose()
         recorder.write(tmp_path / "run.jsonl")
         replay = Recorded(tmp_path / "run.jsonl")
         assert (await replay.complete(ASKED)).logprobs == said.logprobs == pytest.approx((-0.1, -2.5))
         assert (replay.limits.logprobs, replay.limits.yes_no) == (True, "word")
-        assert replay.limits.neutral == Neutral(-1.0, 0.5)
 
     async def test_one_that_has_none_is_written_as_before(self, server: ModelServer, endpoint, ask, tmp_path):
         recorder = Recorder()
@@ -113,5 +112,5 @@ class TestRecording:
         path = tmp_path / "run.jsonl"
         recorder.write(path)
         head, answer = (json.loads(line) for line in path.read_text().splitlines())
-        assert not {"logprobs", "yes_no", "neutral"} & (head.keys() | answer.keys())
+        assert not {"logprobs", "yes_no"} & (head.keys() | answer.keys())
         assert Recording.read(path).limits == Limits()

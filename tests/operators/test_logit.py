@@ -16,12 +16,11 @@ from benchmarks.world.server import StandIn
 from semgraph.checking.cases import LIBRARY, ask, mind, node, some
 from semgraph.checking.oracle import Faulty, Grams, Mind, Oracle
 from semgraph.errors import ModelUnavailable, PlanError
-from semgraph.llm.base import Limits, Neutral, Reply, Request
+from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.openai import OpenAI
 from semgraph.logical.plan import Choice
 from semgraph.physical.calibration import cut, fitted, right_when_left_out
 from semgraph.physical.verdicts import Verdicts
-from semgraph.physical.words import NEUTRAL
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 PLAN = """
@@ -60,8 +59,7 @@ class Sliding(Oracle):
 
     async def complete(self, request: Request) -> Reply:
         self.requests.append(request)
-        last = request.messages[-1].content.rsplit(" ", 1)[-1]
-        score = (float(last) if last[-1].isdigit() else 0.0) + self.bias
+        score = float(request.messages[-1].content.rsplit(" ", 1)[-1]) + self.bias
         yes = -math.log1p(math.exp(-score))
         word = "Yes" if score > 0 else "No"
         return Reply(word, call_id=f"c{len(self.requests)}", finish="length", logprobs=(yes, yes - score))
@@ -121,19 +119,6 @@ class TestThresholds:
         llm = Sliding(Mind(), Limits(logprobs=True, yes_from=1.0))
         kept = (await run(tmp_path, "logit", ["a 0.5", "b 1.5"], llm)).tables["told"].to_pylist()
         assert kept == [{"text": "b 1.5"}]
-
-    @pytest.mark.parametrize("way", ["per_row", "logit"])
-    async def test_a_question_that_is_answered_yes_too_readily_begins_its_yes_later(self, tmp_path, way):
-        """Four texts that have nothing to do with it are asked about first, once."""
-        limits = Limits(logprobs=True, yes_no="word", neutral=Neutral(level=-1.0, share=0.5))
-        llm = Sliding(Mind(), limits)
-        llm.bias = 4.0
-        texts = [f"{name} {score}" for name, score in (("a", -4.5), ("b", -2.0), ("c", -1.0), ("d", 1.0))]
-        kept = (await run(tmp_path, way, texts, llm)).tables["told"].to_pylist()
-        assert [row["text"] for row in kept] == texts[2:]  # log-odds 3 and 5, as yes begins at (4 + 1) / 2
-        asked = [request.messages[-1].content for request in llm.requests]
-        assert [question.splitlines()[-1] for question in asked[:4]] == list(NEUTRAL)
-        assert len(asked) == 8
 
     async def test_a_batch_is_divided_into_two_groups(self, tmp_path):
         texts = [f"row {score}" for score in (3.0, 3.2, 3.4, 6.0, 6.5, 7.0)]
