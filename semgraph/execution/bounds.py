@@ -21,7 +21,7 @@ class Calls(NamedTuple):
     bound: bool
 
 
-def calls(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> Calls:
+def most_calls(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> Calls:
     """The calls about some rows, which come in at most `parts` parts that share no call, of sizes that are not known.
 
     Raises EngineError where the way breaks its contract.

@@ -17,7 +17,7 @@ from semgraph.logical.sinks import Merge
 from semgraph.physical.columns import values
 from semgraph.physical.planner import SinkSpec
 from semgraph.physical.search_vectors import Embed, vectors_of, whose
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import Batch, Delete, EdgeWrite, NodeWrite, Write
 from semgraph.stores.refusals import RowsRefused

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from semgraph.execution import bounds
+from semgraph.execution.bounds import most_calls
 from semgraph.execution.observed import Seen, key_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
@@ -238,7 +238,7 @@ class Estimator:
         way, _ = self.plan.ways[id(node)]
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
-        found = bounds.calls(way, node, rows, self.windows if self._apart(node) else 1)
+        found = most_calls(way, node, rows, self.windows if self._apart(node) else 1)
         return Amount(found.number, "most" if found.bound else "seen")
 
     def _apart(self, node: Semantic) -> bool:

@@ -41,7 +41,7 @@ from semgraph.physical.scan import run_scan
 from semgraph.physical.search import run_searches
 from semgraph.physical.search_vectors import Embed as Embedding
 from semgraph.physical.search_vectors import Whom
-from semgraph.physical.semantic import Answered, Asking, Failure, answer
+from semgraph.physical.semantic.asking import Answered, Asking, Failure, answer
 from semgraph.physical.semantic.early import in_chunks, rows_a_call
 
 T = TypeVar("T")

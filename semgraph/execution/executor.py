@@ -30,7 +30,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Merge
 from semgraph.physical.relational import runtime_schema
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 from semgraph.physical.sql import MEMBER, PARTITION
 from semgraph.stores.base import PartitionState
 from semgraph.stores.trips import counting

@@ -13,7 +13,7 @@ from semgraph.errors import DataError
 from semgraph.execution.settling import of_members
 from semgraph.physical.locating import placed
 from semgraph.physical.relational import Segment, run_segment
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 from semgraph.physical.sql import MEMBER, PARTITION
 
 

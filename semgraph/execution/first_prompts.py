@@ -30,7 +30,7 @@ from semgraph.physical.context import NodeContext
 from semgraph.physical.contract import Implementation
 from semgraph.physical.framing import check_answer
 from semgraph.physical.planner import PhysicalPlan
-from semgraph.physical.semantic import Asking, answer
+from semgraph.physical.semantic.asking import Asking, answer
 from semgraph.stores.base import Store
 
 

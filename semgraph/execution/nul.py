@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from semgraph.errors import InputError, Problem
 from semgraph.logical.plan import Order
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 
 
 def without_nul(name: str, table: pa.Table, *, members: bool = False) -> tuple[pa.Table, list[Failure]]:

@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from semgraph.execution.windows import Members
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 
 
 @dataclass

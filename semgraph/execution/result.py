@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from semgraph.meter import Meter
 from semgraph.physical.context import count_embeddings
 from semgraph.physical.planner import PhysicalPlan
 from semgraph.physical.search_vectors import Whom
-from semgraph.physical.semantic import Answered
+from semgraph.physical.semantic.asking import Answered
 from semgraph.stores.base import Store
 
 Observer = Callable[[Node, pa.Table], None]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from semgraph.execution.windows import rows_of
 from semgraph.meter import Part, StepMetrics
-from semgraph.physical.semantic import Answered
+from semgraph.physical.semantic.asking import Answered
 from semgraph.physical.sql import MEMBER
 
 Members = Collection[int] | None  # None: all

@@ -138,16 +138,16 @@ def bind(sql: str) -> pa.DataType:
 @lru_cache(maxsize=8192)
 def _refuse_failing_casts(sql: str) -> None:
     """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at the value first."""
-    for cast in sqlglot.parse_one(sql, dialect=Faithful).find_all(exp.Cast):
-        guarded = isinstance(cast, exp.TryCast) or cast.find_ancestor(exp.Case, exp.If, exp.Coalesce)
-        if guarded or cast.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
+    for conversion in sqlglot.parse_one(sql, dialect=Faithful).find_all(exp.Cast):
+        guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(exp.Case, exp.If, exp.Coalesce)
+        if guarded or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
             continue
         cursor = connection().cursor()
         try:
             with interruptible():
-                cursor.sql(f"SELECT {to_sql(cast)}").fetchall()
+                cursor.sql(f"SELECT {to_sql(conversion)}").fetchall()
         except duckdb.Error as error:
-            raise Fault(f'"{to_sql(cast)}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
+            raise Fault(f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
         finally:
             cursor.close()
 

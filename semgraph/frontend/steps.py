@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.frontend.build import SOURCES, build, by_keyword
@@ -28,7 +28,7 @@ _PARAMETER = re.compile(r"\$(\w+)")
 _UNION = by_keyword(SOURCES)["union"]
 
 
-Found = Node | Results
+Found: TypeAlias = Node | Results
 Call = Callable[["Steps", Mapping[str, Any], str, Position], Results]
 
 

@@ -24,7 +24,7 @@ def convert(value: Any, kind: Type) -> Any:
     >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
     '2025-01-15T08:00:00+00:00'
     """
-    if value is None or (value == "" and kind.name != "string") or _missing(value):
+    if value is None or (value == "" and kind.name != "string") or _is_null(value):
         return None
     if kind.item is not None:
         return _items(_list(value, kind), kind.item)
@@ -42,7 +42,7 @@ def _items(values: list[Any], kind: Type) -> list[Any]:
     return found
 
 
-def _missing(value: object) -> bool:
+def _is_null(value: object) -> bool:
     """Whether it is what data frames put for nothing (NaT, NA)."""
     return type(value).__name__ in {"NaTType", "NAType"}
 

@@ -14,7 +14,7 @@ from semgraph.llm.base import LLM, Reply, Request, Usage
 from semgraph.llm.tokens import prompt_tokens
 from semgraph.llm.wrapper import Wrapper
 
-T = TypeVar("T")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ class Budget:
         if self._settled and not self._settled.done():
             self._settled.set_result(None)
 
-    async def spend(self, most: Cost, send: Callable[[], Awaitable[T]], cost: Callable[[T], Cost], what: str = "") -> T:
+    async def spend(
+        self, most: Cost, send: Callable[[], Awaitable[Answer]], cost: Callable[[Answer], Cost], what: str = ""
+    ) -> Answer:
         """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when `max_seconds` pass.
 
         A request that is cancelled or fails is charged nothing: what the provider charged for it is not known. A failed
@@ -138,7 +140,7 @@ class Budget:
         finally:
             self.settle(most, actual)
 
-    async def drained(self, work: Awaitable[T]) -> T:
+    async def drained(self, work: Awaitable[Answer]) -> Answer:
         """Do work that sends requests, until their answers are recorded.
 
         Where it ends with `BudgetReached`, the work of others that is in flight is waited for first, because it is paid

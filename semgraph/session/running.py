@@ -34,7 +34,7 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
-from semgraph.physical.semantic import Answered
+from semgraph.physical.semantic.asking import Answered
 from semgraph.redaction import redacted
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.resume import keep_inputs

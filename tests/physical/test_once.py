@@ -13,7 +13,7 @@ from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.physical.context import NodeContext
 from semgraph.physical.framing import check_answer
-from semgraph.physical.semantic import Answered, Asking, answer
+from semgraph.physical.semantic.asking import Answered, Asking, answer
 
 TEN = [f"name {i}" for i in range(10)]
 

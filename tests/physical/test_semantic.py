@@ -17,7 +17,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.physical.contract import Context, Cost, Implementation, Observed, RowEstimate, Rows, answer_schema
 from semgraph.physical.framing import check_answer
-from semgraph.physical.semantic import Answered, Asking, answer
+from semgraph.physical.semantic.asking import Answered, Asking, answer
 from tests.physical.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error

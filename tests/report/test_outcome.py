@@ -14,7 +14,7 @@ from semgraph.execution.runs import Run
 from semgraph.frontend.yaml import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter, StepMetrics
-from semgraph.physical.semantic import Failure
+from semgraph.physical.semantic.asking import Failure
 from semgraph.report.outcome import cost, hints, outcome, remarks, unfinished
 from tests.cli.conftest import GRAPH, PLAN
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from semgraph.execution.comparison import Arm, Comparison, Quality
-from semgraph.execution.comparison.failing import told
+from semgraph.execution.comparison.failing import failure_lines
 
 _NONE = "–"
 
@@ -230,7 +230,7 @@ def footer(comparison: Comparison) -> list[str]:
     said.append(f"nothing written to {comparison.store}")
     if comparison.record is not None:
         said.append(f"kept as comparison {comparison.id}")
-    failed = (line for arm in ranked(comparison) for line in told(arm))
+    failed = (line for arm in ranked(comparison) for line in failure_lines(arm))
     found += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
         found.append(f"! stopped: {comparison.stopped}")

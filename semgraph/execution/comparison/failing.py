@@ -10,7 +10,7 @@ from semgraph.execution.layout import plain_line
 
 if TYPE_CHECKING:
     from semgraph.execution.comparison import Arm
-    from semgraph.physical.semantic import Failure
+    from semgraph.physical.semantic.asking import Failure
 
 _SHOWN = 5  # kinds of failures of a way
 
@@ -29,7 +29,7 @@ def kinds(failures: Iterable[Failure]) -> tuple[Failed, ...]:
     return tuple(Failed(rows, step, error) for (step, error), rows in found.most_common())
 
 
-def told(arm: Arm) -> Iterator[str]:
+def failure_lines(arm: Arm) -> Iterator[str]:
     """Lines about one way, over all its trials; none if nothing failed."""
     found: Counter[tuple[str, str]] = Counter()
     for each in (failed for trial in arm.trials for failed in trial.failures):

@@ -18,7 +18,7 @@ class Part(NamedTuple):
     best: bool = False
 
 
-def lines(comparison: Comparison, width: int) -> Iterator[list[Part]]:
+def table_parts(comparison: Comparison, width: int) -> Iterator[list[Part]]:
     """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
     yield from _table(comparison, width)
     for line in footer(comparison):
@@ -31,7 +31,7 @@ def lines(comparison: Comparison, width: int) -> Iterator[list[Part]]:
 
 def plain(comparison: Comparison, width: int) -> str:
     """The whole as one text."""
-    return "\n".join(joined(line).rstrip() for line in lines(comparison, width))
+    return "\n".join(joined(line).rstrip() for line in table_parts(comparison, width))
 
 
 def joined(parts: list[Part]) -> str:

@@ -3,8 +3,3 @@
 The engine makes the items (rows, pairs, groups), hands them to an implementation, checks what it returns, and puts the result
 together. An implementation never sees `how`, `keep` or `on_error`.
 """
-
-from semgraph.physical.semantic import groups, pairs, rows
-from semgraph.physical.semantic.asking import Answered, Asking, Failure, answer
-
-__all__ = ["Answered", "Asking", "Failure", "answer", "groups", "pairs", "rows"]

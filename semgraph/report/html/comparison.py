@@ -12,7 +12,7 @@ from semgraph.execution.runs import Run
 from semgraph.execution.why import Lookup
 from semgraph.report.formats import cell, count, plural
 from semgraph.report.html.calls import Opened, listed, shown
-from semgraph.report.html.facts import facts, when
+from semgraph.report.html.facts import listed_facts, when
 from semgraph.report.html.layout import ticks
 from semgraph.report.html.markup import Html, el, join, scrolling, table
 from semgraph.report.html.records import Call, measured
@@ -70,7 +70,7 @@ def _table(comparison: Comparison) -> Html:
 
 def _facts(comparison: Comparison, run: Run) -> Html:
     number = f"{count(comparison.trials)} of each way, with calls of their own"
-    return facts(
+    return listed_facts(
         [
             ("plan", f"{comparison.plan} ({run.facts.get('file') or 'made in code'})"),
             ("step", comparison.step or "all: whole plans"),

@@ -9,7 +9,7 @@ from semgraph.report.formats import UNKNOWN
 from semgraph.report.html.markup import Html, el
 
 
-def facts(pairs: Sequence[tuple[str, object]]) -> Html:
+def listed_facts(pairs: Sequence[tuple[str, object]]) -> Html:
     """Names with their values; a dash for what is not known."""
     return el("dl", *(el("div", el("dt", name), el("dd", value or UNKNOWN)) for name, value in pairs), cls="facts")
 

@@ -8,7 +8,7 @@ from typing import Any
 from semgraph.meter import StepMetrics, split
 from semgraph.report.formats import UNKNOWN, cell, count, dollars, duration, known, plural
 from semgraph.report.html.calls import Opened, listed, shown
-from semgraph.report.html.facts import facts as listed_facts
+from semgraph.report.html.facts import listed_facts
 from semgraph.report.html.facts import when
 from semgraph.report.html.graph import graph
 from semgraph.report.html.markup import Html, cut, el, join, table

@@ -18,7 +18,7 @@ from semgraph.session.comparing.cost import CountedEmbedder, Ledger
 from semgraph.session.comparing.graph import read_graph_truth
 from semgraph.session.comparing.plan import Whole, compiled, try_plan, uses
 from semgraph.session.comparing.quality import of_plans, of_step
-from semgraph.session.comparing.request import Kept, Request, checked
+from semgraph.session.comparing.request import Kept, ComparisonRequest, checked
 from semgraph.session.comparing.said import said_before, said_of_plans, said_of_rows
 from semgraph.session.comparing.step import KEPT, Frozen, freeze, seen_rows, try_way
 from semgraph.session.comparing.truth import Truth, about, read_truth, whole_rows
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Named = Mapping[str, Implementation[Any]]
 
 
-async def compare_step(request: Request, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
+async def compare_step(request: ComparisonRequest, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
     """Each way answers the same rows."""
     plan = request.plan
     of = choices(request, resources, opened.llm)
@@ -123,7 +123,7 @@ async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
         kept.paid += ledger.paid
 
 
-async def compare_plans(request: Request, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
+async def compare_plans(request: ComparisonRequest, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
     """Each arm runs the plan in a copy of its own."""
     plan, library = request.plan, Library(resources.settings.operators)
     arms = uses(plan, request.ways)

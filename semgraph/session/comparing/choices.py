@@ -15,7 +15,7 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.contract import Implementation
 from semgraph.physical.library import Library
-from semgraph.session.comparing.request import Request, checked
+from semgraph.session.comparing.request import ComparisonRequest, checked
 from semgraph.session.comparing.step import Frozen, Input, asking_step, input_of, way_of
 from semgraph.session.resources import Resources
 from semgraph.stores.base import Store
@@ -54,7 +54,7 @@ class Choices:
         return frozen.rows
 
 
-def choices(request: Request, resources: Resources, llm: LLM) -> Choices:
+def choices(request: ComparisonRequest, resources: Resources, llm: LLM) -> Choices:
     """The ways that are asked for. Raises PlanError with all that is wrong with them."""
     library = Library(resources.settings.operators)
     node = asking_step(request.plan, request.step)

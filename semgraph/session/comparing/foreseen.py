@@ -10,7 +10,7 @@ from semgraph.session.comparing.ahead import ahead
 from semgraph.session.comparing.choices import choices
 from semgraph.session.comparing.copy import held, partitions_read
 from semgraph.session.comparing.cost import Ledger
-from semgraph.session.comparing.request import Request
+from semgraph.session.comparing.request import ComparisonRequest
 from semgraph.session.comparing.said import expected, in_all, said_of_rows
 from semgraph.session.comparing.step import freeze, seen_rows
 from semgraph.session.resources import Resources
@@ -26,7 +26,7 @@ def only_step(plan: LogicalPlan) -> str:
     return names[0]
 
 
-async def foreseen(request: Request, resources: Resources) -> list[str]:
+async def foreseen(request: ComparisonRequest, resources: Resources) -> list[str]:
     """What each way of a step would take over its rows, a line each. No model is asked; what a search needs is embedded.
 
     Raises:

@@ -99,7 +99,7 @@ class Compares(ABC):
             InputError: The rows or the truth are wrong; nothing was spent.
             BudgetReached: It would pass a limit; no way was asked.
         """
-        from semgraph.session.comparing.request import Request, compare, requested
+        from semgraph.session.comparing.request import ComparisonRequest, compare, requested
 
         checked = requested(ways, step, trials, self._resources)
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
@@ -107,7 +107,7 @@ class Compares(ABC):
         logical = self.prepare(plan, params=params, preset=preset, use=use)
         tables = typed_inputs(logical, given, rows)
         quiet: Say = lambda _line: None  # noqa: E731
-        request = Request(logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet)
+        request = ComparisonRequest(logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet)
         return await compare(request, self._resources)
 
     async def _foreseen(
@@ -115,8 +115,8 @@ class Compares(ABC):
     ) -> str:
         """What a comparison of ways of a step would take; see `Session.explain`."""
         from semgraph.session.comparing.foreseen import foreseen, only_step
-        from semgraph.session.comparing.request import Request, requested
+        from semgraph.session.comparing.request import ComparisonRequest, requested
 
         name = step or only_step(plan)
-        request = Request(plan, tables, requested(ways, name, trials, self._resources), name, trials=trials)
+        request = ComparisonRequest(plan, tables, requested(ways, name, trials, self._resources), name, trials=trials)
         return "\n".join(await foreseen(request, self._resources))

@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Request:
+class ComparisonRequest:
     """What is to be compared; see `Session.acompare`."""
 
     plan: LogicalPlan
@@ -91,7 +91,7 @@ def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 class Kept:
     """The record of a comparison, and what is in it whatever happens."""
 
-    request: Request
+    request: ComparisonRequest
     resources: Resources
     opened: Opened
     id: str = ""
@@ -157,7 +157,7 @@ class Kept:
         return found
 
 
-async def compare(request: Request, resources: Resources) -> Comparison:
+async def compare(request: ComparisonRequest, resources: Resources) -> Comparison:
     """Compare, and keep the record true whatever happens.
 
     Raises:

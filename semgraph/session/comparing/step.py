@@ -31,7 +31,7 @@ from semgraph.physical.contract import Implementation, Rows
 from semgraph.physical.framing import check_answer
 from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
-from semgraph.physical.semantic import Answered, Asking, answer
+from semgraph.physical.semantic.asking import Answered, Asking, answer
 from semgraph.physical.sql import MEMBER
 from semgraph.session.comparing.cost import CountedEmbedder, Ledger, Seeing, counted
 from semgraph.session.resources import Opened
