@@ -17,9 +17,9 @@ from pathlib import Path
 import nbformat
 
 from semgraph.llm.embed.local import LocalEmbedder
-from semgraph.llm.local import Local
-from semgraph.llm.models import DEFAULT_EMBEDDER, DEFAULT_MODEL
-from semgraph.llm.recorder import Recorder
+from semgraph.llm.local.model import Local
+from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
+from semgraph.llm.recording import Recorder
 from semgraph.session import Session
 
 HERE = Path(__file__).parent

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from semgraph.compare.comparison import Comparison
     from semgraph.errors import (
         BudgetReached,
         ConcurrentWrite,
@@ -28,17 +29,14 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnavailableError,
     )
-    from semgraph.execution.comparison import Comparison
     from semgraph.execution.result import Progress, Result
-    from semgraph.frontend.fluent import plan
-    from semgraph.frontend.frame import Frame
-    from semgraph.frontend.sources import table
-    from semgraph.frontend.yaml import load_plan
+    from semgraph.frontend.frame import Frame, plan, table
+    from semgraph.frontend.load import load_plan
     from semgraph.session import Session
 
 _PLACES = {
     "BudgetReached": "semgraph.errors",
-    "Comparison": "semgraph.execution.comparison",
+    "Comparison": "semgraph.compare.comparison",
     "ConcurrentWrite": "semgraph.errors",
     "DataError": "semgraph.errors",
     "EngineError": "semgraph.errors",
@@ -53,9 +51,9 @@ _PLACES = {
     "Session": "semgraph.session",
     "StoreUnavailable": "semgraph.errors",
     "UnavailableError": "semgraph.errors",
-    "load_plan": "semgraph.frontend.yaml",
-    "plan": "semgraph.frontend.fluent",
-    "table": "semgraph.frontend.sources",
+    "load_plan": "semgraph.frontend.load",
+    "plan": "semgraph.frontend.frame",
+    "table": "semgraph.frontend.frame",
 }
 
 __all__ = [

@@ -33,8 +33,8 @@ from semgraph.expr.functions import alike, key
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.physical.answers import answer_table, outcomes
-from semgraph.physical.contract import (
+from semgraph.semantic.answers import answer_table, outcomes
+from semgraph.semantic.contract import (
     Block,
     Context,
     Cost,
@@ -47,9 +47,9 @@ from semgraph.physical.contract import (
     Rows,
     answer_schema,
 )
-from semgraph.physical.texts import column_texts, cosines, queries, question_text, row_texts
-from semgraph.physical.verdicts import ByLogOdds
-from semgraph.physical.words import log_odds
+from semgraph.semantic.prompt.words import log_odds
+from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
+from semgraph.semantic.verdicts import ByLogOdds
 
 __all__ = [
     "Block", "ByLogOdds", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable", "Observed", "Outcome", "Part",

@@ -112,7 +112,7 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
         with _among_users(neo4j_folder, first=lambda: _refuse_data(named), last=lambda: _empty(named)):
             yield named
         return
-    from semgraph.stores.neo4j_local import start, stop
+    from semgraph.stores.neo4j.local.server import start, stop
 
     home = neo4j_folder / "server"
     users = _among_users(neo4j_folder, first=lambda: _settle(home), last=lambda: stop(home))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 
 ROOT = Path(__file__).parents[1]

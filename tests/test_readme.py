@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.world import StandIn
-from semgraph.physical.library import Library
+from semgraph.semantic.library import Library
 from tests.cli.conftest import Project
 from tests.llm.server import ModelServer
 from tests.served import served

@@ -20,21 +20,19 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.llm.base import LLM, Message, Request
-from semgraph.llm.budget import Budget
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
-from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.stack import stack
+from semgraph.llm.stack import Budget, Limiter, stack
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
-from semgraph.physical.contract import Rows
-from semgraph.physical.library import Library
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import Rows
+from semgraph.semantic.library import Library
 
 Ask = Callable[[int], Awaitable[None]]
 Run = Callable[[int, int], Awaitable[None]]  # so many calls, so many in flight

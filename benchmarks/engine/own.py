@@ -21,7 +21,7 @@ from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.session import Session
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 PLAN = ROOT / "plans" / "add_episode.yaml"
 Figures = dict[str, float | int]

@@ -32,7 +32,7 @@ def planned(steps: int, _: int) -> dict[str, Any]:
     Args:
         steps: Of a plan that is made for this; 0: the shipped add_episode.
     """
-    from semgraph.frontend.yaml import load_plan
+    from semgraph.frontend.load import load_plan
     from semgraph.optimizer import optimize
 
     with tempfile.TemporaryDirectory() as folder:

@@ -17,16 +17,16 @@ from benchmarks.suite.peers import asked, conversed
 from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from benchmarks.world.scoring import PLAN, as_graph, held
 from semgraph.execution.result import Result
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.logical.schema import Graph
-from semgraph.scoring import score_graph
+from semgraph.scores import score_graph
 from semgraph.session import Session
 from semgraph.stores.base import Store
-from semgraph.stores.neo4j import local_store
-from semgraph.stores.neo4j_local import start, status
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.neo4j.local.server import start, status
+from semgraph.stores.neo4j.store import local_store
+from semgraph.stores.sqlite.store import SqliteStore
 
 DIMENSIONS = 256
 LABELS = ("Episodic", "Entity", "MENTIONS", "RELATES_TO")

@@ -14,7 +14,7 @@ from semgraph.expr.types import parse_type
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.physical.contract import Rows
+from semgraph.semantic.contract import Rows
 
 MARK = "(unreadable)"
 """What makes the server refuse a row, until it is told to forgive."""

@@ -20,13 +20,12 @@ from benchmarks.suite.peers import answering
 from benchmarks.suite.serving import Server, on_wire, same_as_counted
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
-from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.stack import stack
+from semgraph.llm.stack import Limiter, stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
-from semgraph.physical.library import Library
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.library import Library
 
 MODEL = "gpt-4.1-mini"
 Found = set[Any] | str

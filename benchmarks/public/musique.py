@@ -14,7 +14,7 @@ from benchmarks.public.memories import PLANS, mean
 from benchmarks.public.scores import best_f1, exact, recall_at
 from benchmarks.real.asking import Asking, Figures
 from benchmarks.suite import Unmeasured
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 _REPOSITORY = "https://github.com/OSU-NLP-Group/HippoRAG"
 _FOLDERS = ("reproduce/dataset", "dataset", "musique")

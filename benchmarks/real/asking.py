@@ -21,20 +21,17 @@ from benchmarks.suite.given import GIVEN, Given
 from benchmarks.suite.made import ROOT
 from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
-from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage
-from semgraph.llm.budget import Budget
+from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage, Wrapper
 from semgraph.llm.endpoints import build_embedder, build_model
-from semgraph.llm.limits import Limiter
-from semgraph.llm.stack import stack
-from semgraph.llm.wrapper import Wrapper
+from semgraph.llm.stack import Budget, Limiter, stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
-from semgraph.physical.contract import Rows
-from semgraph.physical.library import Library
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import Rows
+from semgraph.semantic.library import Library
 from semgraph.session import PlanLike, Session
 from semgraph.stores.base import Store
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 Figures = dict[str, float | int | str | None]
 JOURNALS = ROOT / ".semgraph" / "benchmarks" / "answers"

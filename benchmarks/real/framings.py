@@ -17,20 +17,17 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from benchmarks.real.asking import Asking, Figures
-from semgraph.llm.base import Limits
-from semgraph.llm.budget import Budget
+from semgraph.llm.base import Limits, Wrapper
 from semgraph.llm.journal import Journal
-from semgraph.llm.limits import Limiter
-from semgraph.llm.stack import stack
-from semgraph.llm.wrapper import Wrapper
+from semgraph.llm.stack import Budget, Limiter, stack
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin
-from semgraph.physical.calibration import cut, fitted
-from semgraph.physical.context import NodeContext
-from semgraph.physical.contract import Rows
-from semgraph.physical.words import YES_NO, log_odds
-from semgraph.scoring.bootstrap import estimate
+from semgraph.scores.bootstrap import estimate
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import Rows
+from semgraph.semantic.prompt.words import YES_NO, log_odds
+from semgraph.semantic.verdicts import cut, fitted
 
 DATA = Path(__file__).parent / "data"
 Units = dict[tuple[str, str], tuple[int, int]]

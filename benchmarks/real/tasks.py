@@ -14,7 +14,7 @@ from benchmarks.real.asking import Asking, Figures
 from benchmarks.world import World
 from benchmarks.world.questions import KINDS, questions
 from benchmarks.world.scoring import as_graph, held
-from semgraph.scoring import score_graph
+from semgraph.scores import score_graph
 
 _TURNS = (
     "Alice Chen(user): Hi, I'm Alice Chen. I work at TechCorp as a senior software engineer.",

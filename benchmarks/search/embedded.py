@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Batch, EdgeWrite, Method, NodeWrite, SearchQuery
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 K = 20
 DIMENSIONS, QUERIES = 384, 100

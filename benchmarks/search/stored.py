@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.search.memory import DIMENSIONS, memory_of
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Store
-from semgraph.stores.neo4j import local_store
-from semgraph.stores.neo4j_local import start, status, stop
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.neo4j.local.server import start, status, stop
+from semgraph.stores.neo4j.store import local_store
+from semgraph.stores.sqlite.store import SqliteStore
 
 STORES = ("SQLite", "Neo4j")
 _SERVERS: list[Path] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from semgraph.llm.base import Usage
-from semgraph.llm.config import Settings
 from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.settings import Settings
 from semgraph.llm.specs import ModelSpec
 
 

@@ -55,7 +55,7 @@ def _git(*words: str) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    from semgraph.stores.neo4j_local import VERSION
+    from semgraph.stores.neo4j.local.server import VERSION
 
     found = {name: metadata.version(name) for name in _PACKAGES}
     found |= {"sqlite": sqlite3.sqlite_version, "neo4j server, local": VERSION}

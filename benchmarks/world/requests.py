@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from semgraph.frontend.prompts import read_prompt
+from semgraph.frontend.prompt_files import read_prompt
 from semgraph.logical.prompt import Prompt, Template, show
 
 PLANS = Path(__file__).parents[2] / "plans"

@@ -11,14 +11,14 @@ from benchmarks.world.gold import Gold
 from benchmarks.world.server import StandIn
 from benchmarks.world.world import World
 from semgraph.expr.functions import key
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.meter import StepMetrics
-from semgraph.scoring import Edge, Graph, GraphScore, Node, score_graph
+from semgraph.scores import Edge, Graph, GraphScore, Node, score_graph
 from semgraph.session import Session
 from semgraph.stores.base import Store
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
 

@@ -27,8 +27,8 @@ from semgraph.operator import (
     dataclass,
     pa,
 )
-from semgraph.physical.forms import Form, Invalid
-from semgraph.physical.records import answer_form
+from semgraph.semantic.prompt.answers import Form, Invalid
+from semgraph.semantic.prompt.records import answer_form
 
 
 @dataclass(frozen=True)

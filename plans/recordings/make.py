@@ -13,7 +13,7 @@ from pathlib import Path
 
 from semgraph.session import Session
 from semgraph.session.inputs import example_rows
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 HERE = Path(__file__).parent
 

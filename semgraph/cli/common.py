@@ -23,7 +23,7 @@ from semgraph.redaction import redacted, redacted_values
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from semgraph.llm.config import Settings
+    from semgraph.llm.settings import Settings
 
 INTERRUPTED = 130
 _WIDTH = 120
@@ -140,7 +140,7 @@ class Options:
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
-        from semgraph.llm.config import Settings
+        from semgraph.llm.settings import Settings
 
         given = {
             "llm": self.llm,

@@ -24,7 +24,7 @@ from semgraph.cli.signals import run_until_signal
 from semgraph.errors import PlanError, Problem
 
 if TYPE_CHECKING:
-    from semgraph.execution.comparison import Comparison
+    from semgraph.compare.comparison import Comparison
 
 _COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
 
@@ -63,7 +63,7 @@ def compare(
 ) -> None:
     """Compare ways of doing a step over the same rows, or whole plans. Nothing is written to the store."""
     if show is not None:
-        from semgraph.execution.comparison.record import load_comparison
+        from semgraph.compare.record import load_comparison
 
         _print(options, load_comparison(show))
         return
@@ -73,8 +73,8 @@ def compare(
     limits = {"max_usd": max_usd, "max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
     with options.session(**limits) as session:
         prepared = session.prepare(plan, params=parameters(set), preset=preset, use=pairs("--use", use))
-        from semgraph.frontend.files import read_inputs
-        from semgraph.report.header import header
+        from semgraph.frontend.inputs import read_inputs
+        from semgraph.render.header import header
 
         found = read_inputs(input or (), prepared)
         options.talk(*header(prepared, plan, found, session.settings))
@@ -100,7 +100,7 @@ def compare(
 
 
 def _print(options: Options, comparison: Comparison) -> None:
-    from semgraph.report.comparison import lines
+    from semgraph.render.comparison import lines
 
     if options.json:
         options.dump(comparison.to_json())

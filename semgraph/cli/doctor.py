@@ -17,7 +17,7 @@ def doctor(
     """Check this installation: one line for each fact, with the remedy where something is missing."""
     from dataclasses import asdict
 
-    from semgraph.report.doctor import BAD, facts
+    from semgraph.render.doctor import BAD, facts
 
     found = list(facts(options.session(), call=call, told=options.talk))
     if options.json:

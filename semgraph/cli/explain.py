@@ -42,7 +42,7 @@ def explain(
     run: Annotated[str | None, typer.Option(metavar="RUN", help="Put what that run did beside it.")] = None,
 ) -> None:
     """Show what a plan will do, step by step, and what it will take. Nothing is written; only --sample asks a model."""
-    from semgraph.frontend.files import read_inputs
+    from semgraph.frontend.inputs import read_inputs
 
     with options.session() as session:
         prepared = session.prepare(plan, params=parameters(set), preset=preset, use=pairs("--use", use))

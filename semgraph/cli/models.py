@@ -15,9 +15,9 @@ app = typer.Typer(help="Models that run on this machine: list, fetch, remove.", 
 @everywhere
 def list_models(options: Options) -> None:
     """Show every model that can be fetched, and which are here."""
-    from semgraph.llm.models import CATALOGUE, models_dir, on_disk
-    from semgraph.report.formats import size
-    from semgraph.report.tables import Column, lines
+    from semgraph.llm.local.catalogue import CATALOGUE, models_dir, on_disk
+    from semgraph.render.formats import size
+    from semgraph.render.tables import Column, lines
 
     if options.json:
         options.dump(
@@ -57,11 +57,11 @@ def pull(
     ] = None,
 ) -> None:
     """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
-    from semgraph.llm.download import pull as fetch
-    from semgraph.llm.models import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
-    from semgraph.report.formats import size
-    from semgraph.report.progress import downloading
-    from semgraph.report.trial import trial
+    from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
+    from semgraph.llm.local.download import pull as fetch
+    from semgraph.render.doctor import trial
+    from semgraph.render.formats import size
+    from semgraph.render.progress import downloading
 
     for name in names or [DEFAULT_MODEL, DEFAULT_EMBEDDER]:
         model = find(name)
@@ -78,9 +78,9 @@ def pull(
 @everywhere
 def rm(options: Options, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")]) -> None:
     """Remove models from this machine."""
-    from semgraph.llm.download import remove
-    from semgraph.llm.models import find
-    from semgraph.report.formats import size
+    from semgraph.llm.local.catalogue import find
+    from semgraph.llm.local.download import remove
+    from semgraph.render.formats import size
 
     for model in [find(name) for name in names]:
         freed = remove(model)

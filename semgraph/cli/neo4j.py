@@ -9,8 +9,8 @@ import typer
 from semgraph.cli.common import Options, everywhere
 
 if TYPE_CHECKING:
-    from semgraph.stores.neo4j_jars import Progress
-    from semgraph.stores.neo4j_local import LocalServer
+    from semgraph.stores.neo4j.local.jars import Progress
+    from semgraph.stores.neo4j.local.server import LocalServer
 
 app = typer.Typer(help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True)
 
@@ -29,8 +29,8 @@ def start(
     """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140 MB."""
     import time
 
-    from semgraph.report.formats import duration, size
-    from semgraph.stores import neo4j_local
+    from semgraph.render.formats import duration, size
+    from semgraph.stores.neo4j.local import server as neo4j_local
 
     began = time.monotonic()
     phases: list[str] = []
@@ -52,7 +52,7 @@ def start(
 @everywhere
 def status(options: Options, folder: Folder = None) -> None:
     """Say whether it runs, and where. Exit code 5 if it does not."""
-    from semgraph.stores import neo4j_local
+    from semgraph.stores.neo4j.local import server as neo4j_local
 
     server = neo4j_local.status(folder or neo4j_local.FOLDER)
     _show(options, server, f"running, pid {server.pid}" if server.running else "not running")
@@ -64,7 +64,7 @@ def status(options: Options, folder: Folder = None) -> None:
 @everywhere
 def stop(options: Options, folder: Folder = None) -> None:
     """Shut it down cleanly. Its data stays."""
-    from semgraph.stores import neo4j_local
+    from semgraph.stores.neo4j.local import server as neo4j_local
 
     ran = neo4j_local.status(folder or neo4j_local.FOLDER).running
     server = neo4j_local.stop(folder or neo4j_local.FOLDER)

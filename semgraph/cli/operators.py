@@ -16,7 +16,7 @@ app = typer.Typer(help="Operators and the ways of answering them.", no_args_is_h
 @everywhere
 def list_operators(options: Options) -> None:
     """Show every operator that a model answers, and its ways with their parameters."""
-    from semgraph.report.operators import described, list_lines, ways
+    from semgraph.render.operators import described, list_lines, ways
 
     found = ways(options.settings())
     if options.json:
@@ -35,7 +35,7 @@ def new_operator(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path("operators"),
 ) -> None:
     """Write a first file for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check as it is."""
-    from semgraph.checking.skeleton import skeleton
+    from semgraph.conformance.new_operator import skeleton
 
     file = skeleton(operator, name, folder)
     options.show(str(file))
@@ -52,8 +52,7 @@ def check_operators(
 
     Exit code 1: a check failed. 2: a file or the folder cannot be used.
     """
-    from semgraph.checking.finding import files_of
-    from semgraph.checking.folder import check_folder, told
+    from semgraph.conformance.folder import check_folder, files_of, told
 
     width = max((len(name) for name, _ in files_of(folder)), default=0)
     found = []

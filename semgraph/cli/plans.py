@@ -16,7 +16,7 @@ app = typer.Typer(help="Plans: list, show, check, copy; the schema of their lang
 @everywhere
 def list_plans(options: Options) -> None:
     """Show the plans in ./plans and those that come with semgraph."""
-    from semgraph.report.plans import described, list_lines, listed
+    from semgraph.render.plans import described, list_lines, listed
 
     found = listed()
     if options.json:
@@ -34,11 +34,11 @@ def show(
     markdown: Annotated[bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")] = False,
 ) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their ways, prompts, an example command."""
-    from semgraph.report.plans import described, page, plan_file
+    from semgraph.render.plans import described, page, plan_file
 
     file = plan_file(plan)
     if markdown:
-        from semgraph.report import pages
+        from semgraph.render import pages
 
         options.show(*pages.page(file).splitlines())
     elif options.json:
@@ -54,8 +54,8 @@ def write_pages(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("docs/plans"),
 ) -> None:
     """Write a page of Markdown for each plan, and an index."""
-    from semgraph.report.pages import write
-    from semgraph.report.plans import listed
+    from semgraph.render.pages import write
+    from semgraph.render.plans import listed
 
     changed = write(sorted(listed(), key=lambda file: file.path.stem), folder)
     options.show(*map(str, changed))
@@ -70,8 +70,8 @@ def check(
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")] = None,
 ) -> None:
     """Check plans and graphs without running them: problems and warnings, each with its line. Exit code 2 for problems."""
-    from semgraph.physical.library import Library
-    from semgraph.report.checked import checked, files_in, verdict
+    from semgraph.render.plans import checked, files_in, verdict
+    from semgraph.semantic.library import Library
 
     library = Library(options.settings().operators)
     found = [checked(path, library) for path in files_in(files or ["plans"])]
@@ -94,7 +94,7 @@ def copy(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them. Overwrites nothing."""
-    from semgraph.report.plans import copied
+    from semgraph.render.plans import copied
 
     new = copied(plan, folder)
     options.show(*map(str, new))

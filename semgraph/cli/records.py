@@ -17,8 +17,8 @@ Reference = Annotated[str, typer.Argument(metavar="RUN", help="Its id, the begin
 @everywhere
 def list_runs(options: Options) -> None:
     """Show the runs kept in .semgraph/runs, the latest first."""
-    from semgraph.execution.runs import all_runs
-    from semgraph.report.runs import list_lines, summary
+    from semgraph.execution.record import all_runs
+    from semgraph.render.runs import list_lines, summary
 
     found = all_runs()
     if options.json:
@@ -33,8 +33,8 @@ def list_runs(options: Options) -> None:
 @everywhere
 def show(options: Options, run: Reference) -> None:
     """Show one run: settings, steps, costs, what it wrote, what failed."""
-    from semgraph.execution.runs import find_run
-    from semgraph.report.runs import page
+    from semgraph.execution.record import find_run
+    from semgraph.render.runs import page
 
     found = find_run(run)
     if options.json:
@@ -49,7 +49,7 @@ def rm(
     options: Options, runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids, or beginnings.")]
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
-    from semgraph.execution.runs import find_run
+    from semgraph.execution.record import find_run
 
     for run in [find_run(ref) for ref in dict.fromkeys(runs)]:
         run.remove()
@@ -64,10 +64,9 @@ def why(
     messages: Annotated[bool, typer.Option("--messages", help="Print the exact requests and answers.")] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
-    from semgraph.execution.calls import exchanges
-    from semgraph.execution.runs import all_runs, find_run
-    from semgraph.execution.why import explain, origin_of
-    from semgraph.report.why import described, lines
+    from semgraph.execution.record import all_runs, exchanges, find_run
+    from semgraph.provenance import explain, origin_of
+    from semgraph.render.why import described, lines
 
     found = find_run(run, asking=True)
     with exchanges(found) as lookup:

@@ -19,8 +19,8 @@ def report(
     to: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The page; it opens without a network.")],
 ) -> None:
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the table and the chart."""
-    from semgraph.report.formats import size
-    from semgraph.report.html import save
+    from semgraph.render.formats import size
+    from semgraph.render.html import save
 
     made = save(records, Path(to))
     if options.json:

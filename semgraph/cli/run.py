@@ -25,12 +25,12 @@ from semgraph.cli.arguments import (
 )
 from semgraph.cli.common import Options, everywhere
 from semgraph.cli.signals import run_until_signal
-from semgraph.report.asked import Asked
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
-    from semgraph.llm.config import Settings
+    from semgraph.llm.settings import Settings
     from semgraph.logical.plan import LogicalPlan
+    from semgraph.render.header import Asked
     from semgraph.session import Session
 
 _CODE = ("config", "operators")  # what a resumed run does not take from its record
@@ -61,6 +61,8 @@ def run(
     on_error: Annotated[OnError | None, typer.Option(help="Set failed rows aside, or keep them with NULLs.")] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
+    from semgraph.render.header import Asked
+
     limits = {"max_usd": max_usd, "max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
     with options.session(**limits) as session:
         chosen = {"params": parameters(set), "preset": preset, "use": pairs("--use", use), "resume": resume}
@@ -88,8 +90,8 @@ def _introduce(
     options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None, asked: Asked
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
-    from semgraph.frontend.files import read_inputs
-    from semgraph.report.header import header
+    from semgraph.frontend.inputs import read_inputs
+    from semgraph.render.header import header
 
     found = read_inputs(given or (), plan)
     settings = session.going_on(asked.resume).settings(session.settings)
@@ -101,9 +103,9 @@ def _introduce(
 
 
 def _fetch(options: Options, settings: Settings, plan: LogicalPlan) -> None:
-    from semgraph.llm.download import pull
-    from semgraph.report.header import announcement, missing
-    from semgraph.report.progress import downloading
+    from semgraph.llm.local.download import pull
+    from semgraph.render.header import announcement, missing
+    from semgraph.render.progress import downloading
 
     models = missing(plan, settings)
     if models:
@@ -117,9 +119,9 @@ def _run(
     options: Options, session: Session, plan: LogicalPlan, typed: str, more: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Result:
     from semgraph.errors import PlanError, SemgraphError
-    from semgraph.execution.runs import Run
-    from semgraph.report.outcome import unfinished
-    from semgraph.report.progress import watched
+    from semgraph.execution.record import Run
+    from semgraph.render.outcome import unfinished
+    from semgraph.render.progress import watched
 
     begun: list[str] = []
     options.talk("")
@@ -141,8 +143,8 @@ def _run(
 
 
 def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, asked: Asked, seconds: float) -> None:
-    from semgraph.report.header import following
-    from semgraph.report.outcome import first_lines, hints, outcome, remarks
+    from semgraph.render.header import following
+    from semgraph.render.outcome import first_lines, hints, outcome, remarks
 
     options.talk(*first_lines(result))
     if options.json:

@@ -4,45 +4,271 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeGuard, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.errors import DataError, EngineError
-from semgraph.execution.counted import Counted
-from semgraph.execution.faulty import without_faulty
-from semgraph.execution.remembering import Replies, remembering
-from semgraph.execution.runtime import Runtime
-from semgraph.execution.settling import Asked, Members, Rows
-from semgraph.execution.step_rows import flows, segment_flows
+from semgraph.execution.runtime import Asked, Counted, Flow, Members, Rows, Runtime, of_members
 from semgraph.execution.windows import Window
-from semgraph.llm.base import Vectors
-from semgraph.logical.checks import Stop
+from semgraph.expr.functions import canonical_json
+from semgraph.llm.base import LLM, Reply, Request, Vectors, Wrapper
+from semgraph.llm.stack import Roles
 from semgraph.logical.cluster import Cluster
-from semgraph.logical.embed import Embed
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node
-from semgraph.logical.require import Require
+from semgraph.logical.prompt import plain
+from semgraph.logical.relational import Require
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import Semantic, SemFilter, SemMap
+from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemJoin, SemMap
+from semgraph.logical.typecheck import Stop
 from semgraph.meter import Part
-from semgraph.physical.cluster import clusters
-from semgraph.physical.context import NodeContext
-from semgraph.physical.embed import run_embed
-from semgraph.physical.framing import check_answer
-from semgraph.physical.locating import placed
-from semgraph.physical.match import run_match
-from semgraph.physical.relational import Segment, gives_nothing, run_segment, runtime_schema
-from semgraph.physical.require import required
-from semgraph.physical.scan import run_scan
+from semgraph.physical.operators import clusters, required, run_embed
+from semgraph.physical.reads import run_match, run_scan
+from semgraph.physical.retrieval import Embed as Embedding
+from semgraph.physical.retrieval import Whom
 from semgraph.physical.search import run_searches
-from semgraph.physical.search_vectors import Embed as Embedding
-from semgraph.physical.search_vectors import Whom
-from semgraph.physical.semantic.asking import Answered, Asking, Failure, answer
-from semgraph.physical.semantic.early import in_chunks, rows_a_call
+from semgraph.relational.fragments import Segment, gives_nothing, placed, run_segment, runtime_schema
+from semgraph.relational.sql import MEMBER, PARTITION
+from semgraph.semantic.ask import Answered, Asking, Failure, answer, in_chunks, rows_a_call
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.prompt.builder import check_answer
+
+
+def flows(runtime: Runtime, node: Node, given: pa.Table, first: pa.Table | None) -> list[Flow]:
+    """What comes into the step of an operator here, and leaves it.
+
+    Args:
+        runtime: Of the run.
+        node: The operator.
+        given: Its rows.
+        first: The rows of its first input, where they are known.
+    """
+    known: dict[int, pa.Table | None] = {id(node): given}
+    if node.inputs:
+        known[id(node.inputs[0])] = first
+    return _flows(runtime, [node], known)
+
+
+def segment_flows(runtime: Runtime, segment: Segment, given: pa.Table, tables: Sequence[pa.Table]) -> list[Flow]:
+    """The same for all steps that a statement does.
+
+    The rows between two of its operators are known where the operators before or after give a row for each row.
+    """
+    known: dict[int, pa.Table | None] = {
+        id(node): table for (_, node), table in zip(segment.inputs, tables, strict=True)
+    }
+    inside = list(dict.fromkeys(_inside(segment.root, frozenset(known))))
+    names = frozenset(name for name, _ in segment.inputs)
+    if not any(table.num_rows for table in tables) and gives_nothing(segment, names):
+        known |= dict.fromkeys(map(id, inside), given)
+    known[id(segment.root)] = given
+    for node in inside:
+        if node.rows == "1:1" and known.get(id(node)) is None:
+            known[id(node)] = known.get(id(node.inputs[0]))
+    for node in reversed(inside):
+        if node.rows == "1:1" and known.get(id(node.inputs[0])) is None:
+            known[id(node.inputs[0])] = known.get(id(node))
+    return _flows(runtime, inside, known)
+
+
+def _inside(node: Node, given: frozenset[int]) -> Iterator[Node]:
+    """The operators of a statement, inputs before what reads them."""
+    for child in node.inputs:
+        if id(child) not in given:
+            yield from _inside(child, given)
+    if node.inputs:
+        yield node
+
+
+def _flows(runtime: Runtime, nodes: Sequence[Node], known: dict[int, pa.Table | None]) -> list[Flow]:
+    found = []
+    for node in nodes:
+        step = runtime.meter.step(node.step)
+        if runtime.begins(node):
+            found.append(Flow(step, "rows_in", known.get(id(node.inputs[0]))))
+        if runtime.ends(node):
+            found.append(Flow(step, "rows_out", known.get(id(node))))
+    return found
+
+
+async def without_faulty(
+    segment: Segment, tables: Sequence[pa.Table], now: datetime | None, error: DataError
+) -> tuple[pa.Table, list[Failure]]:
+    """The rows of a statement that failed without the member rows at fault, and these.
+
+    Args:
+        segment: The statement.
+        tables: The rows of its inputs.
+        now: The value of `$now`.
+        error: What it failed with.
+
+    Raises:
+        DataError: The error that was given, if it is not that of some member rows alone.
+    """
+    members = sorted({m for table in tables if MEMBER in table.column_names for m in _members(table)})
+    if not members or await _failing(segment, tables, now, []) is not None:
+        raise error
+    faulty = await _faulty(segment, tables, now, members)
+    left = [member for member in members if member not in faulty]
+    if not faulty or await _failing(segment, tables, now, left) is not None:
+        raise error
+    failures = [await _failure(segment, tables, now, member, found) for member, found in faulty.items()]
+    return await run_segment(segment, _of(tables, left), now), failures
+
+
+async def _faulty(
+    segment: Segment, tables: Sequence[pa.Table], now: datetime | None, members: Sequence[int]
+) -> dict[int, DataError]:
+    """Those of some members with which alone a statement fails, found by halving."""
+    error = await _failing(segment, tables, now, members)
+    if error is None:
+        return {}
+    if len(members) == 1:
+        return {members[0]: error}
+    half = len(members) // 2
+    first = await _faulty(segment, tables, now, members[:half])
+    return first | await _faulty(segment, tables, now, members[half:])
+
+
+async def _failing(
+    segment: Segment, tables: Sequence[pa.Table], now: datetime | None, members: Sequence[int]
+) -> DataError | None:
+    """The error of a statement over the rows that derive from some members; None if it has none."""
+    try:
+        await run_segment(segment, _of(tables, members), now)
+    except DataError as error:
+        return error
+    return None
+
+
+async def _failure(
+    segment: Segment, tables: Sequence[pa.Table], now: datetime | None, member: int, error: DataError
+) -> Failure:
+    own = dict(zip((id(node) for _, node in segment.inputs), _of(tables, [member]), strict=True))
+
+    async def rows(nodes: Sequence[object]) -> list[pa.Table]:
+        return [own[id(node)] for node in nodes]
+
+    found = await placed(error, segment.root, {id(segment.root): segment}, rows, now)
+    step = found.problem.step or segment.root.step
+    return Failure(step, found.without_step, member, _first_row(list(own.values())))
+
+
+def _first_row(tables: Sequence[pa.Table]) -> dict[str, Any]:
+    """The first row that derives from a member, without hidden columns."""
+    for table in tables:
+        if table.num_rows and MEMBER in table.column_names:
+            hidden = [name for name in (PARTITION, MEMBER) if name in table.column_names]
+            return dict(table.slice(0, 1).drop_columns(hidden).to_pylist()[0])
+    return {}
+
+
+def _of(tables: Sequence[pa.Table], members: Sequence[int]) -> list[pa.Table]:
+    return [of_members(table, members) for table in tables]
+
+
+def _members(table: pa.Table) -> list[int]:
+    return [m for m in pc.unique(table.column(MEMBER)).to_pylist() if m is not None]
+
+
+LEAST = 10
+"""Different rows, or pairs, from which on equal answers are worth a note."""
+
+
+@dataclass
+class _Answers:
+    """What was answered to one operator: how many rows, and whether all answers are equal so far."""
+
+    node: SemFilter | SemJoin | SemMap
+    rows: int = 0
+    answer: Any = None
+    varied: bool = False
+    different: set[tuple[str, str | None]] = field(default_factory=set)
+
+    def add(self, answers: pa.Table) -> None:
+        """Take in the answers to some rows; rows without one do not count."""
+        names = {"sem_filter": ["keep"], "sem_join": ["match"]}.get(self.node.keyword, [f for f, _ in self._returned()])
+        for row in answers.select([*dict.fromkeys(["left", "right", "error", *names])]).to_pylist():
+            if row["error"] is not None:
+                continue
+            answer = canonical_json(plain([row[name] for name in names]))
+            self.varied = self.varied or (self.rows > 0 and answer != self.answer)
+            if self.varied:
+                self.different.clear()
+                return
+            self.rows, self.answer = self.rows + 1, answer
+            if len(self.different) < LEAST:
+                self.different.add((row["left"], row["right"]))
+
+    def _returned(self) -> tuple[tuple[str, Any], ...]:
+        return self.node.answers
+
+    def note(self, run: str) -> str | None:
+        """What to say of them; nothing where they vary, or are few."""
+        if self.varied or len(self.different) < LEAST:
+            return None
+        node, count = self.node, f"{self.rows:,}"
+        if isinstance(node, SemMap):
+            said = f"sem_map gave the same answer for all {count} rows"
+        else:
+            verb, unit = ("kept", "rows") if isinstance(node, SemFilter) else ("matched", "pairs")
+            said = f"{node.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
+        look = f"; look at one: semgraph why {run} TEXT, with the text of a row" if run else ""
+        return f"step {node.step}: {said}{look}"
+
+
+class Uniform:
+    """Watches the answers of a run."""
+
+    def __init__(self) -> None:
+        self._operators: dict[int, _Answers] = {}
+
+    def add(self, node: Node, answers: pa.Table) -> None:
+        """Take in what was asked and answered, as `semgraph.semantic.Answered.evidence` has it."""
+        if isinstance(node, (SemFilter, SemJoin, SemMap)):
+            own = self._operators.setdefault(id(node), _Answers(node))
+            if not own.varied:
+                own.add(answers)
+
+    def notes(self, run: str = "") -> list[str]:
+        """A note for each operator whose answers are all alike.
+
+        Args:
+            run: The id of the run, where it has a record.
+        """
+        return [note for own in self._operators.values() if (note := own.note(run)) is not None]
+
+
+Replies = dict[str, Reply]
+
+
+def remembering(llm: LLM, replies: Replies) -> LLM:
+    """The model with answers that it gives again. Answers to equal requests count as shared."""
+    if isinstance(llm, Roles):
+        return Roles(**{role: _Remembering(model, replies) for role, model in llm.models.items()})
+    return _Remembering(llm, replies)
+
+
+class _Remembering(Wrapper):
+    def __init__(self, inner: LLM, replies: Replies) -> None:
+        super().__init__(inner)
+        self._replies = replies
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, from memory where an equal one was answered."""
+        key = f"{request.partition}\0{request.fingerprint}"
+        if key in self._replies:
+            return replace(self._replies[key], origin="coalesced", attempts=0)
+        reply = await self.inner.complete(request)
+        self._replies[key] = reply
+        return reply
+
 
 T = TypeVar("T")
 

@@ -17,23 +17,53 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
-from semgraph.execution.commit import Sinks, Unwritten, without
-from semgraph.execution.committing import COMMIT, Attempt, Commits
-from semgraph.execution.evaluation import Evaluation
-from semgraph.execution.nul import refuse_nul, without_nul
-from semgraph.execution.outcome import Options, Outcome
-from semgraph.execution.preparing import given_rows, members_of, waves_of
-from semgraph.execution.remembering import Replies
+from semgraph.execution.commit import COMMIT, Attempt, Commits, Sinks, Unwritten, without
+from semgraph.execution.evaluation import Evaluation, Replies
+from semgraph.execution.result import Options, Outcome
 from semgraph.execution.runtime import Runtime
-from semgraph.execution.windows import Members, Wave, Window, rows_of, slices
+from semgraph.execution.windows import (
+    Confinement,
+    Members,
+    Wave,
+    Window,
+    cut,
+    prepare,
+    refuse_nul,
+    rows_of,
+    slices,
+    without_nul,
+)
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
+from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
-from semgraph.physical.relational import runtime_schema
-from semgraph.physical.semantic.asking import Failure
-from semgraph.physical.sql import MEMBER, PARTITION
-from semgraph.stores.base import PartitionState
-from semgraph.stores.trips import counting
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.relational.fragments import runtime_schema
+from semgraph.relational.sql import MEMBER, PARTITION
+from semgraph.semantic.ask import Failure
+from semgraph.stores.base import PartitionState, counting
+
+
+def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
+    """The rows of the inputs by `id` of their nodes, as far as there are any."""
+    found = [node for node in walk(*plan.roots) if isinstance(node, Input)]
+    nothing = {id(node): runtime_schema(node).empty_table() for node in found if isinstance(node, Nothing)}
+    return {id(node): inputs[node.name] for node in found if node.name in inputs} | nothing
+
+
+async def members_of(runtime: Runtime, order: Order, inputs: Mapping[str, pa.Table]) -> Members:
+    """The rows that are cut into windows; the runtime is told their partitions."""
+    members = await prepare(order, inputs[order.input])
+    runtime.partitions[:] = members.names
+    return members
+
+
+def waves_of(runtime: Runtime, order: Order, members: Members, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
+    """The windows of the members that are to be run; the runtime is told what confines their rows."""
+    waves = cut(order, pending)
+    runtime.confinement = Confinement.of(members, waves)
+    return waves
+
 
 T = TypeVar("T")
 _Refused = tuple[int, str, str, bool]  # partition, label, key, and whether the store refused it

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import SemgraphError
+from semgraph.errors import PlanError, Problem, RowError, SemgraphError, did_you_mean
+from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
+from semgraph.llm.journal import Exchange, Journal
+from semgraph.llm.stack import Roles
 from semgraph.logical.prompt import plain
 from semgraph.private import open_private, private_folder, write_private
 from semgraph.redaction import redacted_values
@@ -257,3 +263,185 @@ def new_run(runs: Path) -> str:
 def timestamp() -> datetime:
     """The time, to the microsecond, UTC."""
     return datetime.now(UTC)
+
+
+RUNS = Path(".semgraph/runs")
+LAST = "last"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's record (`docs/run-record.md`)."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.folder.name
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What `run.json` says; {} if the run ended before it could be written."""
+        return _json(self.folder / "run.json")
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """What `metrics.json` says; {} if the run did not end by itself."""
+        return _json(self.folder / "metrics.json")
+
+    @property
+    def asked(self) -> bool:
+        """Whether a model answered questions of it, now or earlier."""
+        from semgraph.execution.record import recorded_steps
+
+        return (self.folder / "answers").is_dir() or bool(recorded_steps(self.folder, "answers"))
+
+    @property
+    def started(self) -> str:
+        """When it began, in ISO 8601; "" if that is not known."""
+        return str(self.facts.get("started") or "")
+
+    def remove(self) -> None:
+        """Delete the record. What the run wrote to a store stays, and so do its answers in the journal."""
+        shutil.rmtree(self.folder)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def all_runs(folder: Path = RUNS) -> list[Run]:
+    """All records, the latest first."""
+    found = [Run(path.parent) for path in folder.glob("*/run.json")]
+    return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
+
+
+def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
+    """A record by its name, the beginning of its name, or `last`: with `asking` the last that asked. Raises PlanError."""
+    runs = all_runs(folder)
+    if ref == LAST and runs:
+        return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
+    names = [run.name for run in runs]
+    exact = [run for run in runs if run.name == ref]
+    found = exact or [run for run in runs if ref and run.name.startswith(ref)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise PlanError(Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in found)))
+    there = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
+    hint = did_you_mean(ref, names) or "List them: semgraph runs list"
+    raise PlanError(Problem(f'there is no run "{ref}"', there=there, hint=hint))
+
+
+FILE = "calls.jsonl"
+_PENDING = 200
+
+
+@dataclass
+class CallLog:
+    """Writes `calls.jsonl` of a run.
+
+    Args:
+        record: The run's.
+        texts: Whether text may be kept.
+    """
+
+    record: RunRecord
+    texts: bool
+    _pending: list[dict[str, Any]] = field(default_factory=list)
+
+    def noted(self, llm: LLM) -> LLM:
+        """Models whose calls are entered here."""
+        return noted(llm, self.add)
+
+    def add(self, request: Request, reply: Reply | None, at: float, error: str | None) -> None:
+        """Enter one call."""
+        found = reply or Reply("")
+        replayed = reply is not None and found.origin == "issued" and found.attempts == 0
+        line: dict[str, Any] = {
+            "call": found.call_id or None, "step": request.step, "model": found.model or None,
+            "origin": "recording" if replayed else found.origin if reply else None,
+            "at": at, "took": time.time() - at, "seconds": found.seconds,
+            "tokens_in": found.usage.prompt, "tokens_cached": found.usage.cached, "tokens_out": found.usage.completion,
+            "dollars": found.dollars, "error": error,
+        }  # fmt: skip
+        if self.texts and (replayed or error):
+            line["messages"] = [[message.role, message.content] for message in request.messages]
+            line |= {"schema": request.schema, "answer": found.text}
+        self._pending.append(line)
+        if len(self._pending) >= _PENDING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        self.record.lines(FILE, self._pending)
+        self._pending = []
+
+
+Add = Callable[[Request, Reply | None, float, str | None], None]
+
+
+def noted(llm: LLM, add: Add) -> LLM:
+    """Models whose calls are told, as `CallLog.add` takes them."""
+    if isinstance(llm, Roles):
+        return Roles(**{role: _Noted(model, add) for role, model in llm.models.items()})
+    return _Noted(llm, add)
+
+
+class _Noted(Wrapper):
+    def __init__(self, inner: LLM, add: Add) -> None:
+        super().__init__(inner)
+        self.add = add
+
+    async def complete(self, request: Request) -> Reply:
+        at = time.time()
+        try:
+            reply = await self.inner.complete(request)
+        except RowError as error:
+            self.add(request, error.spent if isinstance(error.spent, Reply) else None, at, str(error))
+            raise
+        self.add(request, reply, at, None)
+        return reply
+
+
+def read_calls(folder: Path) -> list[dict[str, Any]]:
+    """The calls of a run in the order in which they ended; none if none were entered."""
+    return read_lines(folder, FILE)
+
+
+def as_exchange(line: dict[str, Any]) -> Exchange | None:
+    """What was asked and answered, where the line has it."""
+    if "messages" not in line:
+        return None
+    messages = tuple(Message(role, content) for role, content in line["messages"])
+    request = Request(role="", messages=messages, schema=line["schema"], step=line["step"])
+    reply = Reply(
+        text=line["answer"], usage=Usage(line["tokens_in"], line["tokens_cached"], line["tokens_out"]),
+        seconds=line["seconds"], call_id=line["call"] or "", model=line["model"] or "", dollars=line["dollars"],
+    )  # fmt: skip
+    return Exchange(request, reply, line["model"] or "", "", line["at"] + line["took"])
+
+
+def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What was asked about and answered, an item a row, by step."""
+    return {step: read_rows(folder, "answers", step) for step in recorded_steps(folder, "answers")}
+
+
+@contextmanager
+def exchanges(run: Run, path: Path | str | None = None) -> Iterator[Callable[[str], Exchange | None]]:
+    """The calls that the run's journal still has, or that its record keeps itself, by id. `path` names another journal."""
+    kept = {line["call"]: found for line in read_calls(run.folder) if (found := as_exchange(line)) is not None}
+    path = path or run.facts.get("journal")
+    if not path or not Path(path).exists():
+        yield kept.get
+        return
+    opened = Journal(path, keep_days=None)
+    try:
+        yield lambda call: kept.get(call) or opened.exchange(call)
+    finally:
+        opened.close()

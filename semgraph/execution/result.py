@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from semgraph.execution.windows import Members
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
-from semgraph.physical.semantic.asking import Failure
+from semgraph.semantic.ask import Failure
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""
-        from semgraph.execution.notebook import html
+        from semgraph.render.notebook import html
 
         return html(self)
 
@@ -117,3 +119,45 @@ class Result:
             "stopped": self.stopped,
             "first": [{"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first],
         }
+
+
+@dataclass
+class Options:
+    """How a run differs from the plain one.
+
+    Args:
+        run: Id of the run.
+        now: The time of a slice or wave, by its name; recorded runs replay it.
+        again: Process members that are marked already.
+        write: Whether to commit.
+        fingerprint: Of the plan, its parameters and choices, for marks.
+        committed: Told after each commit: members committed so far, of how many.
+    """
+
+    run: str
+    now: Callable[[str], datetime]
+    again: bool = False
+    write: bool = True
+    fingerprint: str = ""
+    committed: Callable[[int, int], None] = lambda _done, _total: None
+
+
+@dataclass
+class Outcome:
+    """What came of a run; grows while it runs, so that an interrupted one says what it did."""
+
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    written: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    members: Members | None = None
+    skipped: int = 0
+    committed: int = 0
+    failed_members: set[int] = field(default_factory=set)
+    stopped: str | None = None
+    halted: set[int] = field(default_factory=set)
+
+    def halt(self, partition: int, note: str) -> None:
+        """Stop a partition, and say why."""
+        self.halted.add(partition)
+        self.notes.append(note)

@@ -2,25 +2,270 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from functools import cached_property
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from semgraph.execution.observed import Observations
-from semgraph.execution.windows import Confinement
+from semgraph.execution.windows import Confinement, rows_of
+from semgraph.expr.canonical import canonical
+from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
-from semgraph.logical.embed import Embed
 from semgraph.logical.node import Node, walk
-from semgraph.logical.semantic import Semantic
-from semgraph.meter import Meter
-from semgraph.physical.context import count_embeddings
+from semgraph.logical.semantic import Embed, Semantic, SemTopk
+from semgraph.meter import Meter, Part, StepMetrics
 from semgraph.physical.planner import PhysicalPlan
-from semgraph.physical.search_vectors import Whom
-from semgraph.physical.semantic.asking import Answered
-from semgraph.stores.base import Store
+from semgraph.physical.retrieval import Whom
+from semgraph.private import create_private
+from semgraph.relational.sql import MEMBER
+from semgraph.semantic.ask import Answered
+from semgraph.semantic.context import count_embeddings
+from semgraph.stores.base import MatchQuery, SearchQuery, Store, counting
+
+T = TypeVar("T")
+
+
+class Counted:
+    """The reads of a store, counted and timed towards one step."""
+
+    def __init__(self, store: Store, metrics: StepMetrics) -> None:
+        self.store, self.metrics = store, metrics
+        self.takes = store.takes
+
+    async def _count(self, call: Coroutine[Any, Any, T]) -> T:
+        started = time.perf_counter()
+        with counting() as trips:
+            try:
+                return await call
+            finally:
+                self.metrics.round_trips += trips.number
+                self.metrics.seconds += time.perf_counter() - started
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        return await self._count(self.store.search(queries, rows))
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """As `Store.match`."""
+        return await self._count(self.store.match(query, rows))
+
+    async def scan(
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
+    ) -> pa.Table:
+        """As `Store.scan`."""
+        return await self._count(self.store.scan(label, properties, partitions, where, limit))
+
+
+_LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
+_NO_CONTENT = {"step", "origin", "schema", "owner"}
+
+
+@dataclass
+class Seen:
+    """Sums over runs, of which older ones count less.
+
+    Args:
+        runs: How many.
+        rows_in: Rows of the first input.
+        rows_out: Rows that it gave.
+        items: Rows, pairs or groups that a model was asked about.
+        calls: What a run without a journal would issue: equal questions of one run count once.
+        issued: Those that were issued, which `seconds` is about.
+        tokens_in: Tokens sent for `calls`.
+        tokens_out: Tokens answered.
+        dollars: What they cost; NaN once a price was not known.
+        seconds: How long it took.
+    """
+
+    runs: float = 0
+    rows_in: float = 0
+    rows_out: float = 0
+    items: float = 0
+    calls: float = 0
+    issued: float = 0
+    tokens_in: float = 0
+    tokens_out: float = 0
+    dollars: float = 0
+    seconds: float = 0
+
+    def add(self, other: Seen, weight: float = 1.0) -> Seen:
+        """The sum of this, weighted, and another."""
+        names = [f.name for f in fields_of(self)]
+        return Seen(*(getattr(self, name) * weight + getattr(other, name) for name in names))
+
+
+def key_of(plan: PhysicalPlan, node: Node) -> str:
+    """What a materialised node is known by: what it does, not over which rows; its way; and the window that cuts its rows."""
+    segment = plan.segments.get(id(node))
+    if segment is not None:
+        parts = [segment.sql]
+        for i, (name, _) in enumerate(segment.inputs):
+            parts[0] = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", parts[0])
+    else:
+        named = [f for f in fields_of(node) if f.name not in _NO_CONTENT]
+        parts = [node.keyword, *(f"{f.name}={canonical(getattr(node, f.name), _nothing)}" for f in named)]
+    if id(node) in plan.ways:
+        parts.append(str(plan.ways[id(node)][1]))
+    order = plan.logical.order
+    if order is not None and node.partitioned:
+        parts.append(f"window {order.window}, ahead {order.ahead}")
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _nothing(value: object) -> str | None:
+    return "#" if isinstance(value, Node) else None
+
+
+@dataclass
+class Observations:
+    """What one run sees; of a sample, nothing of operators over groups, which are smaller there."""
+
+    plan: PhysicalPlan
+    sample: bool = False
+    seen: dict[str, Seen] = field(default_factory=dict)
+    _keys: dict[int, str] = field(default_factory=dict)
+
+    def rows(self, node: Node, rows_in: int, rows_out: int) -> None:
+        """An operator was computed."""
+        self._add(node, Seen(1, rows_in, rows_out))
+
+    def asked(self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics) -> None:
+        """An operator asked about some items; `replayed` had been paid by earlier runs."""
+        paid = StepMetrics()
+        paid.add(did)
+        paid.add(replayed)
+        dollars = float("nan") if paid.dollars is None else paid.dollars
+        calls, issued = paid.calls_issued, did.calls_issued
+        seconds = did.seconds if issued else 0.0
+        self._add(node, Seen(0, 0, 0, items, calls, issued, paid.tokens_in, paid.tokens_out, dollars, seconds))
+
+    def _add(self, node: Node, seen: Seen) -> None:
+        if self.sample and (node.rows == "collapse" or isinstance(node, SemTopk)):
+            return
+        key = self._keys.get(id(node))  # a window computes the same nodes as the one before
+        if key is None:
+            key = self._keys[id(node)] = key_of(self.plan, node)
+        self.seen[key] = self.seen.get(key, Seen()).add(seen)
+
+
+class Memory:
+    """The file that keeps what runs saw. Opened for each reading and writing; several processes may use it.
+
+    Only estimates depend on it, so no error of the file reaches the caller: `note` says what was wrong, "" if nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.note = ""
+
+    @classmethod
+    def beside(cls, journal: Path | None) -> Memory | None:
+        """The one that belongs to a journal; None where none is kept."""
+        return None if journal is None else cls(journal.with_name(f"{journal.stem}.observed.db"))
+
+    def read(self) -> Mapping[str, Seen]:
+        """All that is known, by `key_of`; nothing if the file cannot be read."""
+        try:
+            return self._read()
+        except (sqlite3.Error, _DamagedRow, OSError) as error:
+            hint = "the next run replaces it" if _is_damage(error) else "check who holds it, and its rights"
+            self.note = f"{self.path} cannot be read ({error}): estimates do not use earlier runs; {hint}"
+            return {}
+
+    def add(self, seen: Mapping[str, Seen]) -> None:
+        """Take in what a run saw. A damaged file is set aside and a new one begun."""
+        if not seen:
+            return
+        try:
+            try:
+                self._add(seen)
+            except (sqlite3.Error, _DamagedRow) as error:
+                if not _is_damage(error):
+                    raise
+                aside = self._set_aside()
+                self._add(seen)
+                self.note = (
+                    f"{self.path} was damaged ({error}): moved to {aside.name} and replaced; only estimates use it"
+                )
+        except (sqlite3.Error, OSError) as error:
+            self.note = f"{self.path} cannot be written ({error}): later estimates will not know this run"
+
+    def _read(self) -> dict[str, Seen]:
+        if not self.path.is_file():
+            return {}
+        with closing(self._open()) as database:
+            rows = database.execute(f"SELECT key, {', '.join(_COLUMNS)} FROM observed").fetchall()
+        return {key: Seen(*map(_number, rest)) for key, *rest in rows}
+
+    def _add(self, seen: Mapping[str, Seen]) -> None:
+        known = self._read()
+        rows = [(key, *_values(known.get(key, Seen()).add(new, 0.5))) for key, new in seen.items()]
+        with closing(self._open()) as database, database:
+            marks = ", ".join("?" * (len(_COLUMNS) + 1))
+            database.executemany(f"INSERT OR REPLACE INTO observed (key, {', '.join(_COLUMNS)}) VALUES ({marks})", rows)
+
+    def _open(self) -> sqlite3.Connection:
+        create_private(self.path)
+        database = sqlite3.connect(self.path, timeout=_LOCK_SECONDS)
+        try:
+            database.execute("PRAGMA synchronous = OFF")  # a file that a power failure damages is replaced
+            columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
+            database.execute(f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _set_aside(self) -> Path:
+        aside = self.path.with_name(f"{self.path.name}.damaged")
+        self.path.replace(aside)
+        self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
+        return aside
+
+
+class _DamagedRow(Exception):
+    """A row holds what no run wrote."""
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the file is no database of ours, rather than locked or unreadable."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, _DamagedRow) or code in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_ERROR,
+    )
+
+
+_COLUMNS = tuple(f.name for f in fields_of(Seen))
+
+
+def _number(value: object) -> float:
+    if value is None:
+        return float("nan")
+    if not isinstance(value, (int, float)):
+        raise _DamagedRow(f"a {type(value).__name__} where a number belongs")
+    return float(value)
+
+
+def _values(seen: Seen) -> tuple[float, ...]:
+    return tuple(getattr(seen, name) for name in _COLUMNS)
+
 
 Observer = Callable[[Node, pa.Table], None]
 
@@ -116,3 +361,67 @@ class Runtime:
         found: Embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), found)
         return found.vectors
+
+
+Members = Collection[int] | None  # None: all
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Rows that come into a step or leave it; None where they are not known, inside a statement that does several steps."""
+
+    step: StepMetrics
+    counter: Literal["rows_in", "rows_out"]
+    table: pa.Table | None
+
+    def count(self, members: Members) -> None:
+        """Count those of some members. A number that is not known in one window is not known for the run."""
+        before: int | None = getattr(self.step, self.counter)
+        known = self.table is not None and before is not None
+        number = (before or 0) + of_members(self.table, members).num_rows if self.table is not None and known else None
+        setattr(self.step, self.counter, number)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that an operator gave, and what came into steps and left them here."""
+
+    given: pa.Table
+    flows: Sequence[Flow]
+    observe: Callable[[pa.Table], None]
+
+    def record(self, members: Members) -> None:
+        """Record those of some members."""
+        self.observe(of_members(self.given, members))
+
+    def count(self, members: Members) -> None:
+        """Count those of some members."""
+        for flow in self.flows:
+            flow.count(members)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an operator asked, and was answered."""
+
+    found: Answered
+    observe: Callable[[Answered], None]
+    part: Part
+
+    def record(self, members: Members) -> None:
+        """Record what was asked for some members."""
+        evidence = None if self.found.evidence is None else of_members(self.found.evidence, members)
+        self.observe(replace(self.found, evidence=evidence))
+
+    def count(self, members: Members) -> None:
+        """Count what was asked for some members."""
+        self.part.rows_in = (self.part.rows_in or 0) + self.found.asked_of(members)
+        self.part.gave(of_members(self.found.table, members).num_rows)
+
+
+def of_members(table: pa.Table, members: Members) -> pa.Table:
+    """The rows that derive from some members, and those that derive from none."""
+    if members is None or MEMBER not in table.column_names:
+        return table
+    own = table.filter(pc.is_null(table.column(MEMBER)))
+    return pa.concat_tables([own, rows_of(table, list(members))]) if own.num_rows else rows_of(table, list(members))

@@ -8,15 +8,47 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem
-from semgraph.frontend import commas
-from semgraph.frontend.faults import KeyFault
-from semgraph.frontend.noticing import notice
+from semgraph.frontend import scope as commas
+from semgraph.frontend.scope import KeyFault
+
+Stamp = tuple[int, int, int] | None
+_noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=None)
+
+
+def stamp(path: Path) -> Stamp:
+    """What changes when a file does: its inode, size and time of writing (ns). None: it is not there."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def notice(path: Path) -> None:
+    """Say that a file is about to be read, or is looked for: one that appears later would be found instead of another."""
+    files = _noticed.get()
+    if files is not None:
+        files.setdefault(path.absolute(), stamp(path))
+
+
+@contextmanager
+def noticing() -> Iterator[dict[Path, Stamp]]:
+    """Collect what is noticed, with its stamp from before it is read."""
+    files: dict[Path, Stamp] = {}
+    token = _noticed.set(files)
+    try:
+        yield files
+    finally:
+        _noticed.reset(token)
+
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000  # keys and values of a file; YAML is read at about ten thousand a second

@@ -5,22 +5,179 @@ Each call builds and checks its node at once; nothing is computed before a sessi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, PlanError, Problem
-from semgraph.expr.types import type_of_arrow
-from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, plan_keys, stands_bare
-from semgraph.frontend.naming import makes_step
-from semgraph.frontend.recording import FluentScope, Made, World, joined, told
-from semgraph.frontend.semantic import SemanticMethods
+from semgraph.errors import Fault, InputError, PlanError, Problem
+from semgraph.expr.types import Type, type_of_arrow
+from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys, stands_bare
+from semgraph.frontend.document import Document, parse, shown
+from semgraph.frontend.dump import FluentScope, Made, Recorded, World, joined, together, told, write_yaml
+from semgraph.frontend.finding import inside
+from semgraph.frontend.head import input_schema, read_graph, read_inputs, read_optional, read_order
+from semgraph.frontend.inputs import check_rows, columns_of
+from semgraph.frontend.load import call_plan, load_document
+from semgraph.frontend.scope import Faults, Poisoned
+from semgraph.frontend.steps import NO_GRAPH, Loading, Reading
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.schema import NAME
+from semgraph.logical.plan import InputSpec, LogicalPlan
+from semgraph.logical.relational import Input
+from semgraph.logical.schema import NAME, Graph
+from semgraph.logical.sinks import Sink
+
+P = ParamSpec("P")
+S = TypeVar("S")
+
+_STEP = inspect.Parameter("step", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
+
+
+class Operator(Protocol[P]):
+    """A method of a frame, with its own arguments or with `step` too."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Frame: ...
+    @overload
+    def __call__(self, *args: Any, step: str | None, **kwargs: Any) -> Frame: ...
+
+
+class Method(Protocol[P]):
+    """What a class has of it."""
+
+    def __get__(self, frame: object, owner: type | None = None) -> Operator[P]: ...
+
+
+def makes_step(method: Callable[Concatenate[S, P], Frame]) -> Method[P]:
+    """Let a method that makes a relation take `step` too: `a.limit(3, step="few")` is `a.limit(3).step("few")`."""
+
+    @wraps(method)
+    def named(frame: S, *args: Any, step: str | None = None, **kwargs: Any) -> Frame:
+        made = method(frame, *args, **kwargs)
+        return made if step is None else made.step(step)
+
+    own = inspect.signature(method)
+    named.__signature__ = own.replace(parameters=[*own.parameters.values(), _STEP])  # type: ignore[attr-defined]
+    return cast("Method[P]", named)
+
+
+OnError = Literal["raise", "null"]
+Prompt = str | Mapping[str, str]
+Types = Mapping[str, Any]
+
+
+class SemanticMethods:
+    """Operators that a model answers, and what writes. A prompt is a question, a file's name, or `{"by": COLUMN, ...}`."""
+
+    @abstractmethod
+    def then(self, keyword: str, arguments: Any) -> Frame:
+        """An operator of the language on this relation."""
+
+    @makes_step
+    def embed(self, add: Columns) -> Frame:
+        """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays NULL.
+
+        >>> from semgraph.frontend.frame import table
+        >>> table([{"id": 1, "body": "The kettle leaks."}]).embed({"vector": "body"})
+        Frame(embed: id int64, body string, vector vector)
+        """
+        return self.then("embed", add)
+
+    @makes_step
+    def sem_map(
+        self,
+        prompt: Prompt,
+        add: Types | None = None,
+        when: str | None = None,
+        otherwise: Columns | None = None,
+        on_error: OnError = "raise",
+        schema: str | None = None,
+    ) -> Frame:
+        """Each row with typed columns that the model answers; rows without `when` are not asked and take `otherwise`.
+
+        `schema` is a column that says, row by row, what the json answer holds: `{"field": {"type": "string"}}`.
+
+        >>> from semgraph.frontend.frame import table
+        >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
+        >>> tickets.sem_map("Which product is {body} about?", add={"product": "string"}).columns
+        ['id', 'body', 'product']
+        """
+        rest = {"when": when, "otherwise": otherwise, "on_error": on_error}
+        return self.then("sem_map", {"prompt": prompt, "add": add, **rest, "schema": schema})
+
+    @makes_step
+    def sem_filter(self, prompt: Prompt, on_error: OnError = "raise") -> Frame:
+        """The rows for which the model says yes."""
+        return self.then("sem_filter", {"prompt": prompt, "on_error": on_error})
+
+    @makes_step
+    def sem_join(
+        self,
+        other: Frame | str,
+        alias: str,
+        prompt: Prompt,
+        using: Using | None = None,
+        where: str | None = None,
+        keep: Literal["all", "one"] = "all",
+        order: Order | None = None,
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        add: Types | None = None,
+        on_error: OnError = "raise",
+    ) -> Frame:
+        """Pairs for which the model says yes, among those that `using` and `where` allow."""
+        pairs = {"other": other, "alias": alias, "using": using, "where": where}
+        rest = {"keep": keep, "order": order, "how": how, "add": add, "on_error": on_error}
+        return self.then("sem_join", {"prompt": prompt, **pairs, **rest})
+
+    @makes_step
+    def sem_agg(
+        self,
+        prompt: Prompt,
+        by: Names | None = None,
+        order: Order | None = None,
+        alone: Columns | None = None,
+        add: Types | None = None,
+        on_error: OnError = "raise",
+    ) -> Frame:
+        """A row for each group of equal `by`, with answers made from its rows; a group of one takes `alone`."""
+        rest = {"order": order, "alone": alone, "add": add, "on_error": on_error}
+        return self.then("sem_agg", {"prompt": prompt, "by": by, **rest})
+
+    @makes_step
+    def sem_topk(self, prompt: Prompt, k: int, per: Names | None = None, on_error: OnError = "raise") -> Frame:
+        """The `k` best rows of each group of equal `per`, best first, with `rank` and `score`."""
+        return self.then("sem_topk", {"prompt": prompt, "k": k, "per": per, "on_error": on_error})
+
+    def merge(
+        self,
+        node: str | None = None,
+        edge: str | None = None,
+        key: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        set: Columns | None = None,  # noqa: A002 - the word of the language
+        create: Columns | None = None,
+        unite: Sequence[str] | str | None = None,
+        only: Literal["existing"] | None = None,
+        first: bool = False,
+    ) -> Frame:
+        """What writes these rows as nodes or edges; give it to `plan(writes=[...])`."""
+        ends = {"key": key, "source": source, "target": target}
+        rest = {"set": set, "create": create, "unite": unite, "only": only, "first": first}
+        return self.then("merge", {"node": node, "edge": edge, **ends, **rest})
+
+    def delete(
+        self, node: str | None = None, edge: str | None = None, key: str | None = None, detach: bool = False
+    ) -> Frame:
+        """What deletes the nodes or edges of these rows; give it to `plan(writes=[...])`."""
+        return self.then("delete", {"node": node, "edge": edge, "key": key, "detach": detach})
+
 
 Columns = Mapping[str, Any] | Sequence[str] | str
 Names = Sequence[str] | str
@@ -34,7 +191,7 @@ _CLASSES = by_keyword((*OPERATORS, *SINKS))
 class Frame(SemanticMethods):
     """A relation: its rows are known when a session runs it, its columns now.
 
-    >>> from semgraph.frontend.sources import table
+    >>> from semgraph.frontend.frame import table
     >>> table([{"id": 1, "text": "It leaks."}]).filter("length(text) > 3").columns
     ['id', 'text']
     """
@@ -96,7 +253,7 @@ class Frame(SemanticMethods):
     def step(self, name: str) -> Frame:
         """The same relation as a step of this name, in plans, choices and messages: every operator also takes `step=name`.
 
-        >>> from semgraph.frontend.sources import table
+        >>> from semgraph.frontend.frame import table
         >>> rows = table([{"id": 1}], name="rows")
         >>> dict(rows.limit(3, step="few").to_plan().document["steps"])
         {'few': [{'from': 'rows'}, {'limit': {'n': 3}}]}
@@ -118,7 +275,7 @@ class Frame(SemanticMethods):
     def require(self, where: str, says: str) -> Frame:
         """The rows for which `where` is true; of any other `says`, an expression, is the error.
 
-        >>> from semgraph.frontend.sources import table
+        >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns
         ['id']
         """
@@ -128,7 +285,7 @@ class Frame(SemanticMethods):
     def project(self, columns: Columns) -> Frame:
         """π: only these columns.
 
-        >>> from semgraph.frontend.sources import table
+        >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1, "text": "It leaks."}]).project({"id": None, "n": "length(text)"})
         Frame(project: id int64, n int64)
         """
@@ -150,7 +307,7 @@ class Frame(SemanticMethods):
     ) -> Frame:
         """⋈: pairs of rows; the other row is the struct column `alias`. `where` sees the columns and `alias`.
 
-        >>> from semgraph.frontend.sources import table
+        >>> from semgraph.frontend.frame import table
         >>> a, b = table([{"id": 1}], name="a"), table([{"id": 1, "n": 2}], name="b")
         >>> a.join(b, "b", using="id").filter("b.n > 1").columns
         ['id', 'b']
@@ -181,7 +338,7 @@ class Frame(SemanticMethods):
     def sort(self, by: Order) -> Frame:
         """τ: the same rows in the order of `by`; NULLs last, ties as they were.
 
-        >>> from semgraph.frontend.sources import table
+        >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1}, {"id": 2}]).sort("id desc")
         Frame(sort: id int64)
         """
@@ -270,13 +427,13 @@ class Frame(SemanticMethods):
         Raises:
             PlanError: A choice names no step, or two steps have one name.
         """
-        from semgraph.frontend.fluent import plan
+        from semgraph.frontend.frame import plan
 
         return plan(name, self, use=use, allow=allow, doc=doc)
 
     def to_yaml(self, name: str = "query", *, use: Mapping[str, str] | None = None) -> str:
         """The text of that plan's file."""
-        from semgraph.frontend.yaml import dump
+        from semgraph.frontend.load import dump
 
         return dump(self.to_plan(name, use=use))
 
@@ -286,7 +443,7 @@ class Frame(SemanticMethods):
         Raises:
             PlanError: There it would not be the same plan: prompts or called plans are not beside it.
         """
-        from semgraph.frontend.fluent import save
+        from semgraph.frontend.frame import save
 
         return save(Path(path), self, use=use)
 
@@ -294,3 +451,315 @@ class Frame(SemanticMethods):
     def asks(self) -> bool:
         """Whether a model is asked anywhere in it."""
         return any(node.calls_llm for node in walk(self.node))
+
+
+_GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object
+Returns = Frame | Mapping[str, Frame] | Sequence[Frame]
+
+
+def plan(
+    name: str,
+    returns: Returns | None = None,
+    *,
+    writes: Sequence[Frame] = (),
+    use: Mapping[str, str] | None = None,
+    allow: Sequence[str] = (),
+    doc: str = "",
+) -> LogicalPlan:
+    """A plan of frames.
+
+    Args:
+        name: Its name.
+        returns: The results: a frame, frames, or frames by name.
+        writes: What `merge` and `delete` of frames gave.
+        use: How steps are done, by name of the step.
+        allow: Rewrites that may change answers.
+        doc: What it does.
+
+    Raises:
+        PlanError: The frames make no plan.
+
+    >>> from semgraph.frontend.frame import table
+    >>> tickets = table([{"id": 1, "body": "The kettle leaks."}], name="tickets")
+    >>> plan("complaints", tickets.sem_filter("Does {body} complain?").step("complaints")).document["steps"]
+    {'complaints': [{'from': 'tickets'}, {'sem_filter': {'prompt': 'Does {body} complain?'}}]}
+    """
+    world, document = _document(name, returns, writes, use, allow, doc)
+    return _load(document, world)
+
+
+def save(
+    path: Path,
+    returns: Returns | None = None,
+    *,
+    writes: Sequence[Frame] = (),
+    use: Mapping[str, str] | None = None,
+    allow: Sequence[str] = (),
+    doc: str = "",
+) -> Path:
+    """Write a plan of frames to a file, which also names it. Arguments as `plan`.
+
+    Raises:
+        PlanError: There it would not be the same plan: its graph, prompts or called plans are not beside it.
+    """
+    world, document = _document(path.stem, returns, writes, use, allow, doc)
+    meant = _load(document, world)
+    if world.graph_file is not None:
+        copied = path.parent / world.graph_file.name  # of a graph elsewhere, which a plan file must not name
+        file = copied if not inside(world.graph_file, (path.parent,)) and copied.is_file() else world.graph_file
+        document["graph"] = os.path.relpath(file, path.parent).replace(os.sep, "/")
+    text = write_yaml(document)
+    there = load_document(parse(text, shown(path)), path)
+    if there.fingerprint != meant.fingerprint:
+        hint = f"save it in {world.folder}, or copy what it needs from there"
+        raise PlanError(Problem(f"{path} would be another plan: its graph, prompts or called plans differ", hint=hint))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PlanError(Problem(f"cannot write {path}: {error.strerror or error}")) from None
+    return path
+
+
+def _load(document: Mapping[str, Any], world: World) -> LogicalPlan:
+    path = world.folder / f"{document['plan']}.yaml"
+    graphs = {(world.folder / _GRAPH).resolve(): world.graph} if world.graph_file is None else {}
+    try:
+        return load_document(Document("", document), path, graphs=graphs, confined=False)
+    except PlanError as error:
+        raise PlanError(*(replace(problem, position=None) for problem in error.problems)) from None
+
+
+def _document(
+    name: str,
+    returns: Returns | None,
+    writes: Sequence[Frame],
+    use: Mapping[str, str] | None,
+    allow: Sequence[str],
+    doc: str,
+) -> tuple[World, dict[str, Any]]:
+    results = _results(returns)
+    if not results and not writes:
+        raise PlanError(Problem("a plan needs frames that it returns or writes"))
+    world = together([frame.world for _, frame in results] + [frame.world for frame in writes])
+    sources = [_written(frame.made) for frame in writes]
+    recorded = Recorded([*(frame.made for _, frame in results), *sources], world.graph.labels)
+    sinks = [
+        {frame.made.keyword: {"from": recorded.reference(source), **recorded.plain(frame.made.arguments)}}
+        for frame, source in zip(writes, sources, strict=True)
+    ]
+    parts: dict[str, Any] = {
+        "plan": name,
+        "doc": doc,
+        "graph": _graph(world),
+        "inputs": {i: _columns(made) for i, made in recorded.inputs.items()},
+        "optional": [name for name, made in recorded.inputs.items() if made.spec is not None and made.spec.optional],
+        "order": _order(recorded.inputs),
+        "steps": recorded.steps,
+        "writes": sinks,
+        "returns": _returned([(given, recorded.reference(frame.made)) for given, frame in results]),
+        "use": dict(use or {}),
+        "allow": list(allow),
+    }
+    return world, {key: value for key, value in parts.items() if value}
+
+
+def _results(returns: Returns | None) -> list[tuple[str, Frame]]:
+    """The results, each with its name, or "" for that of its step."""
+    if returns is None:
+        return []
+    if isinstance(returns, Mapping):
+        return list(returns.items())
+    return [("", frame) for frame in ([returns] if isinstance(returns, Frame) else returns)]
+
+
+def _returned(results: Sequence[tuple[str, str]]) -> Any:
+    """`returns` as a plan says it."""
+    if all(not name for name, _ in results):
+        return [reference for _, reference in results]
+    return dict(results)
+
+
+def _written(made: Made) -> Made:
+    if not isinstance(made.node, Sink) or made.parent is None:
+        raise PlanError(
+            Problem("writes holds a frame that writes nothing", hint="give it frame.merge(...) or frame.delete(...)")
+        )
+    return made.parent
+
+
+def _graph(world: World) -> str:
+    if world.graph_file is None:
+        return _GRAPH if world.graph.labels else ""
+    return os.path.relpath(world.graph_file, world.folder).replace(os.sep, "/")
+
+
+def _columns(made: Made) -> dict[str, str]:
+    assert made.spec is not None
+    return {name: str(kind) for name, kind in made.spec.columns}
+
+
+def _order(inputs: Mapping[str, Made]) -> dict[str, Any]:
+    ordered = {name: made.order for name, made in inputs.items() if made.order}
+    if len(ordered) > 1:
+        raise PlanError(Problem("two tables have an order: " + ", ".join(ordered), hint="a plan cuts one input"))
+    return next(({"input": name, **order} for name, order in ordered.items()), {})
+
+
+_SOURCES = by_keyword(SOURCES)
+
+
+def table(
+    rows: Any,
+    key: str | None = None,
+    name: str = "table",
+    *,
+    graph: str | Path | Graph | None = None,
+    folder: str | Path | None = None,
+    order: Mapping[str, Any] | None = None,
+    optional: bool = False,
+) -> Frame:
+    """Rows as a relation.
+
+    Args:
+        rows: A pandas data frame, an Arrow table, or a list of mappings.
+        key: The column that names a row; its values must differ.
+        name: The name of the input in plans.
+        graph: The graph that store reads and writes are about: its file, or a `Graph`.
+        folder: Where `prompts/` and called plans are; else beside the graph file, else the working directory.
+        order: How the rows are cut into windows, as in a plan's `order` without `input`.
+        optional: Whether a saved plan runs without these rows too: then there are none.
+
+    Raises:
+        InputError: The rows cannot be read as a table.
+
+    >>> table([{"id": 1, "at": "2025-01-15"}], key="id")
+    Frame(input: id int64, at string)
+    """
+    world = _world(graph, folder)
+    given, spec = _spec(rows, name)
+    if key is not None and key not in dict(spec.columns):
+        there = "columns: " + ", ".join(given.schema.names)
+        raise InputError(Problem(f'input {name} has no column "{key}", which is to be its key', there=there))
+    try:
+        cut = None if order is None else read_order({"input": name, **order}, {name: spec}, world.graph.partition)
+        spec = read_optional([name] if optional else [], {name: spec}, (), name if cut is not None else "")[name]
+    except Fault as fault:
+        raise told("order", fault) from None
+    checked = check_rows(spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else "")
+    node = Input(step=name, name=name, columns=input_schema(spec, windowed=cut is not None), windowed=cut is not None)
+    return Frame(Made("", {}, node, table=checked, spec=spec, order=dict(order or {})), world, key)
+
+
+def _world(graph: str | Path | Graph | None, folder: str | Path | None) -> World:
+    if isinstance(graph, (str, Path)):
+        path = Path(graph)
+        if not path.is_file():
+            raise PlanError(Problem(f"no graph file {path}", hint="graph=: the path of a graph.yaml, or a Graph"))
+        return World(read_graph(path), path, Path(folder) if folder is not None else path.parent)
+    return World(graph or NO_GRAPH, None, Path(folder or "."))
+
+
+def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
+    """Given rows as a table, and the declaration that fits them."""
+    try:
+        columns, _ = columns_of(rows)
+    except Fault as fault:
+        raise InputError(Problem(f"input {name} {fault.what}", hint=fault.hint)) from None
+    arrays, types, problems = [], {}, []
+    for column, values in columns.items():
+        try:
+            array: Any = pa.array(values) if isinstance(values, list) else values
+            types[column] = str(_type_of(array))
+            arrays.append(array)
+        except (Fault, pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
+            hint = "give each column values of one type"
+            problems.append(Problem(f'input {name}, column "{column}": {error}', hint=hint))
+    if problems:
+        raise InputError(*problems)
+    try:
+        specs, faults = read_inputs({name: types})
+    except Fault as fault:
+        raise told("table", fault) from None
+    if faults:
+        raise told("table", Faults(faults))
+    spec = specs[name]
+    return pa.table(arrays, names=list(columns)), spec
+
+
+def _type_of(array: Any) -> Type:
+    """The type of a column, with `null` where its values hold one, also inside lists and structs. Raises Fault."""
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    kind = type_of_arrow(array.type)
+    given = array.drop_null()
+    if kind.item is not None and kind.name == "list":
+        kind = replace(kind, item=_type_of(given.flatten()))
+    elif kind.name == "struct":
+        fields = zip(kind.fields, given.flatten(), strict=True)
+        kind = replace(kind, fields=tuple((name, _type_of(values)) for (name, _), values in fields))
+    return replace(kind, nullable=bool(array.null_count))
+
+
+def scan(
+    label: str,
+    *,
+    graph: str | Path | Graph,
+    partition: str | None = None,
+    folder: str | Path | None = None,
+) -> Frame:
+    """The stored rows of a label: `from: LABEL`. `partition="all"` reads those of all partitions."""
+    world = _world(graph, folder)
+    arguments = label if partition is None else {"label": label, "partition": partition}
+    try:
+        node = build(_SOURCES["scan"], arguments, FluentScope(world))
+    except Fault as fault:
+        raise told("from", fault) from None
+    return Frame(Made("from", arguments, node), world)
+
+
+def union(relations: Sequence[Frame], *, step: str | None = None) -> Frame:
+    """∪: all rows of relations with the same columns, the first relation's first. `step` names the step.
+
+    >>> union([table([{"id": 1}], name="a"), table([{"id": 2}], name="b")])
+    Frame(union: id int64)
+    """
+    if not relations:
+        raise PlanError(Problem("union: expected a list of relations, found nothing"))
+    world, plain = joined(relations[0].world, list(relations))
+    try:
+        node = build(_SOURCES["union"], plain, FluentScope(world))
+    except Fault as fault:
+        raise told("union", fault) from None
+    made = Frame(Made("union", plain, node), world)
+    return made if step is None else made.step(step)
+
+
+def call(
+    plan: str,
+    inputs: Mapping[str, Frame],
+    params: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    *,
+    step: str = "",
+) -> dict[str, Frame]:
+    """Another plan as a step: its results by name. `step` names the step.
+
+    Raises:
+        PlanError: There is no such plan, it is wrong, or the inputs do not fit it.
+    """
+    first = next(iter(inputs.values()), None)
+    rest = {"params": dict(params or {}), "preset": preset}
+    given = {"plan": plan, "inputs": dict(inputs)} | {key: value for key, value in rest.items() if value}
+    world, plain = joined(first.world if first is not None else _world(None, None), given)
+    loading = Loading(call_plan)
+    caller = Reading(loading, Document("", {}), world.folder, confined=False)
+    caller.graph = world.graph
+    try:
+        results = call_plan(caller, FluentScope(world), plain, step or "call", None)
+    except Fault as fault:
+        raise told("call", fault) from None
+    except Poisoned:
+        raise PlanError(*loading.problems) from None
+    if not results.tables:
+        raise PlanError(Problem(f'call: plan "{plan}" returns nothing'))
+    made = Made("call", plain, next(iter(results.tables.values())), name=step)
+    return {name: Frame(Made("result", name, node, made), world) for name, node in results.tables.items()}

@@ -2,24 +2,259 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from semgraph.errors import Fault, PlanError
+import pyarrow as pa
+
+from semgraph.errors import Fault, PlanError, did_you_mean
+from semgraph.expr.scalar import parse_scalar, reserved
+from semgraph.expr.types import Type, parse_type
+from semgraph.frontend.arguments import READERS
 from semgraph.frontend.document import read_file
-from semgraph.frontend.faults import Faults, unknown
-from semgraph.frontend.formula import check_calls
-from semgraph.frontend.places import require_inside
-from semgraph.frontend.reading import NO_GRAPH, Reading, at
-from semgraph.frontend.scope import wrong
+from semgraph.frontend.finding import require_inside
+from semgraph.frontend.scope import Faults, KeyFault, each, unknown, wrong
 from semgraph.frontend.settings import defaults, known_keys, mapping, settle
-from semgraph.frontend.shape import check_keys, input_schema, read_inputs, read_optional, read_order
+from semgraph.frontend.steps import NO_GRAPH, Reading, at
 from semgraph.logical.node import Node
+from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
 from semgraph.logical.relational import Input
-from semgraph.logical.schema import Graph
+from semgraph.logical.schema import NAME, Graph
+
+KEYS = (
+    "plan", "doc", "graph", "inputs", "optional", "params", "presets", "order", "steps", "writes", "returns", "use", "allow",
+    "calls", "example",
+)  # fmt: skip
+ORDER_KEYS = ("input", "partition", "by", "key", "key_of", "window", "ahead", "on_error")
+_ON_ERROR = ("set_aside", "stop")
+_UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
+
+
+def check_keys(data: Any) -> dict[str, Any]:
+    """The plan as a mapping of known keys. Raises Faults."""
+    found = mapping(data, "a mapping with plan, inputs, steps and so on")
+    faults = known_keys(found, KEYS, "a plan")
+    name = found.get("plan")
+    if name is None:
+        faults.append(Fault("a plan needs its name", hint="write plan: NAME as the first line"))
+    elif not isinstance(name, str) or not NAME.match(name):
+        faults.append(Fault(f'"{name}" cannot name a plan', "plan", hint="letters, digits and _"))
+    if not isinstance(found.get("doc", ""), str):
+        faults.append(wrong("a text", found["doc"]).under("doc"))
+    if faults:
+        raise Faults(faults)
+    return found
+
+
+def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
+    """The declared inputs without problems, and the problems of the others. Raises Fault."""
+    found: dict[str, InputSpec] = {}
+    faults: list[Fault] = []
+    for name, columns in mapping(value, "a mapping of inputs").items():
+        if not NAME.match(name):
+            faults.append(KeyFault(f'"{name}" cannot name an input', name, hint="letters, digits and _"))
+            continue
+        try:
+            found[name] = InputSpec(name, _columns(columns))
+        except Fault as fault:
+            faults += each(fault.under(name))
+    return found, faults
+
+
+def read_optional(
+    value: Any, inputs: Mapping[str, InputSpec], broken: Iterable[str], ordered: str
+) -> dict[str, InputSpec]:
+    """The inputs, with those marked that need not be given. Raises Faults."""
+    names: tuple[str, ...] = READERS["names"](value or [], _NO_SCOPE, {})
+    faults = []
+    for i, name in enumerate(names):
+        if name not in inputs and name not in broken and "" not in broken:
+            there = "inputs: " + (", ".join(inputs) or "none")
+            faults.append(Fault(f'optional names no input: "{name}"', i, there=there, hint=did_you_mean(name, inputs)))
+        if name == ordered:
+            faults.append(Fault(f'"{name}" is cut into windows: without its rows there is nothing to run', i))
+    if faults:
+        raise Faults(faults)
+    return {name: replace(spec, optional=name in names) for name, spec in inputs.items()}
+
+
+def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
+    found: dict[str, Type] = {}
+    faults = []
+    for name, text in mapping(value, "a mapping of columns").items():
+        try:
+            found[name] = _column(name, text, found)
+        except Fault as fault:
+            faults.append(fault.under(name))
+    if not found and not faults:
+        faults.append(Fault("an input needs columns", hint="such as {id: string, text: string null}"))
+    if faults:
+        raise Faults(faults)
+    return tuple(found.items())
+
+
+def _column(name: str, text: Any, others: Iterable[str]) -> Type:
+    if not NAME.match(name):
+        raise KeyFault(f'"{name}" cannot name a column', hint="letters, digits and _, not starting with a digit")
+    if reserved(name):
+        raise KeyFault(f'"{name}" is the engine\'s own name', hint="choose another name")
+    if any(name.lower() == other.lower() for other in others):
+        raise KeyFault(f'the column "{name}" is there already, but for case')
+    if not isinstance(text, str):
+        raise wrong("a type such as string", text)
+    kind = parse_type(text)
+    if "enum" in text and _has_enum(kind):
+        raise Fault("an enum is a model's answer; an input's column is a string", hint="write string")
+    return kind
+
+
+def _has_enum(kind: Type) -> bool:
+    inner = (kind.item,) if kind.item is not None else tuple(t for _, t in kind.fields)
+    return kind.name == "enum" or any(_has_enum(t) for t in inner)
+
+
+def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Order | None:
+    """How an input is cut into windows. `partition` is the graph's, where the plan names none. Raises Faults."""
+    if value is None:
+        return None
+    given = mapping(value, "a mapping with input, partition, by, window")
+    faults = known_keys(given, ORDER_KEYS, "order")
+    name = given.get("input")
+    if not isinstance(name, str) or name not in inputs:
+        there = "inputs: " + (", ".join(inputs) or "none")
+        hint = did_you_mean(str(name), inputs)
+        what = f'no input "{name}"' if name is not None else "order needs input: which input is cut into windows"
+        faults.append(Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint))
+        raise Faults(faults)
+    reader = _OrderReader(given, inputs[name], faults)
+    order = reader.read(partition)
+    if faults:
+        raise Faults(faults)
+    return order
+
+
+class _OrderReader:
+    """Reads the keys of `order`, each with its own faults."""
+
+    def __init__(self, given: Mapping[str, Any], spec: InputSpec, faults: list[Fault]) -> None:
+        self.given, self.spec, self.faults = given, spec, faults
+        self.types = dict(spec.columns)
+
+    def read(self, partition: str) -> Order:
+        for name in (POSITION, TURN):
+            if name in self.types:
+                hint = "rename the input's column"
+                self.faults.append(Fault(f'order adds the column "{name}", which the input has', "input", hint=hint))
+        (own,) = self.columns("partition", partition, (pa.string(),)) or ("",)
+        by = self.columns("by", (), None)
+        (key,) = self.columns("key", (), (pa.string(),)) or ("",)
+        key_of = self.columns("key_of", (), None)
+        if not key and not key_of:
+            self.faults.append(
+                Fault("order needs key, or key_of: what names a row", hint="write key: id, or key_of: [text]")
+            )
+        elif key and self.types[key].nullable and not key_of:
+            hint = f'say key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
+            self.faults.append(Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint))
+        return Order(
+            input=self.spec.name,
+            partition=own,
+            by=by,
+            key=key,
+            key_of=key_of,
+            window=None if self.given.get("window") == "all" else self.number("window", 1),
+            ahead=self.number("ahead", 64),
+            on_error=self.choice(),
+        )
+
+    def columns(self, key: str, default: Any, types: tuple[pa.DataType, ...] | None) -> tuple[str, ...]:
+        given = self.given.get(key)
+        try:
+            one = types is not None and given is not None
+            names: tuple[str, ...] = READERS["name" if one else "names"](
+                default if given is None else given, _NO_SCOPE, {}
+            )
+            names = (names,) if isinstance(names, str) else names
+            for name in names if types is None else names[:1]:
+                self.column(name, key, types)
+        except Fault as fault:
+            self.faults.append(fault.under(key) if given is not None else fault)
+            return ()
+        return tuple(name for name in names if name != POSITION)
+
+    def column(self, name: str, key: str, types: tuple[pa.DataType, ...] | None) -> None:
+        if name == POSITION and key == "by":
+            return
+        if name not in self.types:
+            there = f"columns of {self.spec.name}: " + ", ".join(self.types)
+            raise Fault(f'{key}: no column "{name}"', there=there, hint=did_you_mean(name, self.types))
+        kind = self.types[name]
+        if types is not None and kind.arrow not in types:
+            raise Fault(f'{key}: "{name}" is {kind}, not string')
+        if key == "by" and any(test(kind.arrow) for test in _UNORDERED):
+            raise Fault(f'by: "{name}" is {kind}, which has no order')
+
+    def number(self, key: str, default: int) -> int:
+        value = self.given.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            expected = 'a number of rows from 1, or "all"' if key == "window" else "a number from 1"
+            self.faults.append(wrong(expected, value).under(key))
+            return default
+        return value
+
+    def choice(self) -> Any:
+        value = self.given.get("on_error", _ON_ERROR[0])
+        try:
+            return READERS["choice"](value, _NO_SCOPE, {"choices": _ON_ERROR})
+        except Fault as fault:
+            self.faults.append(fault.under("on_error"))
+            return _ON_ERROR[0]
+
+
+_NO_SCOPE: Any = None
+
+
+def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
+    """The columns of an input as steps see it: of the one that is cut into windows, with the two that the engine adds."""
+    if not windowed or {POSITION, TURN} & set(spec.schema.names):
+        return spec.schema
+    return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))
+
+
+CALL_KEYS = ("formula", "per", "where")
+
+
+def check_calls(value: Any) -> None:
+    """Check the key `calls`. Raises Faults.
+
+    >>> check_calls({"formula": "2 * turns + told", "where": {"turns": "those with text", "told": "1 if ..."}})
+    """
+    found = mapping(value, "a mapping with formula and where")
+    if not found:
+        return
+    faults = known_keys(found, CALL_KEYS, "calls")
+    faults += [
+        wrong("a text", found[key]).under(key) for key in ("formula", "per") if not isinstance(found.get(key, ""), str)
+    ]
+    names = at("where", mapping, found.get("where"), "a mapping of what the formula names")
+    faults += [wrong("a text", text).under("where", name) for name, text in names.items() if not isinstance(text, str)]
+    if "formula" not in found:
+        faults.append(Fault("calls needs a formula", hint="calls: {formula: 2 * rows, where: {rows: those with text}}"))
+    if faults:
+        raise Faults(faults)
+    formula = at("formula", partial(parse_scalar, params=None), found["formula"])
+    for name in sorted(formula.roots - set(names)):
+        faults.append(Fault(f'"{name}" is not said in where', "formula", hint=did_you_mean(name, names)))
+    for name in names:
+        if name not in formula.roots:
+            faults.append(KeyFault(f'the formula has no "{name}"', "where", name))
+    if faults:
+        raise Faults(faults)
+
 
 _LARGEST = 1 << 63
 

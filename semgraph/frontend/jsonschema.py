@@ -8,7 +8,7 @@ from inspect import getdoc
 from typing import Any
 
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
-from semgraph.frontend.shape import KEYS, ORDER_KEYS
+from semgraph.frontend.head import KEYS, ORDER_KEYS
 from semgraph.logical.node import Node
 
 Schema = dict[str, Any]

@@ -9,8 +9,7 @@ from typing import Any
 from semgraph.errors import Fault
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import NOW
-from semgraph.frontend.faults import KeyFault, unknown
-from semgraph.frontend.scope import kind_of, wrong
+from semgraph.frontend.scope import KeyFault, kind_of, unknown, wrong
 from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 

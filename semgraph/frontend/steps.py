@@ -6,23 +6,71 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
-from semgraph.frontend.build import SOURCES, build, by_keyword
-from semgraph.frontend.despite import Despite, Lost, build_despite
+from semgraph.frontend.build import (
+    OPERATOR_WORDS,
+    SOURCE_WORDS,
+    SOURCES,
+    Despite,
+    Lost,
+    build,
+    build_despite,
+    by_keyword,
+    operator_on,
+)
 from semgraph.frontend.document import Document, Trail
-from semgraph.frontend.expansion import Expansion
-from semgraph.frontend.faults import Faults, each, unknown
-from semgraph.frontend.found import Poisoned, Pruned, Results
-from semgraph.frontend.lines import OPERATOR_WORDS, SOURCE_WORDS, operator_on
-from semgraph.frontend.prompts import Prompts
-from semgraph.frontend.scope import wrong
-from semgraph.frontend.settings import holds, known_keys, told
+from semgraph.frontend.prompt_files import Prompts
+from semgraph.frontend.scope import Faults, Poisoned, Pruned, Results, each, unknown, wrong
+from semgraph.frontend.settings import holds, known_keys, told, unknown_parameter, whole_parameter
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
+from semgraph.logical.plan import Choice, InputSpec, Order, SchemaWrite
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import Graph
+from semgraph.logical.sinks import Sink
+
+
+class Expansion:
+    """Puts parameters in place of texts that are one as a whole, and keeps where each part of a plan stands in it."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+        self._places: dict[int, Trail] = {}
+        self._kept: list[Any] = []  # so that no two parts ever have one id
+
+    def expand(self, value: Any, path: Trail) -> Any:
+        """Plain data that stands at `path`, with parameters in place. Raises Faults, with paths below it."""
+        faults: list[Fault] = []
+        found = self._expanded(value, path, len(path), faults)
+        if faults:
+            raise Faults(faults)
+        self._kept.append(found)
+        return found
+
+    def place(self, value: Any) -> Trail:
+        """Where a mapping or list of expanded data stands."""
+        return self._places.get(id(value), ())
+
+    def _expanded(self, value: Any, path: Trail, base: int, faults: list[Fault]) -> Any:
+        name = whole_parameter(value)
+        if name:
+            if name not in self.params:
+                faults.append(unknown_parameter(name, self.params, *path[base:], value=True))
+                return None
+            value = self.params[name]
+        if isinstance(value, Mapping):
+            found: Any = {k: self._expanded(v, path if name else (*path, k), base, faults) for k, v in value.items()}
+        elif isinstance(value, (list, tuple)):
+            found = [self._expanded(v, path if name else (*path, i), base, faults) for i, v in enumerate(value)]
+        else:
+            return value
+        self._places[id(found)] = path
+        return found
+
 
 _PARAMETER = re.compile(r"\$(\w+)")
 _UNION = by_keyword(SOURCES)["union"]
@@ -304,3 +352,140 @@ def word(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)
+
+
+MOST_CALLS = 50  # of plans in plans
+MOST_BROUGHT = 100_000  # items: about four thousand a second are loaded
+MOST_OPERATORS = 1_000  # of a plan and those that it calls: some seconds to load, and as many to run
+NO_GRAPH = Graph("", "uuid", "group_id", {})
+Calling = Callable[..., Results]
+
+
+@dataclass
+class Loading:
+    """What one load and the plans it calls share.
+
+    Args:
+        call: Builds a called plan.
+        folders: Where plans are looked for first.
+        problems: Everything found wrong so far.
+        open: The plans being read, outermost first.
+        graphs: Graph files read so far; None for one with problems.
+        operators: How many operators have been built.
+        brought: How many items the lists of parameters have in their expressions.
+    """
+
+    call: Calling
+    folders: tuple[Path, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+    open: tuple[Path, ...] = ()
+    graphs: dict[Path, Graph | None] = field(default_factory=dict)
+    operators: int = 0
+    brought: int = 0
+    _too_many: Problem | None = None
+
+    def count(self, origin: Position, brought: int = 0) -> None:
+        """Count an operator, and the items that lists of parameters bring into it.
+
+        Raises PlanError for one too many, and then each time with the place of the first.
+        """
+        self.operators += 1
+        self.brought += brought
+        if self._too_many is None and self.operators > MOST_OPERATORS:
+            what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
+            hint = "split it into several plans, each with a run of its own"
+            self._too_many = Problem(what, position=origin, hint=hint)
+        elif self._too_many is None and self.brought > MOST_BROUGHT:
+            what = f"parameters bring lists of more than {MOST_BROUGHT:,} items into the expressions of a plan"
+            self._too_many = Problem(
+                what, position=origin, hint="each use counts; give many values as an input and join it"
+            )
+        if self._too_many is not None:
+            raise PlanError(self._too_many)
+
+
+@dataclass
+class Reading:
+    """One plan while it is read, part after part: the parts that fail leave problems, and the rest goes on.
+
+    Args:
+        loading: What the load shares.
+        document: The plan as plain data with places.
+        folder: Where its graph file, its prompts and the plans it calls are.
+        prefix: Put before the names of its steps: the calling step's name and "/".
+        confined: Whether the files that it names must be in its folder; not where Python code names them.
+    """
+
+    loading: Loading
+    document: Document
+    folder: Path
+    prefix: str = ""
+    confined: bool = True
+    data: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    use: dict[str, tuple[Any, Trail]] = field(default_factory=dict)
+    graph: Graph = NO_GRAPH
+    graph_broken: bool = False
+    inputs: dict[str, InputSpec] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    order: Order | None = None
+    writes: list[Sink] = field(default_factory=list)
+    schema: SchemaWrite | None = None
+    returns: dict[str, Node] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
+    called: list[Reading] = field(default_factory=list)
+    steps: Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.document.data, Mapping):
+            self.data = dict(self.document.data)
+        self.name_things({}, {})
+
+    def name_things(self, inputs: Mapping[str, Node], raw: Mapping[str, Any]) -> None:
+        """Settle what names mean from here on: the graph read so far, these inputs, these steps as plain data."""
+        self.steps = Steps(
+            document=self.document,
+            params=self.params,
+            known_graph=None if self.graph_broken else self.graph,
+            inputs=inputs,
+            raw=raw,
+            prompts=Prompts(self.folder, self.params, self.confined),
+            expansion=Expansion(self.params),
+            call=partial(self.loading.call, self),
+            count=self.loading.count,
+            problems=self.loading.problems,
+            prefix=self.prefix,
+            broken=frozenset(self.broken),
+        )
+
+    def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
+        """Do something; put what is wrong with it among the problems, at its place below `path`."""
+        return self.steps.attempt(action, *path, step=step)
+
+    def attempt_option(self, option: str, action: Callable[[], Any]) -> None:
+        """Do something with what was given beside the plan, as an option of a run; what is wrong has no place in a file."""
+        try:
+            action()
+        except Fault as fault:
+            told = (Problem(f"{option}: {part.what}", there=part.there, hint=part.hint) for part in each(fault))
+            self.loading.problems.extend(told)
+
+    def all_steps(self) -> dict[str, Node]:
+        """Every step that was built, those of called plans as `caller/inner`."""
+        found: dict[str, Node] = {}
+        for inner in self.called:
+            found |= inner.all_steps()
+        for name, built in self.steps.built.items():
+            if isinstance(built, Results) and len(built.tables) == 1:
+                found[self.prefix + name] = next(iter(built.tables.values()))
+            elif isinstance(built, Node):
+                found[self.prefix + name] = built
+        return found
+
+
+def at(key: str, read: Callable[..., Any], *args: Any) -> Any:
+    """Read something; its faults are at `key`."""
+    try:
+        return read(*args)
+    except Fault as fault:
+        raise fault.under(key) from None

@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from semgraph.errors import PlanError, Problem
-from semgraph.llm.base import LLM, Embedder, Limits
-from semgraph.llm.budget import Budget
-from semgraph.llm.config import Settings
+from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
 from semgraph.llm.journal import Journal
-from semgraph.llm.limits import Limiter
-from semgraph.llm.models import DEFAULT_EMBEDDER, DEFAULT_MODEL
-from semgraph.llm.roles import Roles
+from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
+from semgraph.llm.settings import Settings
 from semgraph.llm.specs import EXTRAS, ModelSpec
-from semgraph.llm.stack import stack
-from semgraph.llm.wrapper import Borrowed
+from semgraph.llm.stack import Budget, Limiter, Roles, stack
 
 
 def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
@@ -32,11 +28,11 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
         PlanError: There is no such local model, or no recording.
     """
     if spec.provider == "recorded":
-        from semgraph.llm.recorded import Recorded
+        from semgraph.llm.recording import Recorded
 
         return Recorded(_recording(spec, settings, recording))
     if spec.provider == "local":
-        from semgraph.llm.local import Local
+        from semgraph.llm.local.model import Local
 
         name, threads, context = spec.model or DEFAULT_MODEL, spec.option("threads"), spec.option("context")
         return Local(name, threads, context, env=settings.environment)
@@ -97,7 +93,7 @@ def build_embedder(settings: Settings, recording: Path | None = None, limiter: L
     """
     spec = settings.embedder
     if spec.provider == "recorded":
-        from semgraph.llm.recorded import RecordedEmbedder
+        from semgraph.llm.recording import RecordedEmbedder
 
         return RecordedEmbedder(_recording(spec, settings, recording))
     if spec.provider == "local":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.retry import Transient
+from semgraph.llm.stack import Transient
 from semgraph.redaction import redacted
 
 if TYPE_CHECKING:

@@ -2,12 +2,561 @@
 
 from __future__ import annotations
 
-from semgraph.llm.base import LLM
-from semgraph.llm.budget import Budget, Budgeted, Drained
-from semgraph.llm.coalesce import Coalesced
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NoReturn, ParamSpec, TypeVar
+
+from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, Problem, RowError, did_you_mean
+from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Journal, Journalled
-from semgraph.llm.limits import Limited, Limiter
-from semgraph.llm.retry import Retried, RetryPolicy
+from semgraph.llm.tokens import prompt_tokens
+from semgraph.turns import Turns
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Transient(Exception):
+    """One attempt failed in a way that may pass. Endpoints raise it; it never leaves the stack.
+
+    Args:
+        kind: One word: `throttled`, `server`, `timeout`, `connection`. The kind of the row's error, if it never passes.
+        message: What happened, and where.
+        seconds: How long the attempt took.
+        retry_after: How long the endpoint asks everybody to wait, if it does.
+        endpoint: Whether it is the endpoint that fails, whatever it is asked, and not this request.
+    """
+
+    def __init__(
+        self, kind: str, message: str, *, seconds: float = 0.0, retry_after: float | None = None, endpoint: bool = False
+    ) -> None:
+        self.kind, self.seconds, self.retry_after, self.endpoint = kind, seconds, retry_after, endpoint
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """When a failed attempt is repeated. The wait before attempt n + 1 is random, at most `first` * 2 ** (n - 1) seconds.
+
+    Args:
+        attempts: HTTP requests sent for one request, at most.
+        first: The longest first wait, in seconds.
+        longest: The longest wait, in seconds, unless the endpoint asks for more.
+        deadline: No attempt begins after so many seconds of attempts and waits; time in the limiter's queue is not
+            counted. The last attempt may take the endpoint's own timeout.
+    """
+
+    attempts: int = 10
+    first: float = 0.5
+    longest: float = 30.0
+    deadline: float = 600.0
+
+    def wait(self, attempt: int) -> float:
+        """Seconds to wait after the failed attempt of this number, counted from 1."""
+        from tenacity import RetryCallState
+
+        state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # only the number is read
+        state.attempt_number = attempt
+        return float(self._wait(state))
+
+    @cached_property
+    def _wait(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  # a class of a library imported here
+        from tenacity import wait_random_exponential
+
+        return wait_random_exponential(multiplier=self.first, max=self.longest)
+
+
+class Retrier:
+    """Repeats attempts at one endpoint, and sees whether the endpoint answers anybody."""
+
+    def __init__(self, name: str, policy: RetryPolicy) -> None:
+        self.name, self.policy = name, policy
+        self._answered = 0
+
+    async def run(self, attempt: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
+        """Call `attempt` until it succeeds.
+
+        Returns:
+            Its result, and how many attempts failed before.
+
+        Raises:
+            RowError: It kept failing, or failed for good; `attempts` counts all of them.
+            ModelUnavailable: It kept failing, the endpoint is what fails, and it answered nobody else meanwhile.
+        """
+        failed, seconds, answered = 0, 0.0, self._answered
+        while True:
+            try:
+                result = await attempt(*args, **kwargs)
+            except RowError as error:
+                error.attempts += failed
+                raise
+            except Transient as failure:
+                failed += 1
+                wait = max(self.policy.wait(failed), failure.retry_after or 0.0)
+                seconds += failure.seconds + wait
+                if failed >= self.policy.attempts or seconds > self.policy.deadline:
+                    self._give_up(failure, failed, seconds - wait, answered)
+                await asyncio.sleep(wait)
+            else:
+                self._answered += 1
+                return result, failed
+
+    def _give_up(self, failure: Transient, failed: int, seconds: float, answered: int) -> NoReturn:
+        tried = f"{failed} attempt{'s' * (failed > 1)} in {seconds:.0f} s"
+        if failure.retry_after is not None and seconds + failure.retry_after > self.policy.deadline:
+            raise ModelUnavailable(
+                f"{failure}: it asks to wait {failure.retry_after:.0f} s ({tried}, deadline "
+                f"{self.policy.deadline:.0f} s). Go on later: a resumed run keeps what was answered"
+            ) from failure
+        if failure.endpoint and self._answered == answered:
+            raise ModelUnavailable(
+                f"{failure}: {tried}, and no other request was answered meanwhile. Is {self.name} up, and are the "
+                "limits (rpm, tpm, in_flight) those of your account? A resumed run keeps what was answered"
+            ) from failure
+        raise RowError(failure.kind, f"{failure} ({tried})", attempts=failed) from failure
+
+
+class Retried(Wrapper):
+    """Asks again when an attempt fails in a way that may pass; the reply says how many attempts it took."""
+
+    def __init__(self, inner: LLM, policy: RetryPolicy | None = None) -> None:
+        super().__init__(inner)
+        self._retrier = Retrier(inner.name, policy or RetryPolicy())
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, in as many attempts as the policy allows."""
+        reply, failed = await self._retrier.run(self.inner.complete, request)
+        return replace(reply, attempts=reply.attempts + failed) if failed else reply
+
+
+Clock = Callable[[], float]
+
+
+class _Bucket:
+    """A token bucket. It holds what one second brings, so that a minute never sees much more than `per_minute`."""
+
+    def __init__(self, per_minute: float, now: float) -> None:
+        self.rate = per_minute / 60
+        self.capacity = max(self.rate, 1.0)
+        self.level = self.capacity
+        self._filled = now
+
+    def delay(self, cost: float, now: float) -> float:
+        """Seconds until `cost` may be taken. What is larger than the bucket may be taken from a full one."""
+        self.level = min(self.capacity, self.level + (now - self._filled) * self.rate)
+        self._filled = now
+        lacking = min(cost, self.capacity) - self.level
+        return lacking / self.rate if lacking > 1e-9 else 0.0
+
+    def take(self, cost: float) -> None:
+        """Take it; the level falls below zero when the cost is larger than the bucket."""
+        self.level -= cost
+
+
+class Limiter:
+    """The limits of one endpoint, shared by all that call it, from any event loop of any thread.
+
+    Args:
+        in_flight: Requests that are sent and not yet answered, at most.
+        rpm: Requests per minute, at most; None for any number.
+        tpm: Tokens per minute, prompt and longest answer, at most; what an answer did not use is given back.
+        clock: Seconds that never go back, whatever happens to the time of day.
+
+    Raises:
+        ValueError: One of them is not above 0.
+    """
+
+    def __init__(
+        self, in_flight: int = 64, rpm: float | None = None, tpm: float | None = None, clock: Clock = time.monotonic
+    ) -> None:
+        for name, value in (("in_flight", in_flight), ("rpm", rpm), ("tpm", tpm)):
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be above 0, not {value}")
+        self._clock = clock
+        self._slots, self._turn = Turns(in_flight), Turns()
+        self._guard = threading.Lock()  # of the buckets
+        self._requests = _Bucket(rpm, clock()) if rpm else None
+        self._tokens = _Bucket(tpm, clock()) if tpm else None
+        self._resume_at = clock()
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether `enter` wants to know the tokens."""
+        return self._tokens is not None
+
+    async def enter(self, tokens: int = 0) -> None:
+        """Wait for a free place, first come first served. Pair it with `leave`; a cancelled wait takes nothing."""
+        await self._slots.acquire()
+        try:
+            if self._requests or self._tokens or self._resume_at > self._clock():
+                async with self._turn:
+                    while (delay := self._taken(tokens)) > 0:  # noqa: ASYNC110 - it waits for time to pass
+                        await asyncio.sleep(delay)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def leave(self, unused_tokens: int = 0) -> None:
+        """Free the place, and give back the tokens that were not used."""
+        if self._tokens:
+            with self._guard:
+                self._tokens.take(-unused_tokens)
+        self._slots.release()
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody in for so long: the endpoint asked for it. Who is in flight already stays."""
+        self._resume_at = max(self._resume_at, self._clock() + seconds)
+
+    def _taken(self, tokens: int) -> float:
+        """Take a request with its tokens: 0, or the seconds to wait if there is no room for it."""
+        with self._guard:
+            now = self._clock()
+            costs = [(bucket, cost) for bucket, cost in ((self._requests, 1), (self._tokens, tokens)) if bucket]
+            delay = max([self._resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)])
+            if delay <= 0:
+                for bucket, cost in costs:
+                    bucket.take(cost)
+            return delay
+
+
+class Limited(Wrapper):
+    """Asks no more of an endpoint than its limiter allows."""
+
+    def __init__(self, inner: LLM, limiter: Limiter) -> None:
+        super().__init__(inner)
+        self.limiter = limiter
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request when there is a place for it."""
+        limiter = self.limiter
+        tokens = prompt_tokens(self, request) + request.max_tokens if limiter.counts_tokens else 0
+        await limiter.enter(tokens)
+        used = tokens
+        try:
+            reply = await self.inner.complete(request)
+            used = reply.usage.prompt + reply.usage.completion
+        except RowError as error:
+            used = error.spent.usage.prompt + error.spent.usage.completion if error.spent else 0
+            raise
+        except Transient as failure:
+            if failure.retry_after is not None:
+                limiter.pause(failure.retry_after)
+            raise
+        else:
+            return reply
+        finally:
+            limiter.leave(tokens - used)
+
+
+_Key = tuple[str, str]  # partition and fingerprint
+
+
+@dataclass
+class _Call:
+    task: asyncio.Task[Reply]
+    waiting: int = 0
+    claimed: bool = False
+
+
+class Coalesced(Wrapper):
+    """Asks once for what several rows of one partition ask at the same time.
+
+    Whoever of them goes on first gets the answer with its origin, the others `coalesced`, so that the call is counted
+    once. One that is cancelled does not disturb the others; when all are, the call is cancelled too.
+    """
+
+    def __init__(self, inner: LLM) -> None:
+        super().__init__(inner)
+        self._calls: dict[_Key, _Call] = {}
+        self._tasks: set[asyncio.Task[Reply]] = set()
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, with the answer of an equal one if that is on its way."""
+        key = (request.partition, request.fingerprint)
+        call = self._calls.get(key)
+        if call is None:
+            task = asyncio.create_task(self.inner.complete(request))
+            call = self._calls[key] = _Call(task)
+            self._tasks.add(task)
+            task.add_done_callback(lambda _: self._end(key, call))
+        call.waiting += 1
+        try:
+            reply = await asyncio.shield(call.task)
+        except RowError as error:
+            if call.claimed:
+                raise RowError(error.kind, str(error)) from error
+            call.claimed = True
+            raise
+        finally:
+            call.waiting -= 1
+            if not call.waiting and not call.task.done():
+                self._forget(key, call)
+                call.task.cancel()
+        if call.claimed:
+            return replace(reply, origin="coalesced", attempts=0)
+        call.claimed = True
+        return reply
+
+    async def aclose(self) -> None:
+        """Cancel what is under way, wait until it has ended, and close the inner model."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.inner.aclose()
+
+    def _end(self, key: _Key, call: _Call) -> None:
+        self._tasks.discard(call.task)
+        self._forget(key, call)
+
+    def _forget(self, key: _Key, call: _Call) -> None:
+        if self._calls.get(key) is call:
+            del self._calls[key]
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An amount of spending. Calls are answers, tokens are prompt and answer together."""
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+
+
+class Budget:
+    """The limits of one run and what it has spent, over all its models and embedders. None: no limit.
+
+    Args:
+        max_calls: Answers of language models. Embeddings are not calls.
+        max_tokens: Tokens of prompts and answers, embeddings included.
+        max_usd: Dollars. Only models whose price is known can be asked under such a limit.
+        max_seconds: Seconds since this object was made; nothing is sent later.
+    """
+
+    def __init__(
+        self,
+        max_calls: int | None = None,
+        max_tokens: int | None = None,
+        max_usd: float | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        self.max_calls, self.max_tokens, self.max_usd, self.max_seconds = max_calls, max_tokens, max_usd, max_seconds
+        self.spent = Cost()
+        self._reserved = Cost()
+        self._turn = asyncio.Lock()
+        self._settled: asyncio.Future[None] | None = None
+        self._asking = 0
+        self._quiet = asyncio.Event()
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has been going."""
+        return time.monotonic() - self._began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the run may go on; None: as long as it takes."""
+        return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether a reservation needs the tokens of the prompt."""
+        return self.max_tokens is not None or self.max_usd is not None
+
+    async def reserve(self, most: Cost, what: str = "") -> None:
+        """Set aside the most that a request can cost; pair it with `settle`.
+
+        Where only what others have set aside stands in the way, it waits for them, first come first served: most
+        requests cost far less than they can.
+
+        Args:
+            most: The most it can cost.
+            what: What is asked, for the error; the number of the call if empty.
+
+        Raises:
+            BudgetReached: It could pass a limit, even if all requests in flight turned out to cost nothing.
+        """
+        async with self._turn:
+            while True:
+                if limit := self._passed(self.spent + most):
+                    raise BudgetReached(self._message(limit, what))
+                if not self._passed(self.spent + self._reserved + most):
+                    break
+                self._settled = asyncio.get_running_loop().create_future()
+                await self._settled
+            self._reserved += most
+
+    def settle(self, most: Cost, actual: Cost) -> None:
+        """Replace what was set aside by what it did cost."""
+        self._reserved -= most
+        self.spent += actual
+        if self._settled and not self._settled.done():
+            self._settled.set_result(None)
+
+    async def spend(
+        self, most: Cost, send: Callable[[], Awaitable[Answer]], cost: Callable[[Answer], Cost], what: str = ""
+    ) -> Answer:
+        """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when `max_seconds` pass.
+
+        A request that is cancelled or fails is charged nothing: what the provider charged for it is not known. A failed
+        one that was answered, which the error says (`RowError.spent`), is charged.
+
+        Args:
+            most: The most it can cost.
+            send: Sends it, with all attempts and waits.
+            cost: What an answer did cost.
+            what: What is sent, for the error; the number of the call if empty.
+
+        Raises:
+            BudgetReached: It could pass a limit, and was not sent; or the time was up before it was answered.
+        """
+        await self.reserve(most, what)
+        actual = Cost()
+        try:
+            async with asyncio.timeout(self.seconds_left) as deadline:
+                answer = await send()
+            actual = cost(answer)
+        except TimeoutError:
+            if deadline.expired():
+                when = f"waiting for {what}" if what else "a call was under way"
+                raise BudgetReached(f"stopped while {when}: max_seconds {self.max_seconds:,g} passed") from None
+            raise
+        except RowError as error:
+            if error.spent is not None:
+                actual = cost_of(error.spent)
+            raise
+        else:
+            return answer
+        finally:
+            self.settle(most, actual)
+
+    async def drained(self, work: Awaitable[Answer]) -> Answer:
+        """Do work that sends requests, until their answers are recorded.
+
+        Where it ends with `BudgetReached`, the work of others that is in flight is waited for first, because it is paid
+        for: its answers are recorded and counted. `max_seconds` bounds that wait too.
+        """
+        try:
+            with self._asked():
+                return await work
+        except BudgetReached:
+            await self.quiet()
+            raise
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        self._asking += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until nothing is asked any more, but not longer than `max_seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.seconds_left):
+                while self._asking:
+                    await self._quiet.wait()
+
+    def _passed(self, total: Cost) -> tuple[str, str, str] | None:
+        """The first limit that a total passes: its name, its value, and what is spent of it."""
+        spent = self.spent
+        if self.max_calls is not None and total.calls > self.max_calls:
+            return "max_calls", f"{self.max_calls:,}", f"{spent.calls:,}"
+        if self.max_tokens is not None and total.tokens > self.max_tokens:
+            return "max_tokens", f"{self.max_tokens:,}", f"{spent.tokens:,}"
+        # Sums of floats: a billionth of a dollar is not a breach.
+        if self.max_usd is not None and total.usd > self.max_usd + 1e-9:
+            return "max_usd", _usd(self.max_usd), _usd(spent.usd)
+        if self.max_seconds is not None and self.seconds >= self.max_seconds:
+            return "max_seconds", f"{self.max_seconds:,g}", f"{self.seconds:,.0f}"
+        return None
+
+    def _message(self, limit: tuple[str, str, str], what: str) -> str:
+        name, value, spent = limit
+        what = what or f"call {self.spent.calls + self._reserved.calls + 1:,}"
+        return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
+
+    def require_price(self, name: str, dollars: float | None) -> None:
+        """Refuse a limit in dollars that cannot be kept.
+
+        Args:
+            name: Of the model.
+            dollars: What one token of it costs; None if nobody knows.
+
+        Raises:
+            PlanError: There is such a limit, and the price is not known.
+        """
+        if self.max_usd is not None and dollars is None:
+            raise PlanError(
+                Problem(
+                    f"max_usd {_usd(self.max_usd)} cannot be kept: no price is known for {name}",
+                    hint="Limit max_tokens or max_calls instead, or give the model's price",
+                )
+            )
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
+
+
+class Budgeted(Wrapper):
+    """Asks only what the budget admits. Cut and refused answers are charged."""
+
+    def __init__(self, inner: LLM, budget: Budget) -> None:
+        super().__init__(inner)
+        self.budget = budget
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, if it cannot pass a limit.
+
+        Raises:
+            PlanError: The budget limits dollars, and the price of the model is not known.
+        """
+        self.budget.require_price(self.inner.name, self.dollars(Usage(1, 0, 1)))
+        return await self.budget.spend(self._most(request), lambda: self.inner.complete(request), cost_of)
+
+    def _most(self, request: Request) -> Cost:
+        if not self.budget.counts_tokens:
+            return Cost(calls=1)
+        prompt = prompt_tokens(self, request)
+        dollars = self.dollars(Usage(prompt, 0, request.max_tokens))
+        return Cost(1, prompt + request.max_tokens, dollars or 0.0)
+
+
+class Drained(Wrapper):
+    """Says that the budget is reached when what was sent before is answered: it is paid for, so it is kept and counted."""
+
+    def __init__(self, inner: LLM, budget: Budget) -> None:
+        super().__init__(inner)
+        self.budget = budget
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request."""
+        return await self.budget.drained(self.inner.complete(request))
+
+
+def cost_of(reply: Reply) -> Cost:
+    """What an issued answer cost."""
+    return Cost(1, reply.usage.prompt + reply.usage.completion, reply.dollars or 0.0)
 
 
 def stack(
@@ -45,3 +594,44 @@ def stack(
         model = Journalled(model, journal, scope, fresh)
     model = Coalesced(model)
     return model if budget is None else Drained(model, budget)
+
+
+class Roles(Wrapper):
+    """A model that passes each request to the one bound to its role. Name, limits and prices are those of `default`.
+
+    Args:
+        default: Answers the role `default`.
+        small: Answers the role `small`; None: `default` does. No other role falls to another.
+        others: Further roles of the configuration.
+    """
+
+    def __init__(self, default: LLM, small: LLM | None = None, **others: LLM) -> None:
+        super().__init__(default)
+        self.models: dict[str, LLM] = {"default": default, "small": small or default, **others}
+
+    def bound(self, role: str) -> LLM:
+        """The model of a role, for its limits, its tokenizer and its prices.
+
+        Raises:
+            PlanError: No model is bound to it.
+        """
+        model = self.models.get(role)
+        if model is None:
+            known = ", ".join(self.models)
+            hint = did_you_mean(role, self.models) or f"Bind it: {role} = ... under [models] in semgraph.toml"
+            raise PlanError(Problem(f'no model is bound to the role "{role}"', there=f"Bound are {known}", hint=hint))
+        return model
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request with the model of its role."""
+        return await self.bound(request.role).complete(request)
+
+    async def aclose(self) -> None:
+        """Close every model, each once."""
+        for model in {id(model): model for model in self.models.values()}.values():
+            await model.aclose()
+
+
+def bound(llm: LLM, role: str) -> LLM:
+    """The model that answers a role: the one bound to it where there are roles, else the model itself."""
+    return llm.bound(role) if isinstance(llm, Roles) else llm

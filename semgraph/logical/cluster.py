@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.logical.checks import check_names, fresh
 from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.logical.typecheck import check_names, fresh
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,15 +10,13 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
-from semgraph.expr.binder import type_of
-from semgraph.expr.constants import always
-from semgraph.expr.places import expect_type
+from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.checks import Sort, check_sort, fresh, typed
-from semgraph.logical.embed import VECTOR
 from semgraph.logical.graph import How, Reading, hit_fields
 from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
+from semgraph.logical.semantic import VECTOR
+from semgraph.logical.typecheck import Sort, check_sort, fresh, typed
 
 RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 

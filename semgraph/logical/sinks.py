@@ -8,13 +8,12 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, did_you_mean
-from semgraph.expr.binder import stands_for
+from semgraph.expr.duckdb import stands_for
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
-from semgraph.logical.checks import Columns, check_names, column_scalar, typed
-from semgraph.logical.misspelt import misspelt
 from semgraph.logical.node import LabelRead, Node, argument
-from semgraph.logical.schema import Graph, Label
+from semgraph.logical.schema import Graph, Label, misspelt
+from semgraph.logical.typecheck import Columns, check_names, column_scalar, typed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

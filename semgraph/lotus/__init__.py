@@ -5,8 +5,7 @@ counted and coalesced as all others are, one row that fails costs the others not
 its default is that row's error. LOTUS's code is synchronous: it runs in threads of its own.
 """
 
-from semgraph.lotus.bridge import Bridge
-from semgraph.lotus.installed import INSTALL, Parts, lacking, loaded
+from semgraph.lotus.bridge import INSTALL, Bridge, Parts, lacking, loaded
 from semgraph.lotus.model import Answer, Model, Unanswered
 from semgraph.lotus.sorting import Group, Sorter
 from semgraph.lotus.texts import Question, Texts, by_prompt, claim, said_twice, unnumbered

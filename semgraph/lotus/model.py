@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
-from semgraph.lotus.bridge import Bridge
-from semgraph.lotus.installed import Parts
-from semgraph.physical.forms import Invalid
-from semgraph.physical.framing import answer_text, calls_of
-from semgraph.physical.room import RESERVE, TooLong, byte_size
+from semgraph.lotus.bridge import Bridge, Parts
+from semgraph.semantic.prompt.answers import Invalid
+from semgraph.semantic.prompt.budget import RESERVE, TooLong, byte_size
+from semgraph.semantic.prompt.builder import answer_text, calls_of
 
 Chat = Sequence[Mapping[str, Any]]
 

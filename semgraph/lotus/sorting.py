@@ -9,10 +9,9 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
 
-from semgraph.lotus.bridge import Bridge
-from semgraph.lotus.installed import Parts
+from semgraph.lotus.bridge import Bridge, Parts
 from semgraph.lotus.model import Answer, Model, Unanswered
-from semgraph.physical.contract import Outcome
+from semgraph.semantic.contract import Outcome
 
 _HEAP = threading.Lock()
 """LOTUS keeps the model of its heap in a variable of a class: two heaps at a time would ask in each other's name."""

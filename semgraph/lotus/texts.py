@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.lotus.installed import Parts
-from semgraph.physical.blocks import Keys
-from semgraph.physical.contract import Rows
-from semgraph.physical.records import paragraphs
-from semgraph.physical.texts import column_texts
+from semgraph.lotus.bridge import Parts
+from semgraph.semantic.contract import Keys, Rows
+from semgraph.semantic.prompt.records import paragraphs
+from semgraph.semantic.texts import column_texts
 
 LEFT, RIGHT = "left", "right"
 

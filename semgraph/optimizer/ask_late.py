@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import SemFilter
-from semgraph.optimizer.moving import Alone, may_see_more, rewrite_alone
+from semgraph.optimizer._patterns import Alone, may_see_more, rewrite_alone
 
 
 def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:

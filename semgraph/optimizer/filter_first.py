@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node
-from semgraph.optimizer.moving import Alone, may_move, rewrite_alone, without_conjuncts
+from semgraph.optimizer._patterns import Alone, may_move, rewrite_alone, without_conjuncts
 
 
 def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -10,8 +10,8 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer.moving import Alone, rewrite_alone
-from semgraph.optimizer.wording import Ways, can_share, nothing_chosen, together
+from semgraph.optimizer._patterns import Alone, rewrite_alone
+from semgraph.optimizer._prompts import Ways, can_share, nothing_chosen, together
 
 
 def fuse_maps(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:

@@ -8,8 +8,8 @@ from typing import TypeGuard
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.optimizer.moving import Alone, rewrite_alone
-from semgraph.optimizer.wording import Ways, can_share, nothing_chosen, together
+from semgraph.optimizer._patterns import Alone, rewrite_alone
+from semgraph.optimizer._prompts import Ways, can_share, nothing_chosen, together
 
 _ALL = "The answer is yes only if the answer to each of the numbered questions is yes."
 

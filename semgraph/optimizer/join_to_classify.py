@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from semgraph.expr.scalar import Scalar, conjunction, parse_scalar
 from semgraph.expr.types import Type
-from semgraph.logical.joins import GroupJoin, Join
 from semgraph.logical.node import Node, owner_column, rewrite
 from semgraph.logical.prompt import Prompt, PromptSet, Template
-from semgraph.logical.relational import Add, Project
+from semgraph.logical.relational import Add, GroupJoin, Join, Project
 from semgraph.logical.semantic import SemJoin, SemMap
-from semgraph.optimizer.wording import Ways, joined, nothing_chosen, text
+from semgraph.optimizer._prompts import Ways, joined, nothing_chosen, text
 
 _NUMBER, _LISTED, _FOUND = "_number", "_listed", "numbers"
 _TASK = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node
-from semgraph.optimizer.moving import Alone, may_move, rewrite_alone, without_conjuncts
+from semgraph.optimizer._patterns import Alone, may_move, rewrite_alone, without_conjuncts
 
 
 def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semgraph.expr.total import cannot_fail
-from semgraph.logical.checks import Stop
+from semgraph.expr.properties import cannot_fail
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.optimizer.moving import Alone, rewrite_alone
+from semgraph.logical.typecheck import Stop
+from semgraph.optimizer._patterns import Alone, rewrite_alone
 
 
 def stop_early(roots: tuple[Node, ...]) -> tuple[Node, ...]:

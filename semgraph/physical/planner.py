@@ -10,19 +10,18 @@ from weakref import WeakKeyDictionary
 from semgraph.errors import PlanError, Problem
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
-from semgraph.logical.checks import Columns
 from semgraph.logical.graph import Reading, Scan
-from semgraph.logical.joins import Union
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
-from semgraph.logical.relational import Project
+from semgraph.logical.relational import Project, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Delete, Merge, Sink
-from semgraph.physical.contract import Implementation
-from semgraph.physical.library import Library
-from semgraph.physical.relational import Segment, compile_segment, plan_segments
-from semgraph.physical.search_spec import SearchSpec
+from semgraph.logical.typecheck import Columns
+from semgraph.physical.retrieval import SearchSpec
+from semgraph.relational.fragments import Segment, compile_segment, plan_segments
+from semgraph.semantic.contract import Implementation
+from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 
 

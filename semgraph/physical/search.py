@@ -6,25 +6,148 @@ The store ranks and filters what it can; one DuckDB statement does the rest, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.expr.functions import words
-from semgraph.expr.names import LEFT, PAIRS, STEP, STORED
-from semgraph.logical.embed import VECTOR
+from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
 from semgraph.logical.search import Search
-from semgraph.physical.columns import values
-from semgraph.physical.relational import column_of, execute, runtime_schema
-from semgraph.physical.search_beyond import hidden_hits
-from semgraph.physical.search_fuse import Asked, fuse, step_matters
-from semgraph.physical.search_spec import SearchSpec
-from semgraph.physical.search_sql import RESULT_OF, asked_column, statement, vector_column
-from semgraph.physical.search_store import Asking, Searching
-from semgraph.physical.search_vectors import Embed, given_vectors, of_one_size, vectors_of, whose
-from semgraph.physical.shortlist import shortlist, worth_it
+from semgraph.logical.semantic import VECTOR
+from semgraph.physical.ranking import (
+    RESULT_OF,
+    Asked,
+    asked_column,
+    fuse,
+    shortlist,
+    statement,
+    step_matters,
+    vector_column,
+    worth_it,
+)
+from semgraph.physical.retrieval import Embed, SearchSpec, given_vectors, of_one_size, vectors_of, whose
+from semgraph.relational.fragments import column_of, execute, runtime_schema
+from semgraph.relational.sql import values
+from semgraph.stores.base import SearchQuery
+
+
+class Searching(Protocol):
+    """The part of a store that searches."""
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        ...
+
+
+class Asking:
+    """The searches of one round trip, over the same rows and label.
+
+    Where a search sees all partitions for some rows and those of a list for others, it is two queries: in each the rows of
+    the other look for nothing.
+
+    Args:
+        searches: By number; those without a label ask nothing of the store.
+        left: The rows.
+    """
+
+    def __init__(self, searches: Sequence[Asked], left: pa.Table) -> None:
+        self.searches = {n: asked for n, asked in enumerate(searches) if asked.spec.node.label}
+        rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
+        for name in sorted(frozenset().union(*(a.spec.row_columns for a in self.searches.values()))):
+            rows = rows.append_column(name, left.column(name))
+        self.free: dict[int, Any] = {}  # for each row whether it sees all partitions
+        for n, asked in self.searches.items():
+            node = asked.spec.node
+            if node.or_all:
+                self.free[n] = pc.is_null(left.column(node.partition))
+            for i, column in enumerate(asked.values):
+                rows = rows.append_column(f"_x{n}_{i}", column)
+                if self._mixed(n):
+                    freed = pc.if_else(self.free[n].combine_chunks(), column, pa.scalar(None, column.type))
+                    rows = rows.append_column(f"_y{n}_{i}", freed)
+        self.rows = rows
+
+    def _mixed(self, n: int) -> bool:
+        return n in self.free and len(set(self.free[n].to_pylist())) > 1
+
+    def _queries(self, n: int, k: int) -> list[SearchQuery]:
+        spec = self.searches[n].spec
+        confined = spec.query(k, f"_x{n}_")
+        if n not in self.free or not pc.any(self.free[n]).as_py():
+            return [confined]
+        everyone = replace(spec.query(k, f"_y{n}_" if self._mixed(n) else f"_x{n}_"), partition=None)
+        return [confined, everyone] if self._mixed(n) else [everyone]
+
+    async def hits(self, store: Searching, wanted: Mapping[int, int]) -> dict[int, pa.Table]:
+        """The hits of searches by number, `wanted` says how many of each method; one round trip."""
+        queries = {n: self._queries(n, k) for n, k in wanted.items()}
+        flat = [query for parts in queries.values() for query in parts]
+        tables = iter(await store.search(flat, self.rows) if flat else [])
+        found = {}
+        for n, parts in queries.items():
+            first, *rest = (next(tables) for _ in parts)
+            found[n] = self._together(n, first, rest[0]) if rest else first
+        return found
+
+    def _together(self, n: int, confined: pa.Table, everyone: pa.Table) -> pa.Table:
+        """The hits of both queries; of one that has no values to look for, those of its own rows alone."""
+        free = pc.indices_nonzero(self.free[n].combine_chunks())
+        own = everyone.filter(pc.is_in(everyone.column("_q"), value_set=free.cast(pa.int64())))
+        both = pa.concat_tables([confined, own])
+        return both.sort_by([("_q", "ascending"), ("method", "ascending"), ("rank", "ascending")])
+
+
+def hidden_hits(asked: Asked, hits: pa.Table, found: pa.ChunkedArray, whom: Sequence[int], k: int) -> bool:  # type: ignore[type-arg]
+    """Whether stored hits beyond the k-th might belong to the best.
+
+    Args:
+        asked: The search.
+        hits: What the store found: `k` for each row and method, or all.
+        found: The hits of the result.
+        whom: For which row each of them is.
+        k: How many were asked for.
+    """
+    node, within = asked.spec.node, asked.within
+    if within is None or asked.spec.unlimited or not hits.num_rows:
+        return False
+    taken = pc.is_in(hits.column(node.graph.key), value_set=within.column(node.graph.key).combine_chunks())
+    if not pc.any(taken).as_py():
+        return False
+    groups = hits.append_column("_taken", taken).group_by(["_q", "method"], use_threads=False)
+    counted = groups.aggregate([("_taken", "sum"), ("rank", "count")])
+    columns = (values(counted.column(name)) for name in ("_q", "rank_count", "_taken_sum"))
+    cut = {q for q, count, gone in zip(*columns, strict=True) if count >= k and gone}
+    return bool(cut) and (bool(node.by) or not _settled(asked, hits, (found, whom), cut))
+
+
+def _settled(asked: Asked, hits: pa.Table, found: tuple[Any, Sequence[int]], cut: set[int]) -> bool:
+    """Whether the hits by order of some rows are k each, none of which comes after what the store ranked last."""
+    node = asked.spec.node
+    key = node.graph.key
+    names = [key, *(name for name, _ in asked.spec.terms if name in hits.column_names and name != key)]
+    ranked: dict[int, dict[str, dict[str, Any]]] = {q: {} for q in cut}
+    for q, hit in zip(values(hits.column("_q")), hits.select(names).to_pylist(), strict=True):
+        if q in cut:
+            ranked[q][hit[key]] = hit
+    settled = dict.fromkeys(cut, 0)
+    for q, hit in zip(found[1], values(found[0]), strict=True):
+        original = ranked[q].get(hit[key]) if q in cut and hit is not None else None
+        if original is not None and _no_later(hit, original, asked.spec.terms):
+            settled[q] += 1
+    return all(count == node.k for count in settled.values())
+
+
+def _no_later(hit: dict[str, Any], original: dict[str, Any], terms: Sequence[tuple[str, bool]]) -> bool:
+    """Whether a hit comes where the stored row of its key does, or before; NULLs come last."""
+    for name, descending in terms:
+        mine, stored = hit.get(name), original.get(name)
+        if mine != stored:
+            return mine is not None and (stored is None or (mine > stored) == descending)
+    return True
 
 
 async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetime | None) -> list[pa.Array]:  # type: ignore[type-arg]

@@ -10,31 +10,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
+from semgraph.compare.request import Compares, Ways
 from semgraph.errors import PlanError, Problem, interruptible
-from semgraph.execution.notebook import Drawing
+from semgraph.execution.record import Run, find_run
 from semgraph.execution.result import OnProgress, Result
-from semgraph.execution.runs import Run, find_run
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
-from semgraph.frontend.loaded import LoadedPlans
+from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
-from semgraph.llm.config import Settings
+from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.session.comparing.methods import Compares, Ways
-from semgraph.session.example import run_before
+from semgraph.render.notebook import Drawing
 from semgraph.session.explaining import Explained, ExplainFormat, explained
-from semgraph.session.inputs import refuse_taken, typed_inputs
-from semgraph.session.owned import Owned
+from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
 from semgraph.session.reports import Reports
-from semgraph.session.resources import Given, Resources
+from semgraph.session.resources import Given, Owned, Resources
 from semgraph.session.resume import Resumed, resumed, same_plan
-from semgraph.session.running import RunRequest, run_plan
-from semgraph.session.sampling import sampled
+from semgraph.session.run import RunRequest, run_plan
 from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
-from semgraph.stores.abilities import open_to_read
-from semgraph.stores.base import Statistics, Store
+from semgraph.stores.base import Statistics, Store, open_to_read
 
 T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame

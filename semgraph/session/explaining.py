@@ -14,28 +14,29 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
-from semgraph.execution import first_prompts, rewrites, store_queries
-from semgraph.execution.algebra import algebra
-from semgraph.execution.estimates import Estimator, Forecast
-from semgraph.execution.explain import as_data, mermaid, queries
-from semgraph.execution.observed import Memory
-from semgraph.execution.runs import Run
-from semgraph.execution.tree import WIDTH, tree
+from semgraph.execution.record import Run
+from semgraph.execution.runtime import Memory
+from semgraph.explain import queries as store_queries
+from semgraph.explain import requests as first_prompts
+from semgraph.explain import rewrites
+from semgraph.explain.algebra import algebra
+from semgraph.explain.estimates import Estimator, Forecast
+from semgraph.explain.mermaid import as_data, mermaid, queries
+from semgraph.explain.tree import WIDTH, tree
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import given
-from semgraph.physical.library import Library
 from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.semantic.library import Library
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.abilities import Attaches
-from semgraph.stores.base import Store
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.base import Attaches, Store
+from semgraph.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from semgraph.session.sampling import Sample
+    from semgraph.session.inputs import Sample
 
 _LENGTH = 4  # of made-up vectors, where nothing is stored
 ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "rules", "prompts"]
@@ -119,7 +120,7 @@ async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources
     inputs = of.inputs or {}
     counts = None
     if any(isinstance(node, Scan) for node in walk(*physical.roots)):
-        from semgraph.session.comparing.copy import held, partitions_read
+        from semgraph.compare.scratch import held, partitions_read
 
         async with resources.opened_store(of.plan.graph) as store:
             kept = await held(of.plan, store, partitions_read(of.plan, inputs))
@@ -178,7 +179,7 @@ async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) 
 
 
 async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:
-    from semgraph.session.comparing.copy import held, partitions_read
+    from semgraph.compare.scratch import held, partitions_read
 
     if not any(isinstance(node, Semantic) for node in walk(*physical.roots)):
         return f"no step of {of.plan.name} asks a model: there are no prompts"

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.frontend.rows import check_rows
+from semgraph.compare.scratch import held, partitions_read
+from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.execution.result import Result
+from semgraph.frontend.inputs import check_rows
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
+from semgraph.logical.sinks import Delete, Merge
+from semgraph.meter import StepMetrics
+from semgraph.session.resources import Resources
+from semgraph.session.run import RunRequest, run_plan
+from semgraph.stores.base import open_to_read
 
 
 @dataclass(frozen=True)
@@ -69,3 +78,149 @@ def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) 
         whole = rows is None or (order is None and plan.order is not None)
         found[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     return found
+
+
+async def run_before(
+    request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources
+) -> list[Result]:
+    """Run the plans that the example of a request's plan comes after, each on its own example, in the order that it names.
+
+    Args:
+        request: Of the plan; its `progress`, `write` and `runs` are those of the plans before it too.
+        prepare: Loads a plan by path or name.
+        resources: What all of them use; they spend from one budget if these have one.
+
+    Returns the results of these plans, in the order in which they ran.
+
+    Raises:
+        PlanError: The plan deletes, and the store holds rows that are not its example's.
+        BudgetReached: One of them stopped at a limit; what comes after it was not begun.
+    """
+    if request.write and request.until is None:
+        await _spare(request.plan, resources)
+    done: list[Result] = []
+    for name in example_rows(request.plan).after:
+        beside = Path(request.plan.file).parent / f"{name}.yaml"
+        plan = prepare(beside if beside.is_file() else name)
+        one = RunRequest(
+            plan, {}, write=request.write, progress=request.progress, runs=request.runs, begun=request.begun
+        )
+        if plan.inputs:
+            done += await run_before(one, prepare, resources)
+        last = await run_plan(replace(one, inputs=typed_inputs(plan, {}, None)), resources)
+        done.append(last)
+        if last.stopped:
+            later = request.plan.name
+            raise BudgetReached(
+                f"{plan.name}, after which the example of {later} comes, {last.stopped}; {later} was not begun"
+            )
+    return done
+
+
+async def _spare(plan: LogicalPlan, resources: Resources) -> None:
+    """Refuse the example of a plan that deletes, without making anew, where somebody else's rows may be what it deletes.
+
+    It runs in a store that holds nothing, such as a new one in memory.
+
+    Raises:
+        PlanError: The store holds rows.
+        StoreUnavailable: It does not answer.
+    """
+    made = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
+    gone = [sink.label.name for sink in plan.writes if isinstance(sink, Delete) and sink.label.name not in made]
+    if not gone or not resources.may_hold_rows:
+        return
+    async with resources.opened_store(plan.graph) as store:
+        await open_to_read(store, plan.graph)
+        held = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
+        name = store.name
+    if held:
+        first = next(iter(plan.inputs))
+        what = f"no input is given, and the example of {plan.name} would delete {', '.join(gone)} in a store that holds rows"
+        there = f"{name} holds {', '.join(f'{rows} {label}' for label, rows in held.items())}"
+        every = f"; all that it takes without rows: -i {first}=[]" if plan.inputs[first].optional else ""
+        hint = f"say what is meant: -i {first}=FILE{every}; the example alone: --store memory"
+        raise PlanError(Problem(what, there=there, hint=hint))
+
+
+_SPREAD = 1.96  # standard errors of a count on each side: 95 %
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What `rows` of `of` rows took, and what all would take; the range is that of a count of calls, 95 %.
+
+    `took` counts what was paid now and, as if it were, what earlier runs had paid for answers that the journal has; of
+    its calls, those are `replayed`.
+    """
+
+    rows: int
+    of: int
+    input: str
+    took: StepMetrics
+    failed: int = 0
+    replayed: int = 0
+
+    @property
+    def calls(self) -> int:
+        """Calls that the sample takes, without a journal."""
+        return self.took.calls_issued
+
+    def all(self, amount: float) -> tuple[float, float, float]:
+        """What all rows would take where the sample took `amount`: likely, at least, at most."""
+        times = self.of / self.rows
+        spread = _SPREAD / math.sqrt(self.calls) if self.calls and self.rows < self.of else 0.0
+        return amount * times, amount * times * max(0.0, 1 - spread), amount * times * (1 + spread)
+
+    def _amounts(self) -> dict[str, tuple[float, int, str]]:
+        """Amounts by name, with the decimals and the unit to print them with."""
+        found: dict[str, tuple[float, int, str]] = {"calls": (self.calls, 0, "")}
+        if self.calls:
+            found["tokens in"] = (self.took.tokens_in, 0, "")
+            found["tokens out"] = (self.took.tokens_out, 0, "")
+            if self.took.dollars is not None:
+                found["dollars"] = (self.took.dollars, 4, "$")
+        return found
+
+    def lines(self) -> list[str]:
+        """As text below a tree."""
+        lost = f", {self.failed} rows failed" if self.failed else ""
+        known = f" ({self.replayed} of them known already)" if self.replayed else ""
+        lines = [
+            f"sample: {self.rows:,} of {self.of:,} rows of {self.input}, {self.calls:,} calls{known}{lost}, nothing written"
+        ]
+        for name, (amount, decimals, unit) in self._amounts().items():
+            likely, least, most = (f"{unit}{value:,.{decimals}f}" for value in self.all(amount))
+            lines.append(f"  {name} for all rows ≈ {likely}" + (f" ({least} to {most})" if least != most else ""))
+        lines.append("  ranges are 95 %, if the other rows are like these")
+        return lines
+
+    def as_data(self) -> dict[str, Any]:
+        """As JSON has it."""
+        all_rows = {
+            name: dict(zip(("likely", "least", "most"), self.all(amount), strict=True))
+            for name, (amount, _, _) in self._amounts().items()
+        }
+        return {"rows": self.rows, "of": self.of, "input": self.input, "calls": self.calls, "all": all_rows}
+
+
+async def sampled(plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, resources: Resources) -> Sample:
+    """Run the first rows with real calls, in a copy of what the plan reads. Raises PlanError where there are no rows."""
+    name = plan.order.input if plan.order is not None else max(inputs, key=lambda n: inputs[n].num_rows, default="")
+    if rows < 1 or not name or not inputs[name].num_rows:
+        raise PlanError(
+            Problem("there is nothing to sample", hint="give the plan's inputs: -i NAME=FILE, and --sample 20")
+        )
+    some = {n: table.slice(0, min(rows, table.num_rows)) if n == name else table for n, table in inputs.items()}
+    async with resources.opened_store(plan.graph) as store:
+        kept = await held(plan, store, partitions_read(plan, some))
+    async with kept.copy(None) as copy:
+        result = await run_plan(RunRequest(plan, some, again=True, sample=True), resources.over(copy))
+    took = StepMetrics()
+    for step in result.meter.steps.values():
+        if step.operator:
+            took.add(step)
+    replayed = result.meter.replayed
+    took.add(replayed)
+    size = inputs[name].num_rows
+    return Sample(min(rows, size), size, name, took, len(result.failed), replayed.calls_issued)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from semgraph.compare.comparison import Comparison
 from semgraph.errors import PlanError, Problem
-from semgraph.execution.comparison import Comparison
 from semgraph.execution.result import Result
-from semgraph.llm.config import Settings
+from semgraph.llm.settings import Settings
 from semgraph.session.resources import Resources
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Reports:
 
     def _repr_html_(self) -> str:
         """How notebooks show it. Nothing is opened."""
-        from semgraph.report.session import session_html
+        from semgraph.render.notebook import session_html
 
         given = self._resources.given
         return session_html(self.settings, given.llm, given.embedder, given.store)
@@ -43,7 +43,7 @@ class Reports:
         Raises:
             PlanError: There is no such record, or no records are kept.
         """
-        from semgraph.report.html import save
+        from semgraph.render.html import save
 
         if self.runs is None:
             raise PlanError(Problem("this session keeps no records", hint='Leave runs="" out'))

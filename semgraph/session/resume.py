@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
-from semgraph.execution.record import write_table
-from semgraph.execution.runs import Run, find_run
+from semgraph.execution.record import Run, find_run, write_table
 from semgraph.frontend.document import read_file
 from semgraph.frontend.finding import find_plan
-from semgraph.llm.config import Settings, Value
-from semgraph.llm.sources import OPTION
+from semgraph.llm.settings import OPTION, Settings, Value
 from semgraph.llm.specs import parse_spec, without_password
 from semgraph.private import private_folder
 
 if TYPE_CHECKING:
-    from semgraph.session.running import RunRequest
+    from semgraph.session.run import RunRequest
 
 INPUTS = "inputs"
 

@@ -6,7 +6,9 @@ rows there are it is one round trip. Values are always bound parameters; labels 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
@@ -14,8 +16,8 @@ from typing import Literal, Protocol, runtime_checkable
 import pyarrow as pa
 
 from semgraph.expr import Scalar
-from semgraph.logical.pattern import Pattern
-from semgraph.logical.schema import Graph
+from semgraph.logical.graph import Pattern
+from semgraph.logical.schema import Derived, Graph, Label
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
 Alias = str | tuple[str, ...] | None  # a hit, a hit and its ends, any variable (None); "": plain names are properties
@@ -297,3 +299,123 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
         ...
+
+
+@runtime_checkable
+class Listened(Protocol):
+    """A store that tells which statements it runs."""
+
+    def listen(self, heard: Callable[[str], None] | None) -> None:
+        """Call `heard` with the text of each statement from now on; None: with none."""
+        ...
+
+
+@runtime_checkable
+class Divides(Protocol):
+    """A store that runs can share although each opens it for a graph of its own."""
+
+    def beside(self) -> Store:
+        """A store over the same connection that is not opened for a graph yet. Closing one closes the connection of all."""
+        ...
+
+
+@runtime_checkable
+class Attaches(Protocol):
+    """A store that can be opened without creating anything in it."""
+
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
+        """Open the store for a graph, to read only; `dimensions` is the length of the vectors that are looked for.
+
+        Raises as `Store.ensure`.
+        """
+        ...
+
+
+async def open_to_read(store: Store, graph: Graph, dimensions: int | None = None) -> None:
+    """Open a store for a graph that is only read: nothing is created in it, unless it cannot be opened without.
+
+    Raises as `Store.ensure`.
+    """
+    if isinstance(store, Attaches):
+        await store.attach(graph, dimensions)
+    else:
+        await store.ensure(graph, dimensions)
+
+
+@dataclass
+class Trips:
+    """How many round trips were made."""
+
+    number: int = 0
+
+
+_COUNTED: ContextVar[Trips | None] = ContextVar("_COUNTED", default=None)
+
+
+@contextmanager
+def counting() -> Iterator[Trips]:
+    """Count the round trips that are made within, by this task or those that it starts."""
+    trips = Trips()
+    token = _COUNTED.set(trips)
+    try:
+        yield trips
+    finally:
+        _COUNTED.reset(token)
+
+
+def made() -> None:
+    """A store made a round trip."""
+    trips = _COUNTED.get()
+    if trips is not None:
+        trips.number += 1
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """A store that makes what a graph needs of it.
+
+    `ensure` does so by itself in a new place, and leaves one that another program made as it is.
+    """
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What `ensure` left undone, and what is done in memory instead; for the user."""
+        ...
+
+    async def look(self, places: Iterable[tuple[str, str]]) -> None:
+        """Find out which derived text properties, of these by label, rows lack: before a search that compares them, which
+        otherwise finds out itself. `notes` tell.
+        """
+        ...
+
+    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Make all that is missing, whoever made the place, and store derived text properties where rows lack them.
+
+        Nothing that others made is dropped or changed; keys that are there several times are told and left.
+
+        Args:
+            graph: What is needed.
+            dimensions: Length of its vectors; None: nobody knows it yet.
+            drop: First drop the indexes that bear names of the graph, so that they are made anew.
+
+        Returns:
+            What was made, dropped and filled, what could not be made, and how many rows are without vectors; for the user.
+
+        Raises:
+            StoreUnavailable: It does not answer, or lets nobody write.
+        """
+        ...
+
+
+def derived_told(label: Label, derived: Derived, number: int) -> list[str]:
+    """What `settle` says of a derived property that so many rows lacked: a text is filled in, a vector is still lacking, as
+    nobody is asked for vectors there.
+    """
+    if not number:
+        return []
+    if derived.by != "embed":
+        return [f"filled: {derived.name} of {number:,} {label.name}"]
+    lost = "nothing finds them by what is near in meaning"
+    return [
+        f"{number:,} {label.name} have no {derived.name}: {lost}. A plan that merges their {derived.of} again makes it"
+    ]

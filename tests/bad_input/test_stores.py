@@ -142,7 +142,7 @@ def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving,
 
 def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Serving, tmp_path: Path) -> None:
     """Two messages are remembered; the server dies while the third is read; it comes back, and the run goes on."""
-    from semgraph.stores.neo4j_local import start, stop
+    from semgraph.stores.neo4j.local.server import start, stop
 
     project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
     folder = tmp_path / "server"

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.real.asking import Asking, Noted
 from benchmarks.real.framings import CHOSEN, FRAMINGS, JSON, Kind, judged, measures, questions
-from semgraph.checking.oracle import Grams, Mind, Oracle
+from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.llm.base import Limits
 
 KINDS = get_args(Kind)

@@ -14,7 +14,7 @@ from benchmarks.search.memory import memory_of
 from benchmarks.search.ours import Seen
 from benchmarks.search.ranking import ndcg, ranked, recall, reciprocal_rank
 from benchmarks.suite import Line
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.shipped import plans_folder
 
 FOUND = ["x", "a", "y", "b", "z"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from semgraph.execution.runs import Run
-from semgraph.report.html import page as made_page
+from semgraph.execution.record import Run
+from semgraph.render.html import page as made_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from semgraph.llm.models import CATALOGUE
+from semgraph.llm.local.catalogue import CATALOGUE
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Fault, error
 

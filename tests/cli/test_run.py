@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from semgraph.expr import binder
+from semgraph.expr import duckdb as binder
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Fault, error
 from tests.patience import HANGS

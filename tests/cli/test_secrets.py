@@ -12,7 +12,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import DataError, ModelUnavailable, PlanError, Problem, SemgraphError, StoreUnavailable
-from semgraph.llm.config import Settings
+from semgraph.llm.settings import Settings
 from semgraph.redaction import HIDDEN, learn, redacted
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Answer, error

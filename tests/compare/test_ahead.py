@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.compare.comparison import Estimate
+from semgraph.compare.preview import admit, in_all, limits
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import BudgetReached, PlanError
-from semgraph.execution.comparison import Estimate
-from semgraph.llm.budget import Budget, Cost
-from semgraph.session.comparing.ahead import admit
-from semgraph.session.comparing.said import in_all, limits
+from semgraph.llm.stack import Budget, Cost
 from tests.compare.test_step import of_kinds
 
 NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.frontend.yaml import load_plan
-from semgraph.session.comparing.copy import held
+from semgraph.compare.scratch import held
+from semgraph.frontend.load import load_plan
 from tests.compare.standin import StandIn
 from tests.compare.test_plans import ARMS, PLAN, episodes, opened, whole
 

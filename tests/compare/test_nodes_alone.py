@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.checking.oracle import Mind, Oracle
-from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.execution.comparison.cells import columns, ranked
-from semgraph.execution.comparison.chart import chart, measure, points
-from semgraph.execution.comparison.html import html
-from semgraph.execution.comparison.text import plain
-from semgraph.scoring import Edge, Graph, Node
-from semgraph.session.comparing.plan import Whole
-from semgraph.session.comparing.quality import of_plans
+from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
+from semgraph.compare.score import of_plans
+from semgraph.compare.trial import Whole
+from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.render.comparison import chart, columns, html, measure, plain, points, ranked
+from semgraph.scores import Edge, Graph, Node
 
 GRAPH = "graph: people\nkey: uuid\npartition: group_id\nnodes:\n  Person: {properties: {name: string}}\n"
 PLAN = """

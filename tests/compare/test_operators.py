@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.frontend.frame import Frame
 
 ROWS = [{"id": i, "text": t, "of": "xy"[i % 2]} for i, t in enumerate(["Ann", "Bo", "Cleo", "Dan", "Eve"], 1)]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import semgraph as sg
+from semgraph.compare.graphs import graph_of
+from semgraph.compare.scratch import held
 from semgraph.errors import PlanError
-from semgraph.session.comparing.copy import held
-from semgraph.session.comparing.graph import graph_of
 from tests.compare.standin import StandIn
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"

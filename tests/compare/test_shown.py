@@ -8,9 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.execution.comparison.chart import text
-from semgraph.report.comparison import lines
+from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
+from semgraph.render.comparison import lines, text
 
 
 def arm(name: str, calls: int, dollars: float | None, seconds: float | None, quality: Quality, trials: int = 1) -> Arm:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import semgraph as sg
+from semgraph.compare.record import load_comparison
 from semgraph.errors import BudgetReached
-from semgraph.execution.comparison.cells import footer
-from semgraph.execution.comparison.record import load_comparison
+from semgraph.render.comparison import footer
 from tests.compare.conftest import TRUE, WAYS, compared, filtered, opened, priced
 
 

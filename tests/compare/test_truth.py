@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import semgraph as sg
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.compare.record import load_comparison
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import InputError, PlanError
-from semgraph.execution.comparison.record import load_comparison
 from tests.compare.conftest import TRUE, compared, filtered
 from tests.compare.test_operators import compare, joined
 

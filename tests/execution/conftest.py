@@ -22,7 +22,7 @@ from aiohttp import web
 import semgraph
 from benchmarks.world import Fault, Faults, StandIn
 from semgraph.execution.result import Result
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph as Declared
 from semgraph.stores.base import Store
 from tests.patience import HANGS, default_signals
@@ -231,10 +231,10 @@ async def model() -> AsyncIterator[Watched]:
 def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
     """An empty store of a kind."""
     if kind == "sqlite":
-        from semgraph.stores.sqlite import SqliteStore
+        from semgraph.stores.sqlite.store import SqliteStore
 
         return Place(f"sqlite:{folder / 'graph.db'}", lambda: SqliteStore(folder / "graph.db"))
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")
     env = {"NEO4J_USERNAME": server.user, "NEO4J_PASSWORD": server.password}

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import RowError
-from semgraph.execution.calls import CallLog, as_exchange, read_calls
-from semgraph.execution.record import RunRecord
-from semgraph.llm.base import LLM, Limits, Message, Reply, Request, Usage
-from semgraph.llm.roles import Roles
-from semgraph.llm.wrapper import Wrapper
+from semgraph.execution.record import CallLog, RunRecord, as_exchange, read_calls
+from semgraph.llm.base import LLM, Limits, Message, Reply, Request, Usage, Wrapper
+from semgraph.llm.stack import Roles
 
 
 class Answers(Wrapper):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 
 GRAPH = """
 graph: days
@@ -81,7 +81,7 @@ CONDITIONS = {
 @pytest.fixture
 async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[semgraph.Session]:
     """A session over a store that holds the days."""
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     (tmp_path / "graph.yaml").write_text(GRAPH, "utf-8")
     (tmp_path / "fill.yaml").write_text(FILL, "utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.world import Fault, Faults
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.retry import RetryPolicy
+from semgraph.llm.stack import RetryPolicy
 from tests.execution.conftest import STORY, Poison, Watched, Work, said, variant
 
 BAD = "Mallory(user): I work at Nox."

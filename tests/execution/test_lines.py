@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import RowError
-from semgraph.execution.record import read_rows
+from semgraph.execution.record import Run, read_rows
 from semgraph.execution.result import Result
-from semgraph.execution.runs import Run
-from semgraph.report.outcome import step_columns
-from semgraph.report.runs import page
+from semgraph.render.outcome import step_columns
+from semgraph.render.runs import page
 
 PLAN = """
 plan: lines

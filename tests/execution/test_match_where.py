@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 
 GRAPH = Path(__file__).parents[1] / "fixtures" / "optimizer"
 PLAN = """

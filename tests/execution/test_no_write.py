@@ -86,7 +86,7 @@ def test_a_run_that_reads_does_not_disturb_one_that_writes(folder: Path) -> None
 
 
 async def test_a_store_that_was_opened_to_read_can_be_written_afterwards(tmp_path):
-    from semgraph.stores.sqlite import SqliteStore
+    from semgraph.stores.sqlite.store import SqliteStore
 
     (tmp_path / "graph.yaml").write_text(GRAPH % ("", ""))
     (tmp_path / "notes.yaml").write_text(PLAN)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Grams, Mind, Oracle
+from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.llm.base import Request
 

@@ -10,9 +10,8 @@ import pytest
 
 import semgraph
 from semgraph.errors import PlanError
-from semgraph.execution.record import RunRecord, new_run, read_rows, recorded_steps
+from semgraph.execution.record import RunRecord, all_runs, find_run, new_run, read_rows, recorded_steps
 from semgraph.execution.result import Progress
-from semgraph.execution.runs import all_runs, find_run
 
 
 def kept(runs: Path, name: str, started: str, **facts: object) -> RunRecord:

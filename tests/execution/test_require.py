@@ -8,7 +8,7 @@ import pytest
 
 import semgraph
 from semgraph.errors import InputError, PlanError
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 
 PLAN = """
 plan: notes

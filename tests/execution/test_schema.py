@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import DataError, PlanError
-from semgraph.frontend.sources import table
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.frame import table
+from semgraph.frontend.load import load_plan
 
 PLAN = """
 plan: cards

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import InputError, PlanError, SemgraphError
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
 from tests.patience import HANGS
 

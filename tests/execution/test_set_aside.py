@@ -11,9 +11,8 @@ import pytest
 
 import semgraph
 from semgraph.errors import DataError, SemgraphError
-from semgraph.execution.record import read_lines, read_rows
+from semgraph.execution.record import all_runs, read_lines, read_rows
 from semgraph.execution.result import Progress, Result
-from semgraph.execution.runs import all_runs
 from semgraph.frontend.head import read_graph
 from tests.execution.conftest import Place
 

@@ -10,9 +10,9 @@ import pytest
 
 import semgraph
 from semgraph.execution.result import Result
-from semgraph.report.outcome import step_columns
+from semgraph.render.outcome import step_columns
 from semgraph.stores.base import MatchQuery
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 HEAD = "plan: notes\ninputs: {notes: {id: string, group_id: string, n: int64}}\n"
 ORDER = "order: {input: notes, partition: group_id, key: id, window: 2}\n"

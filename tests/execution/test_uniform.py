@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 
 PLAN = """
 plan: alike

@@ -12,7 +12,7 @@ import semgraph
 from benchmarks.world import StandIn
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution.result import Result
-from semgraph.frontend.yaml import dump, load_plan
+from semgraph.frontend.load import dump, load_plan
 from semgraph.stores.base import Store
 
 GRAPH = """
@@ -58,7 +58,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[str | Store]:
     if request.param == "memory":
         yield "memory"
         return
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")
     yield Neo4jStore(server.uri, server.user, server.password)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import STORY, Place, Watched, Work, said, variant, wire
 
 # Every name has a fact where it is first said, facts are dated in order, and none has ended when it is said again.

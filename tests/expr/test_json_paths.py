@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.expr.binder import type_of
-from semgraph.expr.constants import constant
+from semgraph.expr.duckdb import constant, type_of
 from semgraph.expr.scalar import parse_scalar
 
 ROW = pa.schema([pa.field("meta", pa.string())])

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.expr.binder import connection, type_of
-from semgraph.expr.prepared import Prepared
+from semgraph.expr.duckdb import Prepared, connection, type_of
 from semgraph.expr.scalar import parse_scalar
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("name", pa.string()), ("user", pa.string())])

@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError
-from semgraph.expr.names import ROWS
-from semgraph.expr.scalar import parse_scalar
-from semgraph.expr.total import cannot_fail
-from semgraph.physical.relational import execute
+from semgraph.expr.properties import cannot_fail
+from semgraph.expr.scalar import ROWS, parse_scalar
+from semgraph.relational.fragments import execute
 
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(

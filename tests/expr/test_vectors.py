@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import semgraph.expr.vectors
+import semgraph.expr.functions
 from semgraph.errors import Fault
-from semgraph.expr.binder import connection
+from semgraph.expr.duckdb import connection
+from semgraph.expr.functions import mean_vector, mmr, mmr_static
 from semgraph.expr.types import parse_type, type_of_arrow
-from semgraph.expr.vectors import mean_vector, mmr, mmr_static
 
 ANGLES = st.lists(st.integers(0, 360), min_size=1, max_size=6)
 
@@ -23,7 +23,7 @@ def at(degrees: float) -> list[float]:
 
 
 def test_the_examples_in_the_docs_hold() -> None:
-    assert doctest.testmod(semgraph.expr.vectors).failed == 0
+    assert doctest.testmod(semgraph.expr.functions).failed == 0
 
 
 def test_the_next_is_relevant_and_unlike_those_before() -> None:

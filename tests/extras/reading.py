@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.checking import Way
-from semgraph.checking.cases import Case, mind
-from semgraph.checking.oracle import Oracle
+from semgraph.conformance import Way
+from semgraph.conformance.cases import Case, mind
+from semgraph.conformance.oracle import Oracle
 from semgraph.llm.base import Message, Reply, Request
 
 _FIELD = re.compile(r"\[(\w+)\]: «(.*?)»\n(?=\n*\[\w+\]: «|\s*\Z)", re.DOTALL)

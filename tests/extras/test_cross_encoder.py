@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from semgraph.checking import CHECKS, Way
-from semgraph.checking.cases import LIBRARY, Case, node, run
-from semgraph.checking.oracle import Oracle
+from semgraph.conformance import CHECKS, Way
+from semgraph.conformance.cases import LIBRARY, Case, node, run
+from semgraph.conformance.oracle import Oracle
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice

@@ -14,7 +14,7 @@ import neo4j
 import pytest
 
 from benchmarks.world import StandIn
-from semgraph.stores.neo4j import Neo4jStore
+from semgraph.stores.neo4j.store import Neo4jStore
 from tests.conftest import without_schema
 from tests.plans.conftest import Memory, at
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from semgraph.checking.cases import LIBRARY, OPERATORS, node
+from semgraph.conformance.cases import LIBRARY, OPERATORS, node
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.lotus import lacking

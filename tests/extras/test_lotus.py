@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from semgraph.checking import CHECKS
-from semgraph.checking.cases import LIBRARY, OPERATORS, Case, answers, mind, node, reference, run, some
-from semgraph.checking.oracle import Faulty, Oracle
+from semgraph.conformance import CHECKS
+from semgraph.conformance.cases import LIBRARY, OPERATORS, Case, answers, mind, node, reference, run, some
+from semgraph.conformance.oracle import Faulty, Oracle
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice

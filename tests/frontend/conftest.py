@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 
 GRAPH = """

@@ -15,7 +15,7 @@ import pytest
 
 from semgraph.errors import PlanError
 from semgraph.frontend.build import OPERATORS
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.node import Node, walk
 
 BAD = Path(__file__).parent / "bad"

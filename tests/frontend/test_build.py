@@ -11,13 +11,12 @@ import pytest
 from semgraph.errors import Fault
 from semgraph.expr.scalar import Scalar
 from semgraph.frontend import build as builder
-from semgraph.frontend.arguments import READERS
+from semgraph.frontend.arguments import READERS, SEARCHING
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys
-from semgraph.frontend.faults import Faults
-from semgraph.frontend.searching import SEARCHING
-from semgraph.frontend.sources import table
-from semgraph.logical.checks import check_names
+from semgraph.frontend.frame import table
+from semgraph.frontend.scope import Faults
 from semgraph.logical.node import Node, argument
+from semgraph.logical.typecheck import check_names
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

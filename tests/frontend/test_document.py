@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from semgraph.errors import Position
 from semgraph.frontend.document import parse
+from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.settings import holds, match_steps, parse_choice, plain_value
-from semgraph.frontend.writing import write_yaml
 from semgraph.logical.plan import Choice
 
 

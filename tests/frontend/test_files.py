@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from semgraph.errors import InputError, PlanError
-from semgraph.frontend.files import read_inputs
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.inputs import read_inputs
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 
 PLAN = """

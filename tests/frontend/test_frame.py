@@ -15,12 +15,9 @@ import semgraph
 from semgraph.errors import InputError, PlanError
 from semgraph.frontend.build import OPERATORS, SINKS, plan_keys
 from semgraph.frontend.document import Document, parse
-from semgraph.frontend.fluent import plan, save
-from semgraph.frontend.frame import Frame
+from semgraph.frontend.frame import Frame, call, plan, save, scan, table, union
 from semgraph.frontend.head import read_graph
-from semgraph.frontend.loader import load_document
-from semgraph.frontend.sources import call, scan, table, union
-from semgraph.frontend.yaml import dump, load_plan
+from semgraph.frontend.load import dump, load_document, load_plan
 from semgraph.logical.plan import Choice
 
 TICKETS = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.frontend.document import Document, read_file, walk_paths
 from semgraph.frontend.jsonschema import plan_schema
-from semgraph.frontend.loader import load_document
+from semgraph.frontend.load import load_document
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.shipped import plans_folder

@@ -10,8 +10,8 @@ import pytest
 
 from semgraph.frontend.build import OPERATORS, SINKS
 from semgraph.frontend.document import read_file
+from semgraph.frontend.head import KEYS
 from semgraph.frontend.jsonschema import plan_schema
-from semgraph.frontend.shape import KEYS
 from semgraph.shipped import plans_folder
 
 PLANS = sorted(path for path in plans_folder().glob("*.yaml") if path.stem != "graph")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import semgraph as sg
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.shipped import plans_folder
 

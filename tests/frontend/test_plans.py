@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import PlanError, Position
-from semgraph.frontend.yaml import find_plan, load_plan
+from semgraph.frontend.load import find_plan, load_plan
 from semgraph.logical.graph import Scan
-from semgraph.logical.joins import Union
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, Order
-from semgraph.logical.relational import Add, Filter, Input, Limit, Nothing
+from semgraph.logical.relational import Add, Filter, Input, Limit, Nothing, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge

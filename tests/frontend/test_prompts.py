@@ -6,7 +6,7 @@ import pytest
 
 from semgraph.errors import Fault, PlanError
 from semgraph.expr.types import parse_type
-from semgraph.frontend.prompts import Prompts, read_prompt
+from semgraph.frontend.prompt_files import Prompts, read_prompt
 from semgraph.logical.prompt import Template
 
 FULL = """---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import semgraph as sg
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.shipped import plans_folder
 from tests.frontend.conftest import Folder, Load
 

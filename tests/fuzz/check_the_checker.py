@@ -30,39 +30,39 @@ def _replace(module: str, name: str, change: Callable[[Any], Any]) -> None:
 
 def constants_are_places() -> None:
     """A number in an order is the place of a column."""
-    from semgraph.physical.sql import scalar_sql
+    from semgraph.relational.sql import scalar_sql
 
     def order_sql(order: Any, node: Any, *last: str) -> str:
         terms = (f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST" for t in order)
         return ", ".join([*terms, *last])
 
-    _replace("semgraph.physical.sql", "order_sql", lambda _: order_sql)
+    _replace("semgraph.relational.sql", "order_sql", lambda _: order_sql)
 
 
 def aggregates_stand_anywhere() -> None:
     """An aggregate in a filter or an order is no error."""
-    _replace("semgraph.expr.places", "check_over_rows", lambda _: lambda *_args, **_more: None)
+    _replace("semgraph.expr.duckdb", "check_over_rows", lambda _: lambda *_args, **_more: None)
 
 
 def nan_is_unequal() -> None:
     """Without DuckDB, NaN is neither equal to itself nor greater than anything."""
-    _replace("semgraph.physical.direct", "_nan_is_greatest", lambda _: lambda function: getattr(pc, function))
+    _replace("semgraph.relational.fragments", "_nan_is_greatest", lambda _: lambda function: getattr(pc, function))
 
 
 def types_are_not_compared() -> None:
     """Without DuckDB, operands may be of two types."""
-    _replace("semgraph.physical.direct", "_of_one_type", lambda _: lambda _operands, _schema: True)
+    _replace("semgraph.relational.fragments", "_of_one_type", lambda _: lambda _operands, _schema: True)
 
 
 def pairs_of_two_partitions() -> None:
     """A sem_join compares rows of two partitions."""
-    from semgraph.physical.semantic.asking import whose
+    from semgraph.semantic.ask import whose
 
     def kept(_node: Any, left: Any, _right: Any, pairs: Any, asking: Any) -> Any:
         own = whose(left, asking)
         return pairs[0], pairs[1], [own[a] for a in pairs[0]]
 
-    _replace("semgraph.physical.semantic.pairs", "_of_one_partition", lambda _: kept)
+    _replace("semgraph.semantic.pairs", "_of_one_partition", lambda _: kept)
 
 
 def ties_in_no_order() -> None:
@@ -77,7 +77,7 @@ def ties_in_no_order() -> None:
 
         return order_call
 
-    _replace("semgraph.physical.sql", "_order_call", change)
+    _replace("semgraph.relational.sql", "_order_call", change)
 
 
 def windows_in_input_order() -> None:

@@ -14,10 +14,10 @@ from unittest.mock import patch
 import semgraph
 from semgraph.errors import DataError, PlanError, SemgraphError
 from semgraph.execution.result import Result
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import optimized
-from semgraph.session import running
+from semgraph.session import run as running
 from tests.fuzz.model import Model
 from tests.fuzz.stored import GRAPH, GRAPH_FILE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.checking.cases import LIBRARY
+from semgraph.conformance.cases import LIBRARY
 from tests.fuzz.checking import check
 from tests.fuzz.engine import Engine
 from tests.fuzz.plans import IMPLEMENTATIONS

@@ -11,10 +11,10 @@ from functools import wraps
 from typing import Any
 
 from semgraph.execution.record import RunRecord
-from semgraph.llm.commits import GroupCommit
-from semgraph.stores.neo4j import Neo4jStore
-from semgraph.stores.neo4j_bolt import Bolt
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.llm.journal import GroupCommit
+from semgraph.stores.neo4j.bolt import Bolt
+from semgraph.stores.neo4j.store import Neo4jStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 INSIDE = (
     "statement",

@@ -26,10 +26,8 @@ import pytest
 from aiohttp import web
 
 from benchmarks.world import StandIn
-from semgraph.execution.calls import read_answers
-from semgraph.execution.record import read_rows
-from semgraph.execution.runs import all_runs
-from semgraph.frontend.yaml import load_plan
+from semgraph.execution.record import all_runs, read_answers, read_rows
+from semgraph.frontend.load import load_plan
 from semgraph.stores.base import Marked
 from tests.conftest import without_schema
 from tests.execution.conftest import PLAN, ROOT, Graph, Place, Row, place_of, said, wire

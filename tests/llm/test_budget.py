@@ -7,12 +7,9 @@ import asyncio
 import pytest
 
 from semgraph.errors import BudgetReached, PlanError, RowError
-from semgraph.llm.budget import Budget, Budgeted, Cost
-from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.retry import Retried, RetryPolicy
-from semgraph.llm.stack import stack
+from semgraph.llm.stack import Budget, Budgeted, Cost, Limiter, Retried, RetryPolicy, stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.coalesce import Coalesced
+from semgraph.llm.stack import Coalesced
 from tests.llm.server import Answer, ModelServer, error
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from semgraph.errors import PlanError
 from semgraph.llm.base import Message, Request
-from semgraph.llm.config import Settings
 from semgraph.llm.embed.local import LocalEmbedder
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
 from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, build_models
-from semgraph.llm.local import Local
+from semgraph.llm.local.model import Local
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.recorded import Recorded, RecordedEmbedder
-from semgraph.llm.recorder import Recorder
+from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
+from semgraph.llm.settings import Settings
 from semgraph.llm.specs import parse_spec
 
 

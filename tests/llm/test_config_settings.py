@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.llm import config
-from semgraph.llm.config import RunLimits, Settings, masked
+from semgraph.llm import settings as config
+from semgraph.llm.settings import RunLimits, Settings, masked
 
 KEY = "sk-proj-0123456789abcdefWXYZ"
 
@@ -234,7 +234,7 @@ def test_doctor_sees_every_setting_with_its_origin(load):
 
 
 def test_openai_has_one_address():
-    from semgraph.llm.wire import OPENAI_URL
+    from semgraph.llm.openai import OPENAI_URL
 
     assert config.OPENAI_URL == OPENAI_URL
 

@@ -13,16 +13,11 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import LLM, Message, Request, Usage
-from semgraph.llm.budget import Budget, Budgeted
-from semgraph.llm.coalesce import Coalesced
 from semgraph.llm.journal import Journal, Journalled
-from semgraph.llm.limits import Limited, Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.recorder import Recorder
-from semgraph.llm.retry import Retried
-from semgraph.llm.roles import Roles
-from semgraph.llm.stack import stack
+from semgraph.llm.recording import Recorder
+from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limited, Limiter, Retried, Roles, stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 ASKED = (Message("user", "Is it so?"),)

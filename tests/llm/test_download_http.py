@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError
-from semgraph.llm.download import pull, remove
-from semgraph.llm.models import CATALOGUE, Model, ModelFile, find, models_dir, on_disk, paths
+from semgraph.llm.local.catalogue import CATALOGUE, Model, ModelFile, find, models_dir, on_disk, paths
+from semgraph.llm.local.download import pull, remove
 from tests.llm.file_server import FileServer
 from tests.patience import HANGS
 
@@ -252,7 +252,7 @@ def test_two_processes_download_once(server, env):
     """The second waits, sees the first one's progress, and finds the file."""
     url = server.serve("/m", BODY, break_after=[1_000_000, 1_000_000])
     program = (
-        "import os, sys; from tests.llm.test_download_http import model_of; from semgraph.llm.download import pull; "
+        "import os, sys; from tests.llm.test_download_http import model_of; from semgraph.llm.local.download import pull; "
         "print(pull(model_of(sys.argv[1]), env=dict(os.environ))[0])"
     )
     run = [sys.executable, "-c", program, url]

@@ -11,8 +11,8 @@ import tarfile
 import pytest
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.download import pull
-from semgraph.llm.models import Model, ModelFile, Part, models_dir, paths
+from semgraph.llm.local.catalogue import Model, ModelFile, Part, models_dir, paths
+from semgraph.llm.local.download import pull
 from tests.llm.file_server import FileServer
 
 PIECES = [random.Random(seed).randbytes(70_000 - seed) for seed in range(3)]

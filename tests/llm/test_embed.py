@@ -9,14 +9,11 @@ import pytest
 
 from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import Embedder, Usage
-from semgraph.llm.budget import Budget
-from semgraph.llm.embed.once import EmbedOnce
+from semgraph.llm.embed.base import EmbedOnce
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal, OwnText
-from semgraph.llm.limits import Limiter
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.retry import RetryPolicy
-from semgraph.llm.stack import stack
+from semgraph.llm.stack import Budget, Limiter, RetryPolicy, stack
 from tests.llm.server import Fault, ModelServer, error, vector_of
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)

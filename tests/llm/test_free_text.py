@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from semgraph.llm.journal import Journal
-from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.stack import stack
+from semgraph.llm.stack import Limiter, stack
 from tests.llm.server import ModelServer
 
 

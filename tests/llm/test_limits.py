@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from semgraph.llm.limits import Limited, Limiter
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.retry import Retried, RetryPolicy
+from semgraph.llm.stack import Limited, Limiter, Retried, RetryPolicy
 from semgraph.turns import Turns
 from tests.llm.server import Answer, ModelServer, error
 

@@ -21,9 +21,9 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Limits, Message, Request, Usage
-from semgraph.llm.cpu import default_threads
-from semgraph.llm.local import Local
-from semgraph.llm.models import Model, ModelFile, find, paths
+from semgraph.llm.local.catalogue import Model, ModelFile, find, paths
+from semgraph.llm.local.gguf import default_threads
+from semgraph.llm.local.model import Local
 from tests.patience import HANGS
 
 PEOPLE = {
@@ -255,7 +255,7 @@ class TestStopping:
         """Nothing is closed and nothing cancelled: the loop just stops. And llama.cpp says nothing."""
         program = (
             "import asyncio\n"
-            "from semgraph.llm.local import Local\n"
+            "from semgraph.llm.local.model import Local\n"
             "from tests.llm.test_local_model import ask, TALE\n"
             "local = Local('SmolLM2-135M', threads=1)\n"
             "loop = asyncio.new_event_loop()\n"

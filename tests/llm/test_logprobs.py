@@ -11,11 +11,9 @@ import pytest
 
 from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.llm.journal import Journal, Journalled
+from semgraph.llm.local.model import word_logprobs
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.recorded import Recorded
-from semgraph.llm.recorder import Recorder
-from semgraph.llm.recording import Recording
-from semgraph.llm.words import word_logprobs
+from semgraph.llm.recording import Recorded, Recorder, Recording
 from tests.llm.server import Answer, ModelServer
 
 ASKED = Request("default", (Message("user", "Is it so?"),), "", max_tokens=1, words=("yes", "no"))

@@ -9,7 +9,7 @@ import pytest
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Usage
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.retry import Transient
+from semgraph.llm.stack import Transient
 from tests.llm.conftest import SCHEMA
 from tests.llm.server import Answer, Fault, ModelServer, error
 

@@ -14,8 +14,7 @@ from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Embedder, Message, Request
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.recorded import Recorded, RecordedEmbedder
-from semgraph.llm.recorder import Recorder
+from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
 from tests.llm.server import Answer
 
 SCHEMA = '{"type":"string"}'

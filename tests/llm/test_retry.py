@@ -8,8 +8,7 @@ import statistics
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.limits import Limited, Limiter
-from semgraph.llm.retry import Retried, RetryPolicy
+from semgraph.llm.stack import Limited, Limiter, Retried, RetryPolicy
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 QUICK = RetryPolicy(attempts=4, first=0.001, longest=0.002)

@@ -9,15 +9,10 @@ import pytest
 
 from semgraph.errors import BudgetReached, PlanError, RowError
 from semgraph.llm.base import Message, Request
-from semgraph.llm.budget import Budget
-from semgraph.llm.coalesce import Coalesced
 from semgraph.llm.journal import Journal
-from semgraph.llm.limits import Limiter
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.retry import RetryPolicy
-from semgraph.llm.roles import Roles, bound
-from semgraph.llm.stack import stack
+from semgraph.llm.stack import Budget, Coalesced, Limiter, RetryPolicy, Roles, bound, stack
 from tests.llm.server import Answer, ModelServer, error
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)

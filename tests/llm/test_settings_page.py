@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from semgraph.llm import sources
-from semgraph.llm.config import Settings
+from semgraph.llm import settings as sources
+from semgraph.llm.settings import Settings
 from semgraph.llm.specs import OPTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")

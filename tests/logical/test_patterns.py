@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.logical.pattern import PatternTrail, parse_pattern
+from semgraph.logical.graph import PatternTrail, parse_pattern
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The ways that the contract suites run over; their cases are those of `semgraph.checking.cases`."""
+"""The ways that the contract suites run over; their cases are those of `semgraph.conformance.cases`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from semgraph.checking.cases import LIBRARY, OPERATORS, usable
+from semgraph.conformance.cases import LIBRARY, OPERATORS, usable
 from semgraph.llm.base import Embeddings
 from semgraph.logical.plan import Choice
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.checking.cases import LIBRARY, Case, mind, run
-from semgraph.checking.oracle import Oracle
+from semgraph.conformance.cases import LIBRARY, Case, mind, run
+from semgraph.conformance.oracle import Oracle
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
-from semgraph.physical.contract import RowEstimate
+from semgraph.semantic.contract import RowEstimate
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semgraph
-from semgraph.checking.cases import LIBRARY, Case, answers, ask, mind, node, run
-from semgraph.checking.oracle import Faulty, Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, Case, answers, ask, mind, node, run
+from semgraph.conformance.oracle import Faulty, Grams, Mind, Oracle
 from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Limits, Reply, Request
-from semgraph.llm.roles import Roles
+from semgraph.llm.stack import Roles
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
+from semgraph.semantic.context import NodeContext
 
 
 def filter_way(**more: Any) -> Any:

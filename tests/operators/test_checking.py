@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from semgraph.checking import check_folder, skeleton, told
-from semgraph.checking.cases import OPERATORS
 from semgraph.cli import app
+from semgraph.conformance import check_folder, skeleton, told
+from semgraph.conformance.cases import OPERATORS
 from semgraph.errors import PlanError
 from semgraph.shipped import operators_folder
 
@@ -274,7 +274,7 @@ def test_a_folder_without_implementations_is_none(tmp_path: Path) -> None:
 def test_the_checks_need_no_test_framework() -> None:
     import subprocess
 
-    code = "import sys, semgraph.checking; print(sorted({'pytest', 'hypothesis'} & set(sys.modules)))"
+    code = "import sys, semgraph.conformance; print(sorted({'pytest', 'hypothesis'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semgraph.checking.cases import Case, answers, ask, mind, reference, some
-from semgraph.checking.oracle import Faulty, Oracle, call_id, is_packed
+from semgraph.conformance.cases import Case, answers, ask, mind, reference, some
+from semgraph.conformance.oracle import Faulty, Oracle, call_id, is_packed
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from semgraph.checking.cases import OPERATORS, Case, answers, ask, mind, reference
-from semgraph.checking.oracle import Faulty, Oracle, edited, is_packed, lines, parts
+from semgraph.conformance.cases import OPERATORS, Case, answers, ask, mind, reference
+from semgraph.conformance.oracle import Faulty, Oracle, edited, is_packed, lines, parts
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
 from semgraph.meter import StepMetrics

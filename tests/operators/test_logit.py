@@ -13,14 +13,13 @@ import pytest
 
 import semgraph as sg
 from benchmarks.world.server import StandIn
-from semgraph.checking.cases import LIBRARY, ask, mind, node, some
-from semgraph.checking.oracle import Faulty, Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, ask, mind, node, some
+from semgraph.conformance.oracle import Faulty, Grams, Mind, Oracle
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.openai import OpenAI
 from semgraph.logical.plan import Choice
-from semgraph.physical.calibration import cut, fitted, right_when_left_out
-from semgraph.physical.verdicts import Verdicts
+from semgraph.semantic.verdicts import Verdicts, cut, fitted, right_when_left_out
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 PLAN = """
@@ -82,7 +81,7 @@ class TestOverHttp:
     async def test_the_scores_are_in_the_record_of_the_run(self, tmp_path):
         async with StandIn() as server:
             result = await over_http(tmp_path, TEXTS, server)
-        from semgraph.execution.calls import read_answers
+        from semgraph.execution.record import read_answers
 
         (answers,) = read_answers(result.record).values()
         assert [row["score"] > 0 for row in answers] == [row["keep"] for row in answers] == [True, False, True, False]
@@ -196,7 +195,7 @@ class TestCalibration:
         verdicts._curves[node("sem_filter").fingerprint] = fitted([0.0, 1.0, 4.0, 5.0], [False, False, True, True])
         llm = Oracle(mind("sem_filter"))
         from semgraph.meter import StepMetrics
-        from semgraph.physical.context import NodeContext
+        from semgraph.semantic.context import NodeContext
 
         case = some("sem_filter", 5)
         async with NodeContext(llm, Grams(), case.node(), StepMetrics()) as ctx:

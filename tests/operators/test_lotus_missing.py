@@ -6,10 +6,10 @@ from importlib.metadata import distributions
 
 import pytest
 
-from semgraph.checking.cases import LIBRARY, OPERATORS, node
+from semgraph.conformance.cases import LIBRARY, OPERATORS, node
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
-from semgraph.lotus import installed
+from semgraph.lotus import bridge as installed
 
 SAID = (
     'it needs LOTUS (lotus-ai 1.2.4): pip install "semgraph[lotus]", in an environment of its own '

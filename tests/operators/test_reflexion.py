@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.checking.cases import LEFT, LIBRARY, Case, answers, run
-from semgraph.checking.oracle import Faulty, Mind, Oracle, call_id
+from semgraph.conformance.cases import LEFT, LIBRARY, Case, answers, run
+from semgraph.conformance.oracle import Faulty, Mind, Oracle, call_id
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
-from semgraph.frontend.prompts import read_prompt
+from semgraph.frontend.prompt_files import read_prompt
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.cases import LIBRARY, OPERATORS
-from semgraph.checking.oracle import Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, OPERATORS
+from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.errors import EngineError, PlanError
-from semgraph.physical import watching
+from semgraph.semantic import answers as watching
 from tests.operators.test_checking import write
 
 PLAN = """

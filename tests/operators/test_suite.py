@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from semgraph.checking import CHECKS, Way, agreement
-from semgraph.checking.cases import LIBRARY
+from semgraph.conformance import CHECKS, Way, agreement
+from semgraph.conformance.cases import LIBRARY
 from semgraph.logical.plan import Choice
 from semgraph.shipped import operators_folder
 from tests.operators.cases import ways

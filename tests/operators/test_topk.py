@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from semgraph.checking.cases import LIBRARY, Case, mind, node
-from semgraph.checking.oracle import Faulty, Grams, Oracle
+from semgraph.conformance.cases import LIBRARY, Case, mind, node
+from semgraph.conformance.oracle import Faulty, Grams, Oracle
 from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
-from semgraph.physical.contract import RowEstimate
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import RowEstimate
 
 LOUD = replace(mind("sem_topk"), score=lambda text: float(text.split("“")[1].split("”")[0]))
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle, filled
+from semgraph.conformance.oracle import Mind, Oracle, filled
 from semgraph.errors import RowError
 from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import given
-from semgraph.session import running
+from semgraph.session import run as running
 from semgraph.stores.base import Store
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "optimizer"

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Faulty, Mind, Oracle, edited
+from semgraph.conformance.oracle import Faulty, Mind, Oracle, edited
 from semgraph.errors import RowError
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import given, optimize
-from semgraph.session import running
+from semgraph.session import run as running
 from tests.optimizer.conftest import Bench
 
 PEOPLE = [{"id": i, "city": "Rome" if i % 2 else "Oslo", "name": f"name {i}"} for i in range(40)]

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 import semgraph
 from benchmarks.world import StandIn
-from semgraph.checking.cases import some
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.cases import some
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import EngineError
-from semgraph.execution import bounds
-from semgraph.execution.estimates import Amount, total
-from semgraph.execution.observed import Memory, Seen
+from semgraph.execution.runtime import Memory, Seen
+from semgraph.explain import estimates as bounds
+from semgraph.explain.estimates import Amount, total
 from semgraph.meter import Part, StepMetrics
-from semgraph.physical.contract import Cost, Implementation, RowEstimate
+from semgraph.semantic.contract import Cost, Implementation, RowEstimate
 from tests.optimizer.conftest import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"

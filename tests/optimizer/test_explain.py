@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import PlanError
 from tests.optimizer.conftest import answered, matched
 

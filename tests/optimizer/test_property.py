@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from semgraph.errors import DataError, PlanError
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import APPROXIMATE, optimize
 from tests.optimizer.conftest import FIXTURES, Bench
@@ -270,7 +270,7 @@ def test_a_model_that_answers_each_of_several_questions_alike_answers_fused_ones
 def test_the_same_holds_over_neo4j(
     loop: asyncio.Runner, neo4j_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     store = Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password)
     bench = Bench(tmp_path, monkeypatch, store)

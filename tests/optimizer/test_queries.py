@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
-from semgraph.execution.explain import as_data
+from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.explain.mermaid import as_data
 from semgraph.stores.base import Store
 from tests.optimizer.conftest import FIXTURES
 
@@ -33,7 +33,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[str | Store]:
     if request.param == "memory":
         yield "memory"
         return
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")
     made = Neo4jStore(server.uri, server.user, server.password)
@@ -98,11 +98,11 @@ returns: [stored, given]
 
 
 async def test_how_exact_the_nearest_are_is_what_the_store_says(tmp_path: Path) -> None:
-    from semgraph.frontend.yaml import load_plan
-    from semgraph.physical.library import Library
+    from semgraph.frontend.load import load_plan
     from semgraph.physical.planner import compile_plan
-    from semgraph.stores.neo4j import Neo4jStore
-    from semgraph.stores.sqlite import SqliteStore
+    from semgraph.semantic.library import Library
+    from semgraph.stores.neo4j.store import Neo4jStore
+    from semgraph.stores.sqlite.store import SqliteStore
 
     graph = "graph: g\nkey: uuid\npartition: group_id\nnodes: {Person: {properties: {name: string}, derived: {name_embedding: {embed: name}}}}\n"
     (tmp_path / "graph.yaml").write_text(graph, encoding="utf-8")

@@ -14,9 +14,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
 from semgraph.errors import EngineError, PlanError
-from semgraph.execution.algebra import in_full
+from semgraph.explain.algebra import in_full
 from semgraph.expr.scalar import parse_scalar
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Filter

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.checking.cases import LIBRARY, OPERATORS, usable
-from semgraph.checking.oracle import Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, OPERATORS, usable
+from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from tests.optimizer.conftest import answered, drawn, matched

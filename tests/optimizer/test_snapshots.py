@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
-from semgraph.frontend.yaml import load_plan
+from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.frontend.load import load_plan
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = ROOT / "tests" / "plans_snapshots"

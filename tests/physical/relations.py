@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input
-from semgraph.physical.relational import compile_segment, execute, plan_segments, runtime_schema
+from semgraph.relational.fragments import compile_segment, execute, plan_segments, runtime_schema
 
 
 def relation(name: str, columns: Mapping[str, pa.DataType], *, windowed: bool = False) -> Input:

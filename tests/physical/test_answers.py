@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.checking.cases import LIBRARY, Case
+from semgraph.conformance.cases import LIBRARY, Case
 from semgraph.errors import EngineError
 from semgraph.logical.plan import Choice
-from semgraph.physical.answers import answer_table, check_answer
-from semgraph.physical.contract import Outcome, answer_schema
+from semgraph.semantic.answers import answer_table, check_answer
+from semgraph.semantic.contract import Outcome, answer_schema
 
 
 def table(operator: str, items: list[Any]) -> tuple[Any, Any, pa.Table]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semgraph.checking.cases import Case
+from semgraph.conformance.cases import Case
 
 
 def join(pairs: Iterable[tuple[int, int]], **more: list[str]) -> Case:

@@ -11,8 +11,8 @@ import pytest
 
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
-from semgraph.physical import cluster
-from semgraph.physical.cluster import clusters
+from semgraph.physical import operators as cluster
+from semgraph.physical.operators import clusters
 from tests.physical.relations import relation
 
 

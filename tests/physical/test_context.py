@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semgraph.checking.cases import Case
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.cases import Case
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import BudgetReached, RowError
 from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
-from semgraph.llm.roles import Roles
+from semgraph.llm.stack import Roles
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext, count_embeddings, count_failure, count_reply
+from semgraph.semantic.context import NodeContext, count_embeddings, count_failure, count_reply
 from tests.operators.cases import NoEmbedder
 
 

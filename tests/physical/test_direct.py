@@ -16,8 +16,7 @@ from semgraph.errors import Fault
 from semgraph.expr import parse_scalar as sql
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Filter, Input, Project
-from semgraph.physical.direct import direct
-from semgraph.physical.relational import compile_segment, conform, execute, plan_segments, runtime_schema
+from semgraph.relational.fragments import compile_segment, conform, direct, execute, plan_segments, runtime_schema
 
 SOURCE = Input(
     name="t",

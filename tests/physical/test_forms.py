@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from semgraph.expr.types import Type, parse_type
 from semgraph.logical.prompt import Prompt
-from semgraph.physical.forms import Form, Invalid, free_name, list_of, parse, read_value
+from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, parse, read_value
 
 EVERY = (
     "struct<s: string, i: int64 null, d: double, b: boolean, t: timestamp null, day: date null, j: json null, "

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import EngineError
 from semgraph.expr.types import parse_type
 from semgraph.llm.base import Limits, Request
@@ -19,9 +19,9 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
-from semgraph.physical.contract import Block, Outcome, Part, Rows
-from semgraph.physical.records import json_line
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import Block, Outcome, Part, Rows
+from semgraph.semantic.prompt.records import json_line
 from tests.operators.cases import NoEmbedder
 
 PEOPLE = pa.schema([("name", pa.string()), ("born", pa.date32())])

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import semgraph.operator
-from semgraph.checking.cases import Case, answers, ask, mind, reference
-from semgraph.checking.oracle import Oracle
+from semgraph.conformance.cases import Case, answers, ask, mind, reference
+from semgraph.conformance.oracle import Oracle
 from semgraph.errors import PlanError
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
-from semgraph.physical.contract import Observed, RowEstimate
-from semgraph.physical.library import Library
+from semgraph.semantic.contract import Observed, RowEstimate
+from semgraph.semantic.library import Library
 
 GOOD = '''
 """Everything is kept."""

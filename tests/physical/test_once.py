@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.checking.cases import LEFT, LIBRARY, RIGHT, mind, node
-from semgraph.checking.oracle import Grams, Oracle
+from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, mind, node
+from semgraph.conformance.oracle import Grams, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.physical.context import NodeContext
-from semgraph.physical.framing import check_answer
-from semgraph.physical.semantic.asking import Answered, Asking, answer
+from semgraph.semantic.ask import Answered, Asking, answer
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.prompt.builder import check_answer
 
 TEN = [f"name {i}" for i in range(10)]
 

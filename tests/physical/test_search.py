@@ -14,20 +14,18 @@ from hypothesis import strategies as st
 
 from semgraph.expr import parse_scalar as sql
 from semgraph.expr.functions import words
-from semgraph.expr.names import LEFT, STORED
+from semgraph.expr.scalar import LEFT, STORED
 from semgraph.llm.base import Vectors
-from semgraph.logical.checks import Sort
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
-from semgraph.physical.relational import execute, runtime_schema
+from semgraph.logical.typecheck import Sort
+from semgraph.physical.ranking import Asked, asked_column, fuse, statement
+from semgraph.physical.retrieval import SearchSpec, vectors_of, whose
 from semgraph.physical.search import run_searches
-from semgraph.physical.search_fuse import Asked, fuse
-from semgraph.physical.search_spec import SearchSpec
-from semgraph.physical.search_sql import asked_column, statement
-from semgraph.physical.search_vectors import vectors_of, whose
+from semgraph.relational.fragments import execute, runtime_schema
 from semgraph.stores.base import Batch, NodeWrite
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 GRAPH = Graph.build(
     {

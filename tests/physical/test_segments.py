@@ -12,11 +12,23 @@ from hypothesis import strategies as st
 
 from semgraph.errors import Fault
 from semgraph.expr import parse_scalar as sql
-from semgraph.logical.checks import Sort
-from semgraph.logical.joins import GroupJoin, Join, Union
 from semgraph.logical.node import Node
-from semgraph.logical.relational import Add, Aggregate, Distinct, Filter, Input, Limit, Ordered, Project, Unnest
-from semgraph.physical.relational import column_of
+from semgraph.logical.relational import (
+    Add,
+    Aggregate,
+    Distinct,
+    Filter,
+    GroupJoin,
+    Input,
+    Join,
+    Limit,
+    Ordered,
+    Project,
+    Union,
+    Unnest,
+)
+from semgraph.logical.typecheck import Sort
+from semgraph.relational.fragments import column_of
 from tests.physical.relations import relation, rows_of
 
 PEOPLE = {"id": pa.int64(), "city": pa.string()}

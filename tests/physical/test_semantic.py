@@ -12,12 +12,12 @@ import pytest
 
 from semgraph.expr import Type
 from semgraph.expr import parse_scalar as sql
-from semgraph.logical.checks import Sort
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.physical.contract import Context, Cost, Implementation, Observed, RowEstimate, Rows, answer_schema
-from semgraph.physical.framing import check_answer
-from semgraph.physical.semantic.asking import Answered, Asking, answer
+from semgraph.logical.typecheck import Sort
+from semgraph.semantic.ask import Answered, Asking, answer
+from semgraph.semantic.contract import Context, Cost, Implementation, Observed, RowEstimate, Rows, answer_schema
+from semgraph.semantic.prompt.builder import check_answer
 from tests.physical.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error

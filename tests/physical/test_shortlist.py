@@ -13,15 +13,15 @@ import pytest
 
 from semgraph.expr import parse_scalar as sql
 from semgraph.llm.base import Vectors
-from semgraph.logical.checks import Sort
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
-from semgraph.physical import shortlist
-from semgraph.physical.relational import runtime_schema
+from semgraph.logical.typecheck import Sort
+from semgraph.physical import ranking as shortlist
+from semgraph.physical.retrieval import SearchSpec
 from semgraph.physical.search import run_searches
-from semgraph.physical.search_spec import SearchSpec
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.relational.fragments import runtime_schema
+from semgraph.stores.sqlite.store import SqliteStore
 
 GRAPH = Graph.build(
     {

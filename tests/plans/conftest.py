@@ -13,7 +13,7 @@ import pytest
 import semgraph
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
 from tests.patience import HANGS
@@ -139,7 +139,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[str | Store]:
     if request.param == "memory":
         yield "memory"
         return
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")
     yield Neo4jStore(server.uri, server.user, server.password)

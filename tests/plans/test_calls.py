@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
-from semgraph.expr.binder import connection
-from semgraph.frontend.yaml import load_plan
+from semgraph.expr.duckdb import connection
+from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic

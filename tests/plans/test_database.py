@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.stores.neo4j import Neo4jStore
+from semgraph.stores.neo4j.store import Neo4jStore
 from tests.plans.conftest import Memory
 
 

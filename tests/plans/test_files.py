@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.llm.tokens import TokenCounter
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan

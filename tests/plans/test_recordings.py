@@ -34,7 +34,7 @@ def test_a_recording_says_who_answered_and_when(name: str) -> None:
 
 
 async def test_a_recording_gives_the_same_result_on_both_stores(neo4j_database: Any) -> None:
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     store = Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password)
     try:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import PlanError
 from semgraph.execution.result import Result
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from tests.plans.conftest import PLANS, Memory
 
 DOCUMENT = load_plan(PLANS / "search.yaml").document

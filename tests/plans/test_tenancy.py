@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks.world import StandIn
 from benchmarks.world.canaries import CANARIES, MixedPartitions, canary
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
-from semgraph.physical.semantic import pairs
+from semgraph.semantic import pairs
 from semgraph.shipped import operators_folder
 from tests.conftest import READS_ALL
 from tests.plans.conftest import PLANS, Memory, at

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from benchmarks.world import StandIn, World
 from benchmarks.world.scoring import as_graph
 from semgraph.expr.functions import key
-from semgraph.scoring import Edge, GraphScore, Node, score_graph
-from semgraph.scoring import Graph as Scored
+from semgraph.scores import Edge, GraphScore, Node, score_graph
+from semgraph.scores import Graph as Scored
 
 from .conftest import Graph, Memory
 

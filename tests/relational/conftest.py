@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import semgraph
-from semgraph.checking.oracle import Mind, Oracle
-from semgraph.frontend.yaml import load_plan
-from semgraph.session import running
+from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.frontend.load import load_plan
+from semgraph.session import run as running
 
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import DataError, PlanError
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from tests.relational.conftest import Run, column, plan
 
 COLUMNS = "x: string, n: int64, l: list<int64>"

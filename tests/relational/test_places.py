@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from tests.relational.conftest import Run, column, plan
 
 COLUMNS = "id: int64, code: string, tags: list<string>"

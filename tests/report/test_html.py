@@ -13,9 +13,8 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.execution.record import RunRecord
-from semgraph.execution.runs import Run
-from semgraph.report.html import page, save
+from semgraph.execution.record import Run, RunRecord
+from semgraph.render.html import page, save
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028\x00\ud83d"
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -9,12 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.execution.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.execution.comparison.record import save
-from semgraph.execution.record import RunRecord
-from semgraph.execution.runs import Run
-from semgraph.report.html import page
-from semgraph.report.html.layout import bend, layout
+from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
+from semgraph.compare.record import save
+from semgraph.execution.record import Run, RunRecord
+from semgraph.render.html import page
+from semgraph.render.html.graph import bend, layout
 from tests.report.test_html import HOSTILE, Read, data, line, recorded, texts
 
 ROWS = pa.table({"_m": [0, 1], "id": [1, 2], "text": ["It leaks.", "Lovely."]})

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from semgraph.execution.record import Run
 from semgraph.execution.result import Result
-from semgraph.execution.runs import Run
-from semgraph.frontend.yaml import load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter, StepMetrics
-from semgraph.physical.semantic.asking import Failure
-from semgraph.report.outcome import cost, hints, outcome, remarks, unfinished
+from semgraph.render.outcome import cost, hints, outcome, remarks, unfinished
+from semgraph.semantic.ask import Failure
 from tests.cli.conftest import GRAPH, PLAN
 
 READ = StepMetrics("sem_map", "per_row", rows_in=3, rows_out=4, calls_issued=3, tokens_in=2310, tokens_cached=1420,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.report.pages import INDEX, page, pages, write
-from semgraph.report.plans import PlanFile
+from semgraph.render.pages import INDEX, page, pages, write
+from semgraph.render.plans import PlanFile
 
 ROOT = Path(__file__).parents[2]
 FILES = [PlanFile(path, shipped=True) for path in sorted((ROOT / "plans").glob("*.yaml")) if path.stem != "graph"]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.logical.schema import Graph
-from semgraph.report.picture import lines, pictures
+from semgraph.render.picture import lines, pictures
 
 GRAPH = Graph.build(
     {

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from semgraph.execution.result import Progress
 from semgraph.meter import Meter, StepMetrics
-from semgraph.report.progress import Watch, downloading, watched
+from semgraph.render.progress import Watch, downloading, watched
 
 
 def console(*, terminal: bool) -> tuple[Console, io.StringIO]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from semgraph.report.tables import Column, fit, lines, result_lines
+from semgraph.render.tables import Column, fit, lines, result_lines
 
 COLUMNS = [
     Column("name", ["Ann", "Bartholomew"]),

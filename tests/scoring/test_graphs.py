@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semgraph.scoring import Edge, Graph, Node, align, difference, moments, score_graph
+from semgraph.scores import Edge, Graph, Node, align, difference, moments, score_graph
 
 
 def node(key: str, members: str, label: str = "") -> Node:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semgraph.scoring import Score, agreement, answers, difference, pooled, score, tally
+from semgraph.scores import Score, agreement, answers, difference, pooled, score, tally
 
 TRUTH = [{"id": 1, "of": "a"}, {"id": 2, "of": "b"}, {"id": 3, "of": None}, {"id": 4, "of": "d"}]
 

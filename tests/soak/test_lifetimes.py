@@ -16,8 +16,8 @@ import pytest
 import semgraph as sg
 from benchmarks.world.waiting import Rates
 from semgraph.errors import SemgraphError
-from semgraph.llm.local import Local
-from semgraph.session import owned
+from semgraph.llm.local.model import Local
+from semgraph.session import resources as owned
 from tests.served import served
 from tests.soak.conftest import Server, session, tickets
 

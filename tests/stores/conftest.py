@@ -19,7 +19,7 @@ import pytest
 from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import parse_scalar
-from semgraph.logical.pattern import parse_pattern
+from semgraph.logical.graph import parse_pattern
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Batch,
@@ -120,19 +120,19 @@ class Home:
 
 
 def _memory(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    from semgraph.stores.sqlite import SqliteStore
+    from semgraph.stores.sqlite.store import SqliteStore
 
     return Home("memory", lambda: SqliteStore(":memory:"), shared=False)
 
 
 def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    from semgraph.stores.sqlite import SqliteStore
+    from semgraph.stores.sqlite.store import SqliteStore
 
     return Home("sqlite", lambda: SqliteStore(tmp_path / "graph.db"))
 
 
 def _neo4j(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    from semgraph.stores.neo4j import Neo4jStore
+    from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")
     return Home("neo4j", lambda: Neo4jStore(server.uri, server.user, server.password), longest=8000)

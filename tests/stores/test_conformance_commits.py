@@ -10,7 +10,7 @@ import pytest
 from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Marked, Method, PartitionState, Store
-from semgraph.stores.refusals import RowsRefused
+from semgraph.stores.batch_io import RowsRefused
 
 
 async def notes(store):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Method
-from semgraph.stores.settles import Settles
+from semgraph.stores.base import Method, Settles
 
 
 def before(graph: Graph) -> Graph:

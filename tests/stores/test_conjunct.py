@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr import parse_scalar, parse_type
-from semgraph.stores import conjunct
-from semgraph.stores.conjunct import Prop, Value, cast_values, evaluate, read, values_of
-from semgraph.stores.cypher import lucene, pins
+from semgraph.stores import conditions as conjunct
+from semgraph.stores.conditions import Prop, Value, cast_values, evaluate, read, values_of
+from semgraph.stores.neo4j import cypher as pins
+from semgraph.stores.neo4j import lucene
 
 
 def term(text, alias="hit"):

@@ -222,7 +222,7 @@ def test_neo4j_agrees_with_them(neo4j_pair, world, steps, asked, where, partitio
 @pytest.mark.parametrize("name", ["stored", "answers"])
 async def test_the_comparison_can_fail(world, name):
     """A store that loses the last row of each write is told apart from one that does not."""
-    from semgraph.stores.sqlite import SqliteStore
+    from semgraph.stores.sqlite.store import SqliteStore
 
     class Forgetful(SqliteStore):
         async def commit(self, batch, mark=None):

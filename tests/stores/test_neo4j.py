@@ -20,17 +20,17 @@ import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
-from semgraph.checking.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.session import Session
-from semgraph.stores import neo4j_bolt
 from semgraph.stores.base import Batch, Method, NodeWrite
-from semgraph.stores.cypher import hits, search
-from semgraph.stores.neo4j import Neo4jStore
-from semgraph.stores.neo4j_setup import Setup
-from semgraph.stores.refusals import RowsRefused
+from semgraph.stores.batch_io import RowsRefused
+from semgraph.stores.neo4j import bolt as neo4j_bolt
+from semgraph.stores.neo4j import hits, search
+from semgraph.stores.neo4j.setup import Setup
+from semgraph.stores.neo4j.store import Neo4jStore
 from tests.conftest import without_schema
 
 MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
@@ -553,7 +553,7 @@ async def test_the_index_finds_nearly_all_that_reading_all_finds(
 async def test_a_partition_that_became_small_is_read_whole_again(
     monkeypatch: pytest.MonkeyPatch, store: Neo4jStore, world: Any
 ) -> None:
-    from semgraph.stores.cypher import hits, search
+    from semgraph.stores.neo4j import hits, search
 
     monkeypatch.setattr(hits, "EXACT_BELOW", 20)
     monkeypatch.setattr(search, "EXACT_BELOW", 20)
@@ -786,7 +786,7 @@ conftest = importlib.util.module_from_spec(spec)
 sys.modules["conftest"] = conftest
 spec.loader.exec_module(conftest)
 from semgraph.errors import ConcurrentWrite
-from semgraph.stores.neo4j import Neo4jStore
+from semgraph.stores.neo4j.store import Neo4jStore
 
 world, me = conftest.World(), sys.argv[2]
 

@@ -18,12 +18,13 @@ import pytest
 from neo4j.exceptions import AuthError
 
 from semgraph.errors import PlanError, StoreUnavailable
-from semgraph.stores import neo4j_jars, neo4j_local
-from semgraph.stores.neo4j import local_store
-from semgraph.stores.neo4j_jars import Progress, jars
-from semgraph.stores.neo4j_local import LocalServer, start, status, stop
+from semgraph.stores.neo4j.local import jars as neo4j_jars
+from semgraph.stores.neo4j.local import server as neo4j_local
+from semgraph.stores.neo4j.local.jars import Progress, jars
+from semgraph.stores.neo4j.local.server import LocalServer, start, status, stop
+from semgraph.stores.neo4j.store import local_store
 
-START = "import sys; from semgraph.stores.neo4j_local import start; print(start(sys.argv[1]).pid)"
+START = "import sys; from semgraph.stores.neo4j.local.server import start; print(start(sys.argv[1]).pid)"
 
 
 def run(server: LocalServer, query: str) -> list[list[object]]:

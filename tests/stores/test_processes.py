@@ -15,7 +15,7 @@ import pytest
 
 from semgraph.errors import ConcurrentWrite
 from semgraph.stores.base import Method
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.patience import HANGS
 
 WRITER = """
@@ -26,7 +26,7 @@ conftest = importlib.util.module_from_spec(spec)
 sys.modules["conftest"] = conftest
 spec.loader.exec_module(conftest)
 from semgraph.errors import ConcurrentWrite
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 world, store = conftest.World(), SqliteStore(sys.argv[2])
 

@@ -11,8 +11,8 @@ from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method
-from semgraph.stores.sqlite import SqliteStore
-from semgraph.stores.sqlite_file import check_library
+from semgraph.stores.sqlite.file import check_library
+from semgraph.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

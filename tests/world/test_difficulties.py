@@ -19,9 +19,9 @@ from benchmarks.world.questions import questions
 from benchmarks.world.scoring import PLAN, Scored, as_graph, held, scored
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
-from semgraph.scoring import score_graph
+from semgraph.scores import score_graph
 from semgraph.session import Session
-from semgraph.stores.sqlite import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 SAID = "2025-01-15T09:00:00Z"
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Embeddings, Usage, Vectors
-from semgraph.llm.cpu import default_threads
-from semgraph.llm.download import Progress, pull
-from semgraph.llm.local import encodable, missing_extra, while_wanted
-from semgraph.llm.models import DEFAULT_EMBEDDER, Model, find, on_disk, paths
+from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, Model, find, on_disk, paths
+from semgraph.llm.local.download import Progress, pull
+from semgraph.llm.local.gguf import default_threads
+from semgraph.llm.local.model import encodable, missing_extra, while_wanted
+from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.tokens import TokenCounter
-from semgraph.llm.worker import Cancelled, Worker
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -14,12 +14,10 @@ import numpy as np
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Embeddings, Usage, Vectors
 from semgraph.llm.faults import not_openai
-from semgraph.llm.limits import Limiter
-from semgraph.llm.openai import endpoint_name
+from semgraph.llm.openai import OPENAI_URL, Wire, effective_url, endpoint_name
 from semgraph.llm.prices import Price, price_of
-from semgraph.llm.retry import Retrier, RetryPolicy, Transient
+from semgraph.llm.stack import Limiter, Retrier, RetryPolicy, Transient
 from semgraph.llm.tokens import TokenCounter
-from semgraph.llm.wire import OPENAI_URL, Wire, effective_url
 
 MOST_TEXTS = 256
 # OpenAI takes 300,000 tokens in one request; the rest is for estimates that are too low.

@@ -10,10 +10,10 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Embeddings, Usage
-from semgraph.llm.download import offline
-from semgraph.llm.local import encodable
+from semgraph.llm.local.download import offline
+from semgraph.llm.local.model import encodable
+from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.tokens import TokenCounter
-from semgraph.llm.worker import Cancelled, Worker
 
 _BATCH = 32
 

@@ -1,0 +1,313 @@
+"""What ways will cost, before any of them is asked."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.compare.comparison import Estimate
+from semgraph.compare.scratch import Held
+from semgraph.compare.trial import Input
+from semgraph.errors import BudgetReached
+from semgraph.execution.runtime import Memory
+from semgraph.explain.estimates import Amount, Estimator, total
+from semgraph.llm.base import LLM, Embedder, Usage
+from semgraph.llm.stack import Budget, bound
+from semgraph.llm.tokens import prompt_tokens
+from semgraph.logical.node import walk
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import StepMetrics
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.render.comparison import dollars
+from semgraph.semantic.answers import watched
+from semgraph.semantic.context import Batch, NeedsVectors, Planned
+from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
+from semgraph.session.explaining import windows
+from semgraph.session.resources import Resources
+
+_SAMPLE = 200  # items whose prompts are counted
+Batches = Mapping[str, Batch]
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What ways of a step will cost.
+
+    Args:
+        estimates: One for each way.
+        embedding: The ways that embed texts, or whose questions depend on answers: what they take with them is made ready
+            before they are timed.
+    """
+
+    estimates: tuple[Estimate, ...]
+    embedding: tuple[str, ...] = ()
+
+
+async def ahead(
+    node: Semantic, ways: Mapping[str, Implementation[Any]], reference: Implementation[Any], rows: Sequence[Rows], llm: LLM,
+    embedder: Embedder,
+) -> Ahead:  # fmt: skip
+    """What each way will cost over these rows. Nothing is sent and nothing is embedded.
+
+    Where all is asked at once, the way itself composes its requests, and they are counted. Where what is asked depends on
+    answers or vectors, it is the way's own `estimate`, by partitions, prompts and groups.
+    """
+    seen = await _observed(node, rows, reference, llm, embedder)
+    found: list[Estimate] = []
+    later: list[str] = []
+    for name, way in ways.items():
+        batches = await _batches(node, way, rows, llm, embedder) if _at_once(node, way, rows, seen) else None
+        if batches is None:
+            later.append(name)
+        found.append(_expected(name, way, node, rows, seen, llm) if batches is None else _planned(name, batches, llm))
+    return Ahead(tuple(found), tuple(later))
+
+
+async def warm(
+    node: Semantic, ways: Iterable[Implementation[Any]], rows: Sequence[Rows], llm: LLM, embedder: Embedder
+) -> None:
+    """Make ready what ways take with them, vectors above all; nothing is asked."""
+    for way in ways:
+        async with Planned(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
+            for each in rows:
+                await watched(way, node, each, ctx)
+
+
+async def _batches(
+    node: Semantic, way: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
+) -> Batches | None:
+    """What a way asks at once; None if it wants vectors first."""
+    async with Planned(llm, embedder, node, StepMetrics()) as ctx:
+        try:
+            for each in rows:
+                await watched(way, node, each, ctx)
+        except NeedsVectors:
+            return None
+        return ctx.batches
+
+
+def _at_once(node: Semantic, way: Implementation[Any], rows: Iterable[Rows], seen: Observed | None) -> bool:
+    return all(way.estimate(node, unit, seen).rounds <= 1 for each in rows for unit in units(node, each))
+
+
+def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
+    """The requests that were composed: how many is exact, their tokens are the mean of the first ones."""
+    calls, sent, answered = 0, 0.0, 0
+    dollars: list[float | None] = []
+    for role, batch in batches.items():
+        model = bound(llm, role)
+        tokens = math.ceil(sum(prompt_tokens(model, r) for r in batch.first) / len(batch.first) * batch.calls)
+        calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
+        dollars.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
+    return Estimate(name, calls, sent, answered, _sum(dollars), planned=True)
+
+
+def _expected(
+    name: str, way: Implementation[Any], node: Semantic, rows: Sequence[Rows], seen: Observed | None, llm: LLM
+) -> Estimate:
+    """As the way's own estimate has it."""
+    costs = [way.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
+    calls, least = math.ceil(sum(c.calls for c in costs)), sum(_least(c) for c in costs)
+    if any(c.tokens_in is None for c in costs):
+        return Estimate(name, calls, least=least if least < calls else None)
+    usage = Usage(math.ceil(sum(c.tokens_in or 0 for c in costs)), 0, math.ceil(sum(c.tokens_out or 0 for c in costs)))
+    dollars = bound(llm, node.prompt.first.role).dollars(usage)
+    return Estimate(name, calls, usage.prompt, usage.completion, dollars, least if least < calls else None)
+
+
+def _least(cost: Cost) -> float:
+    return math.ceil(cost.calls if cost.least is None else min(cost.least, cost.calls))
+
+
+def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
+    """The rows as estimates are about them: what never shares a request is apart, and groups of one size are together."""
+    keys = Keys(node, rows)
+    own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
+    rights = rows.items.column("right").to_pylist() if "right" in rows.items.column_names else None
+    found: dict[Any, list[int]] = {}
+    for item in range(rows.items.num_rows):
+        found.setdefault(keys.of(item)[:3], []).append(item)
+    for items in found.values():
+        if own is None:
+            left, right = ({of[i] for i in items} for of in (keys.left, rights or keys.left))
+            yield RowEstimate(len(left), len(right) if rights is not None else 0, len(items), 0)
+            continue
+        sizes = Counter(Counter(own[i] for i in items).values())
+        for size, count in sizes.items():
+            yield RowEstimate(size * count, 0, size * count, count)
+
+
+async def _observed(
+    node: Semantic, rows: Iterable[Rows], reference: Implementation[Any], llm: LLM, embedder: Embedder
+) -> Observed | None:
+    """The tokens of an item, as the reference asks about the first ones: its own, those that each call has whatever it is
+    about, and the longest answer that the prompt allows.
+    """
+    items = 0
+    async with Planned(llm, embedder, node, StepMetrics()) as ctx:
+        for each in rows:
+            part = each.only(range(min(each.items.num_rows, _SAMPLE - items)))
+            if part.items.num_rows:
+                items += part.items.num_rows
+                await reference.answer(node, part, ctx)
+    asked = [request for batch in ctx.batches.values() for request in batch.first]
+    if not asked:
+        return None
+    model = bound(llm, node.prompt.first.role)
+    total = sum(prompt_tokens(model, request) for request in asked)
+    shared = sum(_static(model, request) for request in asked)
+    longest = max(prompt.max_tokens for prompt in node.prompt.all)
+    return Observed(total / items, float(longest), 1.0, shared / len(asked), (total - shared) / items)
+
+
+def _static(model: LLM, request: Any) -> int:
+    """Tokens of a request without what its last message says."""
+    return prompt_tokens(model, request) - model.count_tokens(request.messages[-1].content)
+
+
+def _sum(dollars: Iterable[float | None]) -> float | None:
+    known = list(dollars)
+    return None if None in known else sum(d for d in known if d is not None)
+
+
+def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
+    """Refuse what would pass a limit.
+
+    Raises:
+        BudgetReached: What is known of the cost passes it.
+    """
+    spent = budget.spent
+    totals = {
+        "max_calls": (budget.max_calls, spent.calls, [e.calls for e in estimates]),
+        "max_tokens": (
+            budget.max_tokens, spent.tokens,
+            [None if e.tokens_in is None else e.tokens_in + (e.tokens_out or 0) for e in estimates],
+        ),
+        "max_usd": (budget.max_usd, spent.usd, [e.dollars for e in estimates]),
+    }  # fmt: skip
+    units = {"max_calls": " calls", "max_tokens": " tokens", "max_usd": ""}
+    for name, (limit, before, each) in totals.items():
+        most = trials * sum(cost for cost in each if cost is not None)
+        unit = "$" if name == "max_usd" else ""
+        if limit is not None and before + most > limit * (1 + 1e-9):
+            shown, allowed, paid = (dollars(v) if name == "max_usd" else f"{v:,.0f}" for v in (most, limit, before))
+            said = f" (spent {unit}{paid} on the rows, which are kept)" if before else ""
+            raise BudgetReached(
+                f"{unit}{shown}{units[name]} for {trials} trial{'s' * (trials > 1)} of {len(each)} way{'s' * (len(each) > 1)} "
+                f"would pass {name} {allowed}{said}: no way was asked. Raise it, or take fewer rows, ways or trials"
+            )
+
+
+def said_of_rows(
+    made: Input, inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
+) -> list[str]:
+    """What is said before rows are made for which models are asked: the steps, and as far as it is known how much they ask."""
+    amounts = _calls(made.physical, inputs, source, resources)
+    known = [f"{step} ({_amount(amount)})" for step, amount in amounts.items() if amount.known and amount.value]
+    open_ = [step for step, amount in amounts.items() if not amount.known]
+    asked = [f"  models are asked by {', '.join(known)}"] if known else []
+    later = [f"  how much is not known beforehand: {', '.join(open_)}"] if open_ else []
+    whole = ": a run of the whole plan, as the step reads what the plan writes" if made.grown else ""
+    return [
+        f"first the rows of step {made.node.step} are made{whole}",
+        *asked,
+        *later,
+        f"  what the journal has costs nothing; {limits(budget)}",
+    ]
+
+
+def said_of_plans(
+    arms: Mapping[str, PhysicalPlan], inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
+) -> list[str]:
+    """What is said before whole plans are run: of each what EXPLAIN knows of its calls, and by which steps they are made."""
+    wide = max(map(len, arms))
+    each = {name: _calls(physical, inputs, source, resources) for name, physical in arms.items()}
+    lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
+    return [f"whole plans, one trial of each; {limits(budget)}", *lines]
+
+
+def _of_plan(amounts: Mapping[str, Amount]) -> str:
+    known = {step: amount for step, amount in amounts.items() if amount.known}
+    later = len(amounts) - len(known)
+    if not known:
+        return "how many calls depends on the answers"
+    calls = total(known.values())
+    said = f"{calls.shown()} call{'s' * (calls.value != 1)}"
+    if not later:
+        return said
+    return f"{said} for {', '.join(known)}; for {later} other step{'s' * (later > 1)} it depends on the answers"
+
+
+def _calls(
+    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, resources: Resources
+) -> dict[str, Amount]:
+    """The calls of each step that asks a model, as far as they are known."""
+    memory = Memory.beside(resources.settings.journal_path)
+    counts = {label: table.num_rows for label, table in source.rows.items()}
+    rows = {name: table.num_rows for name, table in inputs.items()}
+    estimator = Estimator(physical, rows, memory.read() if memory else {}, counts, windows(physical.logical, inputs))
+    calls: dict[str, list[Amount]] = {}
+    for node in walk(*physical.roots):
+        if isinstance(node, Semantic):
+            calls.setdefault(node.step, []).append(estimator.asked(node).calls)
+    return {step: total(each) for step, each in calls.items()}
+
+
+def _amount(calls: Amount) -> str:
+    sign = {"seen": "≈ ", "most": "up to ", "least": "at least "}.get(calls.kind, "")
+    return f"{sign}{calls.value:,.0f} call{'s' * (calls.value != 1)}"
+
+
+def limits(budget: Budget) -> str:
+    """The limits that are set."""
+    each = {name: getattr(budget, name) for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")}
+    said = ", ".join(f"{name} {_limit(value)}" for name, value in each.items() if value is not None)
+    return f"it stops before it passes {said}" if said else "no limit is set"
+
+
+def _limit(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+
+
+def said_before(estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget) -> list[str]:
+    """What is said before ways are asked: what one trial of each takes, and all of them."""
+    wide = max(len(e.way) for e in estimates)
+    lines = [f"  {e.way:<{wide}}  {expected(e)}" for e in estimates]
+    made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
+    free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
+    return [f"one trial of each, {llm}", *made, *lines, f"  {in_all(estimates, trials, budget)}", free]
+
+
+def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
+    """All trials of all ways."""
+    known = [e.dollars for e in estimates]
+    total = None if None in known else trials * sum(d for d in known if d is not None)
+    calls = None if any(e.calls is None for e in estimates) else trials * sum(e.calls or 0 for e in estimates)
+    about = "" if all(e.planned for e in estimates) else "≈ "
+    limit = f" of the ${budget.max_usd:,.2f} you allow" if budget.max_usd is not None else ""
+    each = f"{trials} trials of each: " if trials > 1 else "in all: "
+    return f"{each}{_number(calls, about)} calls, {_dollars(total, planned=not about)}{limit}"
+
+
+def expected(estimate: Estimate) -> str:
+    """One way: calls that are planned, or about how many; tokens; dollars with the longest answers allowed."""
+    e = estimate
+    about = "" if e.planned else "≈ "
+    calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"
+    most = "up to " if e.planned else "≈ "
+    word = "call " if calls == "1" else "calls"
+    tokens = f"{_number(e.tokens_in, '≈ ')} tokens in, {_number(e.tokens_out, most)} out"
+    return f"{calls} {word}   {tokens}   {_dollars(e.dollars, planned=e.planned)}"
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return "?" if value is None else f"{sign}{value:,.0f}"
+
+
+def _dollars(value: float | None, *, planned: bool) -> str:
+    return "$ ?" if value is None else "$0" if value == 0 else f"{'up to' if planned else '≈'} ${dollars(value)}"

@@ -1,0 +1,106 @@
+"""A comparison on disk: a folder beside those of runs, from which it can be shown again with everything that it can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.compare.comparison import Arm, Comparison, Estimate, Failed, Quality, Spent, Trial
+from semgraph.errors import PlanError, Problem
+from semgraph.execution.record import RUNS, RunRecord, find_run, write_table
+
+FILE = "comparison.json"
+_SCHEMA = 1
+_TABLES = ("rows", "wanted")
+_PLACES = ("record", "journal", *_TABLES)
+
+
+def as_data(comparison: Comparison) -> dict[str, Any]:
+    """All but the tables, as plain data."""
+    plain = {f.name for f in fields(Comparison)} - {"arms", *_PLACES}
+    found: dict[str, Any] = {"schema": _SCHEMA, "kind": comparison.kind}
+    for name in (f.name for f in fields(Comparison)):
+        value = getattr(comparison, name)
+        if name in ("paid", "before"):
+            found[name] = asdict(value)
+        elif name == "estimates":
+            found[name] = [asdict(each) for each in value]
+        elif name in plain:
+            found[name] = (
+                dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+            )
+    found["arms"] = [_arm(arm) for arm in comparison.arms]
+    found["journal"] = str(comparison.journal) if comparison.journal else None
+    return found
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    trials = [
+        {
+            "number": t.number,
+            "cold": asdict(t.cold),
+            "paid": asdict(t.paid),
+            "seconds": t.seconds,
+            "failed": t.failed,
+            "failures": [each._asdict() for each in t.failures],
+        }
+        for t in arm.trials
+    ]
+    return {"name": arm.name, "use": dict(arm.use), "quality": asdict(arm.quality), "trials": trials}
+
+
+def save(comparison: Comparison, record: RunRecord) -> None:
+    """Write a comparison into its record."""
+    record.text(FILE, json.dumps(as_data(comparison), indent=1, ensure_ascii=False, default=str))
+    tables = {name: getattr(comparison, name) for name in _TABLES}
+    for i, arm in enumerate(comparison.arms):
+        for trial in arm.trials:
+            tables |= {f"{i}.{trial.number}.rows": trial.rows, f"{i}.{trial.number}.answers": trial.answers}
+    for name, table in tables.items():
+        if table is not None:
+            write_table(record.folder / f"{name}.parquet", table)
+
+
+def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
+    """A comparison that was kept, by its id, the beginning of it, or `last`. Raises PlanError."""
+    run = find_run(ref, runs)
+    file = run.folder / FILE
+    if not file.exists():
+        raise PlanError(Problem(f"{run.name} is no comparison that was ended", hint="Show a run: semgraph runs show"))
+    data = json.loads(file.read_text(encoding="utf-8"))
+    if data.pop("schema") != _SCHEMA:
+        raise PlanError(Problem(f"comparison {run.name} was kept by another version of semgraph"))
+    del data["kind"]
+    arms = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data.pop("arms")))
+    journal = data.pop("journal")
+    read: dict[str, Any] = {name: tuple(data.pop(name)) for name in ("key", "compare", "notes")}
+    read |= {name: Spent(**data.pop(name)) for name in ("paid", "before")}
+    read |= {name: _table(run.folder, name) for name in _TABLES}
+    read["estimates"] = tuple(Estimate(**each) for each in data.pop("estimates"))
+    read["journal"] = Path(journal) if journal else None
+    return Comparison(**data, **read, arms=arms, record=run.folder)
+
+
+def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
+    trials = tuple(
+        Trial(
+            t["number"], Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
+            _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
+            tuple(Failed(**each) for each in t.get("failures", ())),
+        )
+        for t in data["trials"]
+    )  # fmt: skip
+    quality: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data["quality"].items()}
+    return Arm(data["name"], data["use"], trials, Quality(**quality))
+
+
+def _table(folder: Path, name: str) -> pa.Table | None:
+    import pyarrow.parquet as pq
+
+    path = folder / f"{name}.parquet"
+    return pq.read_table(path) if path.exists() else None

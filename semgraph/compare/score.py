@@ -1,0 +1,146 @@
+"""How good each way is: against the truth where there is one, else as agreement with the reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+import pyarrow as pa
+
+from semgraph.compare.comparison import Quality, Said, Trial, told
+from semgraph.compare.graphs import comparable
+from semgraph.compare.trial import Whole
+from semgraph.compare.truth import Truth, whole_rows
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.prompt import plain
+from semgraph.logical.semantic import Semantic
+from semgraph.scores import (
+    Graph,
+    GraphScore,
+    Score,
+    Tally,
+    Value,
+    agreement,
+    difference,
+    pooled,
+    score,
+    score_graph,
+    tally,
+)
+
+Trials = Mapping[str, Sequence[Trial]]
+
+
+def of_step(node: Semantic, asked: pa.Table, trials: Trials, reference: str, truth: Truth | None) -> dict[str, Quality]:
+    """The quality of each way of a step.
+
+    Args:
+        node: The step.
+        asked: The frozen rows.
+        trials: The trials of each way.
+        reference: The way that the others are compared with.
+        truth: What is true of the rows.
+    """
+    columns = whole_rows(node)
+    key, compare = columns.key, columns.compare
+    whole = {name: [told(trial, key, compare, asked, name) for trial in each] for name, each in trials.items()}
+    found = {}
+    for name, answers in whole.items():
+        pairs = list(zip(answers, whole[reference], strict=False))
+        same = agreement(*pairs) if pairs and name != reference else None
+        found[name] = Quality(same=same and same.value)
+        if truth is None and same is not None:
+            spread = _spread([agreement(pair).value for pair in pairs])
+            found[name] = replace(found[name], interval=_range(same), spread=spread)
+    if truth is None:
+        return found
+    true = truth.wanted(asked)
+    tallies = {name: _tallies(each, asked, truth, true) for name, each in trials.items()}
+    return {
+        name: _scored(each, tallies[reference], found[name], own=name == reference) for name, each in tallies.items()
+    }
+
+
+def _kept(answers: Said, units: Said) -> Said:
+    return {unit: own for unit, own in answers.items() if unit in units}
+
+
+def _tallies(trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: Said) -> list[Tally]:
+    """A tally for each trial: over all rows asked about, or over those that the truth says something of."""
+    answers = [truth.given(trial.rows, asked) for trial in trials if trial.rows is not None]
+    return [tally(each if truth.closed else _kept(each, true), true) for each in answers]
+
+
+def _scored(tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quality, *, own: bool) -> Quality:
+    """Precision, recall and F1 over all trials; the difference is of as many trials as both have."""
+    if not tallies:
+        return quality
+    total = score(pooled(tallies))
+    both = min(len(tallies), len(reference))
+    ours, theirs = pooled(tallies[:both]), pooled(reference[:both])
+    less = difference(ours, theirs) if ours and theirs and not own else None
+    return replace(
+        quality,
+        precision=total.precision,
+        recall=total.recall,
+        f1=total.f1,
+        interval=total.interval and (total.interval.low, total.interval.high),
+        spread=_spread([score(each).f1 for each in tallies]),
+        difference=less and (less.value, *(less.interval or (None, None))),
+    )
+
+
+def _spread(values: Sequence[float | None]) -> tuple[float, float] | None:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if len(known) > 1 else None
+
+
+def _range(value: Value) -> tuple[float, float] | None:
+    return value.interval and (value.interval.low, value.interval.high)
+
+
+def of_plans(trials: Mapping[str, Sequence[Whole]], reference: str, truth: Graph | None) -> dict[str, Quality]:
+    """The quality of each arm of a whole plan: of the graph that it wrote, or of the rows that it returned."""
+    return {name: _of_plan(each, trials[reference], truth, own=name == reference) for name, each in trials.items()}
+
+
+def _of_plan(trials: Sequence[Whole], reference: Sequence[Whole], truth: Graph | None, *, own: bool) -> Quality:
+    if own and truth is None:
+        return Quality()
+    graphs = [each.graph for each in trials if each.graph is not None]
+    if not graphs:
+        pairs = zip(trials, reference, strict=False)
+        return _scored([tally(_returned(a), _returned(b)) for a, b in pairs], (), Quality(), own=True)
+    others = [each.graph for each in reference if each.graph is not None]
+    if truth is None:
+        scores = [score_graph(a, b) for a, b in zip(graphs, others, strict=False)]
+        return _graded(scores, _scored([s.tally for s in scores], (), Quality(), own=True))
+    scores, base = ([score_graph(comparable(graph, truth), truth) for graph in each] for each in (graphs, others))
+    return _graded(scores, _scored([s.tally for s in scores], [s.tally for s in base], Quality(), own=own))
+
+
+def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
+    """With what is true of nodes and times, on average over the trials."""
+
+    def mean(values: Sequence[Score | None]) -> float | None:
+        known = [value.f1 for value in values if value is not None and value.f1 is not None]
+        return fmean(known) if known else None
+
+    return replace(
+        quality,
+        pairs=mean([s.pairs for s in scores]),
+        b_cubed=mean([s.b_cubed for s in scores]),
+        validity=mean([s.validity for s in scores]),
+        ended=mean([s.ended for s in scores]),
+    )
+
+
+def _returned(whole: Whole) -> Said:
+    """Returned rows, each as the answer of a unit of its own: its table and all that it holds."""
+    found: dict[Hashable, Counter[Hashable]] = {}
+    for name, table in whole.tables.items():
+        for row in table.to_pylist():
+            found.setdefault((name, canonical_json(plain(row))), Counter())[()] += 1
+    return found

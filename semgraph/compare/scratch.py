@@ -1,0 +1,141 @@
+"""Scratch copies: the groups that a comparison reads, in memory. The user's store is only read, and a file not even opened
+for writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from semgraph.errors import StoreUnavailable
+from semgraph.execution.windows import prepare
+from semgraph.logical.graph import Reading
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Store, Write, open_to_read
+from semgraph.stores.sqlite.store import SqliteStore
+
+
+@dataclass(frozen=True)
+class Held:
+    """What was read of a store: rows by label, nodes before edges, and the member rows that the plan has marked as done."""
+
+    graph: Graph
+    rows: Mapping[str, pa.Table]
+    marked: frozenset[str] = frozenset()
+
+    @property
+    def count(self) -> int:
+        """How many nodes and edges."""
+        return sum(table.num_rows for table in self.rows.values())
+
+    def _write(self, name: str, rows: pa.Table) -> Write:
+        kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
+        return kind(name, rows)
+
+    @asynccontextmanager
+    async def copy(self, dimensions: int | None) -> AsyncIterator[SqliteStore]:
+        """A store of its own with these rows, gone afterwards."""
+        store = SqliteStore(":memory:")
+        try:
+            await store.ensure(self.graph, dimensions)
+            writes = (self._write(name, rows) for name, rows in self.rows.items() if rows.num_rows)
+            if batch := tuple(writes):
+                await store.commit(Batch(batch))
+            yield store
+        finally:
+            await store.aclose()
+
+
+def partitions_read(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> list[str] | None:
+    """Whose rows a plan reads: those that its inputs name; None: anybody's."""
+    reads = [node for node in walk(*plan.roots) if isinstance(node, Reading)]
+    if any(getattr(node, "partition", "") for node in reads):
+        return None
+    if plan.order is not None:
+        return _named(inputs[plan.order.input], plan.order.partition)
+    column = plan.graph.partition
+    if not inputs or any(column not in table.column_names for table in inputs.values()):
+        return None
+    return sorted({value for table in inputs.values() for value in _named(table, column)})
+
+
+def _named(table: pa.Table, column: str) -> list[str]:
+    return sorted({value or "" for value in table.column(column).to_pylist()})
+
+
+async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None) -> Held:
+    """Read what a plan may read or write of a store; nothing where it has no use for one."""
+    graph = plan.graph
+    if not graph.labels or not any(node.calls_store for node in walk(*plan.roots)):
+        return Held(graph, {})
+    async with _to_read(store, graph) as source:
+        if source is None:
+            return Held(graph, {})
+        found = {}
+        dimensions = (await source.statistics()).dimensions
+        for label in (*graph.nodes, *graph.edges):
+            vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
+            found[label.name] = await source.scan(label.name, [*label.columns, *vectors], partitions, ())
+        return Held(graph, found, await _marked(plan, source, partitions or []))
+
+
+async def _marked(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:
+    if plan.order is None or not plan.writes or not partitions:
+        return frozenset()
+    states = await store.states(plan.name, partitions)
+    return frozenset(row for state in states.values() for row in state.marked)
+
+
+async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Held) -> list[str]:
+    """A note, if rows to compare with are in the graph already: what they say is known to it."""
+    if plan.order is None or not source.marked:
+        return []
+    members = await prepare(plan.order, inputs[plan.order.input])
+    known = len(source.marked & set(members.keys))
+    if not known:
+        return []
+    what = f"{known:,} of {len(members.keys):,} rows of {plan.order.input} are in the graph already"
+    return [f"{what}: they are read anew in the copy, which knows what they say. A store without them tells more"]
+
+
+@asynccontextmanager
+async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
+    """A store opened to read: a file as a copy of itself, so that nothing of it is touched; None if it is not there."""
+    if isinstance(store, SqliteStore) and store.path != ":memory:":
+        path = Path(store.path)
+        if not await asyncio.to_thread(path.exists):
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="semgraph-") as folder:
+            copy = SqliteStore(await asyncio.to_thread(_copied, path, Path(folder) / "graph.db", store.name))
+            try:
+                await copy.ensure(graph, None)
+                yield copy
+            finally:
+                await copy.aclose()
+        return
+    await open_to_read(store, graph)
+    yield store
+
+
+def _copied(path: Path, to: Path, name: str) -> Path:
+    try:
+        source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        target = sqlite3.connect(to)
+        try:
+            source.backup(target)
+        finally:
+            source.close()
+            target.close()
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"{name}  cannot be read: {error}. Name another store") from error
+    return to

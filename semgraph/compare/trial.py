@@ -1,0 +1,426 @@
+"""A step's input, computed once and frozen; and a trial of a way over it, through the engine's own asking and assembly."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.compare.comparison import Spent, Trial, kinds
+from semgraph.compare.graphs import graph_of
+from semgraph.compare.request import checked
+from semgraph.compare.scratch import Held
+from semgraph.errors import BudgetReached, PlanError, Problem, RowError, did_you_mean
+from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.result import Options
+from semgraph.execution.runtime import Runtime
+from semgraph.expr.functions import canonical_json
+from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Reply, Request, Usage, Wrapper
+from semgraph.llm.embed.base import EmbedOnce
+from semgraph.llm.stack import Roles, bound
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.prompt import plain
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import Meter, StepMetrics
+from semgraph.optimizer import optimize
+from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.relational.sql import MEMBER
+from semgraph.scores import Graph
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.ask import Answered, Asking, answer
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import Context, Cost, Implementation, Observed, Outcome, RowEstimate, Rows
+from semgraph.semantic.library import Library
+from semgraph.semantic.prompt.builder import check_answer
+from semgraph.session.resources import Opened
+from semgraph.stores.base import Store
+
+
+@dataclass
+class Ledger:
+    """What one trial took: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`, answers from the journal;
+    `known`, vectors from there.
+    """
+
+    cold: Spent = Spent()
+    paid: Spent = Spent()
+    replayed: int = 0
+    known: int = 0
+    _seen: set[str] = field(default_factory=set)
+
+    def reply(self, reply: Reply) -> None:
+        """Count an answer; one that is asked for again within the trial is the same call."""
+        if reply.origin == "coalesced" or (reply.call_id and reply.call_id in self._seen):
+            return
+        self._seen.add(reply.call_id)
+        spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)
+        self.cold += spent
+        if reply.origin == "journal":
+            self.replayed += 1
+        else:
+            self.paid += spent
+
+    def vectors(self, texts: Sequence[str], found: Embeddings, embedder: Embedder) -> None:
+        """Count vectors: cold by the embedder's tokenizer, as those that are known already say nothing of what they took."""
+        new = [text for text in texts if f"vector {text}" not in self._seen]
+        self._seen.update(f"vector {text}" for text in new)
+        usage = Usage(sum(map(embedder.count_tokens, new)))
+        self.cold += Spent(0, usage.prompt, 0, embedder.dollars(usage))
+        self.paid += Spent(0, found.usage.prompt, 0, found.dollars)
+        self.known += found.journal
+
+
+class _Counted(Wrapper):
+    def __init__(self, inner: LLM, ledger: Ledger) -> None:
+        super().__init__(inner)
+        self.ledger = ledger
+
+    async def complete(self, request: Request) -> Reply:
+        try:
+            reply = await self.inner.complete(request)
+        except RowError as error:
+            if isinstance(error.spent, Reply):
+                self.ledger.reply(error.spent)
+            raise
+        self.ledger.reply(reply)
+        return reply
+
+
+def counted(llm: LLM, ledger: Ledger) -> LLM:
+    """Models whose answers are entered into a ledger."""
+    if isinstance(llm, Roles):
+        return Roles(**{role: _Counted(model, ledger) for role, model in llm.models.items()})
+    return _Counted(llm, ledger)
+
+
+class CountedEmbedder:
+    """An embedder whose vectors are entered into a ledger."""
+
+    def __init__(self, inner: Embedder, ledger: Ledger) -> None:
+        self.inner, self.ledger = inner, ledger
+        self.count_tokens, self.dollars, self.dimensions = inner.count_tokens, inner.dollars, inner.dimensions
+
+    @property
+    def name(self) -> str:
+        """The inner embedder's name."""
+        return self.inner.name
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed as the inner one does."""
+        found = await self.inner.embed(texts, partition)
+        self.ledger.vectors(texts, found, self.inner)
+        return found
+
+    async def aclose(self) -> None:
+        """Close the inner embedder."""
+        await self.inner.aclose()
+
+
+@dataclass(frozen=True)
+class Seeing(Implementation[Any]):
+    """A way that asks nothing, and keeps what it was to answer about."""
+
+    seen: list[Rows] = field(default_factory=list)
+
+    def estimate(self, node: Any, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """Nothing is asked, so nothing is estimated."""
+        return Cost(0)
+
+    async def answer(self, node: Any, rows: Rows, ctx: Context) -> Any:  # noqa: ARG002
+        """Keep the rows; no item has an answer."""
+        self.seen.append(rows)
+        count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
+        return answer_table(node, [Outcome(None, "unasked: only looked at")] * count)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the step was given at once: its inputs with hidden columns, and `$now`."""
+
+    tables: tuple[pa.Table, ...]
+    now: datetime | None
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A step's input.
+
+    Args:
+        node: The step.
+        parts: The rows, as many times as the step is reached; `_m` of the first input numbers its rows through all parts.
+        partitions: Partition values by `_p`.
+        before: What was sent to make them.
+        failed: Rows that were lost on the way.
+    """
+
+    node: Semantic
+    parts: tuple[Part, ...]
+    partitions: Sequence[str]
+    before: Spent = Spent()
+    failed: int = 0
+
+    @property
+    def rows(self) -> pa.Table:
+        """The rows of the first input, by number, without hidden columns."""
+        names = self.node.inputs[0].schema.names
+        return pa.concat_tables([part.tables[0].select(names) for part in self.parts])
+
+    def facts(self) -> dict[str, Any]:
+        """How many rows each input has, and the SHA-256 of all of them (but vectors)."""
+        digest, counts = hashlib.sha256(), {}
+        for i, source in enumerate(self.node.inputs):
+            names = [f.name for f in source.schema if not pa.types.is_fixed_size_list(f.type)]
+            tables = [part.tables[i].select(names) for part in self.parts]
+            name = source.step or getattr(source, "name", "") or source.keyword
+            counts[name if name not in counts else f"{name}.{i}"] = sum(table.num_rows for table in tables)
+            for row in (row for table in tables for row in table.to_pylist()):
+                digest.update(canonical_json(plain(row)).encode("utf-8", "surrogatepass"))
+            digest.update(b"\n")
+        return {"rows": counts, "sha": digest.hexdigest()}
+
+
+def asking_step(plan: LogicalPlan, step: str) -> Semantic:
+    """The semantic operator of a step. Raises PlanError: no such step, or one that asks no model, or more than one."""
+    nodes = [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
+    names = list(dict.fromkeys(node.step for node in nodes))
+    exact = [node for node in nodes if node.step == step]
+    found = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
+    there = "steps that ask a model: " + (", ".join(names) or "none")
+    if not found and step in plan.steps:
+        raise PlanError(Problem(f"step {step} asks no model", there=there))
+    if not found:
+        hint = did_you_mean(step, names)
+        raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
+    if len(found) > 1:
+        several = list(dict.fromkeys(node.step for node in found))
+        if len(several) > 1:
+            raise PlanError(Problem(f'"{step}" is several steps', there=", ".join(several), hint="name one of them"))
+        kinds = ", ".join(node.keyword for node in found)
+        raise PlanError(
+            Problem(f"step {step} asks a model {len(found)} times ({kinds})", hint="make them steps of their own")
+        )
+    return found[0]
+
+
+def way_of(node: Semantic, text: str, library: Library, llm: LLM) -> tuple[Choice, Implementation[Any]]:
+    """A way of a step as written. Raises PlanError: unknown, a wrong parameter, or one that cannot do this step."""
+    choice = Choice.parse(text)
+    way = library.get(node.keyword, choice, node.step)
+    refusal = way.refuses(node, bound(llm, node.prompt.first.role).limits)
+    if refusal is not None:
+        raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
+    return choice, way
+
+
+@dataclass(frozen=True)
+class Input:
+    """How a step's input is made.
+
+    Args:
+        node: The step.
+        physical: The plan as far as the step, or where its input depends on what the plan writes, the whole plan.
+        grown: Whether it does.
+    """
+
+    node: Semantic
+    physical: PhysicalPlan
+    grown: bool
+
+    @property
+    def asking(self) -> list[str]:
+        """The steps that ask a model for it."""
+        return list(dict.fromkeys(n.step for n in walk(*self.physical.roots) if isinstance(n, Semantic)))
+
+
+def input_of(plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM) -> Input:
+    """How a step's input is made, with the step done as the plan says. Raises PlanError."""
+    wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
+    limits = {role: bound(llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}}
+    grown = _is_ordered(plan, node, store, library, limits)
+    small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
+    return Input(node, compile_plan(optimize(small), store, library, limits), grown)
+
+
+async def freeze(
+    source: Input, inputs: Mapping[str, pa.Table], opened: Opened, scratch: Store, ledger: Ledger
+) -> Frozen:
+    """Compute a step's input in a scratch store, spent from `ledger`.
+
+    Raises:
+        BudgetReached: A limit was reached before the rows were there; what was answered is in the journal.
+    """
+    node, grown, meter = source.node, source.grown, Meter()
+    embedder = CountedEmbedder(opened.embedder, ledger)
+    runtime = Runtime(source.physical, counted(opened.llm, ledger), embedder, scratch, meter, answered=opened.answered)
+    times: list[datetime] = []
+
+    def now(name: str) -> datetime:
+        times.append(opened.now(name))
+        return times[-1]
+
+    outcome = await Executor(runtime, Options("comparison", now, again=True, write=grown)).run(inputs)
+    if outcome.stopped:
+        raise BudgetReached(f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {KEPT}")
+    lists = [outcome.tables.get(f"input {i}", []) for i in range(len(node.inputs))]
+    each = list(zip(*lists, strict=True))
+    at = times[0] if times else None
+    parts = [Part(tables, at) for tables in each] if grown else [Part(_joined(lists), at)] if each else []
+    return Frozen(node, tuple(_numbered(parts)), runtime.partitions, ledger.paid, len(outcome.failures))
+
+
+KEPT = "What was answered is in the journal: the same comparison goes on from there"
+
+
+def _asking(plan: LogicalPlan) -> list[Semantic]:
+    return [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
+
+
+def _is_ordered(
+    plan: LogicalPlan, node: Semantic, store: Store, library: Library, limits: Mapping[str, Limits]
+) -> bool:
+    """Whether what the step reads depends on the run's own writes; as optimized it reads no more than it needs."""
+    physical = compile_plan(optimize(plan), store, library, limits)
+    steps = [n for n in walk(*physical.roots) if isinstance(n, Semantic) and n.step == node.step]
+    return any(id(source) in physical.ordered for n in steps for source in n.inputs)
+
+
+def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
+    """What windows gave, as one relation in the order of the members; what does not derive from members comes once."""
+    found = []
+    for tables in lists:
+        if MEMBER in tables[0].column_names:
+            table = pa.concat_tables(tables)
+            place = pa.array(range(table.num_rows))
+            found.append(
+                table.append_column("_at", place).sort_by([(MEMBER, "ascending"), ("_at", "ascending")]).drop("_at")
+            )
+        else:
+            found.append(tables[0])
+    return tuple(found)
+
+
+def _numbered(parts: Sequence[Part]) -> list[Part]:
+    """The first input's rows numbered through all parts: evidence and failures name them."""
+    found, start = [], 0
+    for part in parts:
+        first = part.tables[0]
+        numbers = pa.array(range(start, start + first.num_rows), pa.int64())
+        start += first.num_rows
+        if MEMBER in first.column_names:
+            first = first.set_column(first.column_names.index(MEMBER), MEMBER, numbers)
+        else:
+            first = first.append_column(MEMBER, numbers)
+        found.append(replace(part, tables=(first, *part.tables[1:])))
+    return found
+
+
+async def _answered(frozen: Frozen, part: Part, way: Implementation[Any], ctx: NodeContext, column: str) -> Answered:
+    return await answer(frozen.node, part.tables, Asking(way, ctx, frozen.partitions, column, part.now, check_answer))
+
+
+async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
+    """What a way will be asked about, found by a way that asks nothing."""
+    way = Seeing()
+    async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
+        for part in frozen.parts:
+            await _answered(frozen, part, way, ctx, column)
+    return way.seen
+
+
+async def try_way(
+    frozen: Frozen, way: Implementation[Any], opened: Opened, llm: LLM, column: str, number: int, ledger: Ledger
+) -> Trial:
+    """One trial of a way over all rows, spent from `ledger`. Raises BudgetReached; what was answered is in the journal."""
+    node = frozen.node
+    began = time.perf_counter()
+    async with NodeContext(
+        counted(llm, ledger), CountedEmbedder(opened.embedder, ledger), node, StepMetrics(), trial=number
+    ) as ctx:
+        found = [await _answered(frozen, part, way, ctx, column) for part in frozen.parts]
+    seconds = time.perf_counter() - began
+    for each in found:
+        opened.answered(node, each)
+    evidence = [each.evidence for each in found if each.evidence is not None]
+    return Trial(
+        number,
+        ledger.cold,
+        ledger.paid,
+        None if ledger.replayed else seconds,
+        sum(len(each.failures) for each in found),
+        _visible(node, [each.table for each in found]),
+        pa.concat_tables(evidence) if evidence else None,
+        kinds(failure for each in found for failure in each.failures),
+    )
+
+
+def _visible(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
+    names = node.schema.names
+    return pa.concat_tables([t.select(names) for t in tables]) if tables else node.schema.empty_table()
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What came of one trial of a plan: what it cost, and the graph that it wrote, or the rows that it returned."""
+
+    trial: Trial
+    graph: Graph | None
+    tables: Mapping[str, pa.Table]
+
+
+def uses(plan: LogicalPlan, ways: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Choice]]:
+    """The ways of each arm, read. Raises PlanError: a step that the plan does not ask a model in."""
+    names = list(dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic)))
+    known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
+    there = "steps that ask a model: " + (", ".join(names) or "none")
+
+    def read(arm: str, step: str, text: str) -> Choice:
+        if step not in known:
+            what = f'arm {arm}: plan {plan.name} asks no model in a step "{step}"'
+            raise PlanError(Problem(what, there=there, hint=did_you_mean(step, known)))
+        return Choice.parse(text)
+
+    each = {(arm, step): partial(read, arm, step, text) for arm, use in ways.items() for step, text in use.items()}
+    found = checked(each)
+    return {arm: {step: found[arm, step] for step in use} for arm, use in ways.items()}
+
+
+def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> PhysicalPlan:
+    """A plan as it is run in a store. Raises PlanError: an unknown way, or one that refuses its step."""
+    roles = {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
+    return compile_plan(optimize(plan), store, library, {role: bound(llm, role).limits for role in roles})
+
+
+async def try_plan(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], held: Held, opened: Opened, llm: LLM, library: Library, number: int,
+    dimensions: int | None, ledger: Ledger, scope: str,
+) -> Whole:  # fmt: skip
+    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the journal.
+
+    What it embeds is embedded for it alone, so that its time does not depend on who embedded the same before.
+    """
+    own = opened.embedder
+    async with held.copy(dimensions) as store:
+        physical = compiled(plan, store, library, llm)
+        embedder: Any = CountedEmbedder(
+            own.scoped(f"{scope} trial {number}") if isinstance(own, EmbedOnce) else own, ledger
+        )
+        runtime = Runtime(
+            physical, counted(llm, ledger), embedder, store, Meter(), trial=number, answered=opened.answered
+        )
+        began = time.perf_counter()
+        outcome = await Executor(runtime, Options("comparison", opened.now, again=True)).run(inputs)
+        seconds = time.perf_counter() - began
+        if outcome.stopped:
+            raise BudgetReached(outcome.stopped)
+        tables = {n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()}
+        failed = len(outcome.failed_members) if plan.order else len(outcome.failures)
+        took = None if ledger.replayed or ledger.known else seconds
+        trial = Trial(number, ledger.cold, ledger.paid, took, failed, failures=kinds(outcome.failures))
+        return Whole(trial, await graph_of(store, plan) if plan.writes else None, tables)

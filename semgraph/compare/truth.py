@@ -1,0 +1,362 @@
+"""The truth of a compared step: which of its columns name a row, and which say what is right."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.compare.comparison import EACH, TRUE, Said, names, said
+from semgraph.errors import Fault, PlanError, Problem, did_you_mean
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, type_of_arrow
+from semgraph.frontend.inputs import check_rows, columns_of
+from semgraph.logical.plan import InputSpec
+from semgraph.logical.prompt import plain
+from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
+
+_FLAGS = {"yes": True, "no": False}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is compared: paths of the columns that name a row, and of those that are its answer."""
+
+    key: tuple[str, ...]
+    compare: tuple[str, ...]
+
+
+def root(path: str) -> str:
+    """The column that a path begins with.
+
+    >>> root("people[].name"), root("match.uuid")
+    ('people', 'match')
+    """
+    return path.split(".", maxsplit=1)[0].removesuffix(EACH)
+
+
+def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
+    """All columns, fields of struct columns, and fields of the elements of lists, by path."""
+    for f in schema:
+        if not pa.types.is_fixed_size_list(f.type):
+            yield f"{prefix}{f.name}", type_of_arrow(f.type)
+        if pa.types.is_struct(f.type):
+            yield from paths(pa.schema(list(f.type)), f"{prefix}{f.name}.")
+        if pa.types.is_list(f.type) and pa.types.is_struct(f.type.value_type) and EACH not in prefix:
+            yield from paths(pa.schema(list(f.type.value_type)), f"{prefix}{f.name}{EACH}.")
+
+
+def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
+    """The column that a column of the truth means: of that name, else the one field of that name in what is new."""
+    if name in kinds:
+        return name
+    before = {f.name for f in node.inputs[0].schema}
+    new = [path for path in kinds if root(path) not in before]
+    fields = [path for path in new if path.replace(EACH, "") == name] or [
+        p for p in new if p.rsplit(".", 1)[-1] == name
+    ]
+    return fields[0] if len(fields) == 1 else None
+
+
+def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple[Type, list[str]]:
+    """How a column of answers is read and compared: a list by its elements, and these by the fields that the truth has.
+
+    Raises:
+        PlanError: Its elements have a field that the step does not give.
+    """
+    if kind.item is None or kind.item.name != "struct":
+        return replace(kind, nullable=True), [path + EACH] if kind.item is not None else [path]
+    known = dict(kind.item.fields)
+    said = dict.fromkeys(
+        str(name) for value in values for row in _listed(value) if isinstance(row, Mapping) for name in row
+    )
+    if unknown := [name for name in said if name not in known]:
+        what = f'{source}: elements of {path} have no field "{unknown[0]}"'
+        raise PlanError(Problem(what, there="fields: " + ", ".join(known), hint=did_you_mean(unknown[0], known)))
+    names = [name for name in known if name in said] or list(known)
+    fields = tuple((name, replace(known[name], nullable=True)) for name in names)
+    return Type("list", nullable=True, item=replace(kind.item, fields=fields)), [
+        f"{path}{EACH}.{name}" for name in names
+    ]
+
+
+def are_flags(values: Any) -> bool:
+    """Whether values are yes and no, as data or as text."""
+    return all(value is None or str(value).lower() in {*_FLAGS, "true", "false"} for value in _plain(values))
+
+
+def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
+    """Rows with yes and no as true and false.
+
+    Args:
+        rows: As they are given.
+        columns: The same by column.
+        flags: The columns that are true or false.
+    """
+    named = {name: _plain(columns[name]) for name in flags}
+    if not any(_flag(value) is not value for values in named.values() for value in values):
+        return rows
+    found = {name: _plain(values) for name, values in columns.items()}
+    found |= {name: [_flag(value) for value in values] for name, values in named.items()}
+    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+
+
+def _flag(value: Any) -> Any:
+    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _plain(values: Any) -> list[Any]:
+    found: list[Any] = values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    """The elements of a value as given: a list, or JSON of one."""
+    found = value.as_py() if isinstance(value, pa.Scalar) else value
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except ValueError:
+            return []  # what is wrong with it is told with its row
+    return list(found) if isinstance(found, (list, tuple)) else []
+
+
+def nested(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by path as columns: fields in structs, fields of elements in a list of one; of none, if all are NULL."""
+    found: dict[str, Any] = {}
+    for path, value in row.items():
+        column, each, inner = path.partition(EACH)
+        *outer, last = column.split(".")
+        at = found
+        for name in outer:
+            at = at.setdefault(name, {})
+        if not each:
+            at[last] = value
+            continue
+        several = at.setdefault(last, [])
+        if value is not None:
+            if not several:
+                several.append({})
+            several[0] |= nested({inner.removeprefix("."): value})
+    return found
+
+
+VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True rows, by the paths of the step's columns.
+
+    Args:
+        columns: What names a row, and what is compared.
+        rows: What the truth has; the boolean column `_true` says of labelled rows whether they are right.
+        closed: A row that the truth does not have should have no answer; else it is not scored.
+        once: Whether each row of the step has one answer.
+        groups: Whether answers are about groups, however many rows they have.
+        source: What messages call it.
+        notes: How much it has to do with the rows.
+    """
+
+    columns: Columns
+    rows: pa.Table
+    closed: bool
+    once: bool = False
+    groups: bool = False
+    source: str = "truth"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it says yes or no of each row, or of each pair."""
+        return TRUE in self.rows.column_names
+
+    @property
+    def scored(self) -> Columns:
+        """What is scored: a row and its answers; where pairs are labelled, the pair, by whether it is there."""
+        key, compare = self.columns.key, self.columns.compare
+        return Columns((*key, *compare), ()) if self.labelled else self.columns
+
+    def given(self, rows: pa.Table, asked: pa.Table) -> Said:
+        """What a way says of each row, as far as the truth does."""
+        scored = self.scored
+        return said(rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked)
+
+    def wanted(self, asked: pa.Table) -> Said:
+        """What is true of each row that was asked about and that the truth has."""
+        scored, width = self.scored, len(self.columns.key)
+        times = self.times(asked)
+        right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
+        true = said(right, scored.key, scored.compare, self.rows if self.labelled else None)
+        found = {}
+        for unit, own in true.items():
+            of = unit[:width] if isinstance(unit, tuple) else unit
+            if of in times:
+                found[unit] = self._of_all(own, 1 if self.once and len(own) > 1 else times[of])
+        return found
+
+    def times(self, asked: pa.Table) -> Mapping[Hashable, int]:
+        """How many answers each unit has room for: one for each row of that name."""
+        found = Counter(names(asked, self.columns.key))
+        return dict.fromkeys(found, 1) if self.groups else found
+
+    def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
+        """What is wanted of so many rows of one name; what is no element of a list counts once for each."""
+        listed = any(EACH in path for path in self.columns.compare)
+        return Counter({answer: (count if listed else 1) * rows for answer, count in own.items()})
+
+
+def whole_rows(node: Semantic) -> Columns:
+    """How rows are compared where there is no truth: named by all that they were before, answered by all that is new."""
+    if isinstance(node, SemAgg):
+        return Columns(node.by, tuple(name + (EACH if kind.item is not None else "") for name, kind in node.answers))
+    own = {f.name for f in node.inputs[0].schema}
+    vectors = {f.name for f in node.schema if pa.types.is_fixed_size_list(f.type)}
+    key = tuple(f.name for f in node.inputs[0].schema if f.name not in vectors)
+    new = [f for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score"]
+    return Columns(key, tuple(f.name + (EACH if pa.types.is_list(f.type) else "") for f in new))
+
+
+def read_truth(node: Semantic, given: Any) -> Truth:
+    """The truth as the step's columns have it; nothing of the rows needs to be known.
+
+    Args:
+        node: The step.
+        given: A file, an Arrow table, a pandas frame, or mappings.
+
+    Raises:
+        PlanError: It has no column that names a row, or none to compare, or no rows.
+        InputError: Its values are not of the columns' types.
+    """
+    source = str(given) if isinstance(given, (str, Path)) else "the truth"
+    rows = _rows(given)
+    try:
+        columns, _ = columns_of(rows)
+    except Fault as fault:
+        raise PlanError(Problem(f"the truth {fault.what}", hint=fault.hint)) from None
+    kinds = dict(paths(node.schema))
+    before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
+    verdict = VERDICTS.get(node.keyword, "")
+    found = {name: path for name in columns if (path := path_of(name, kinds, node)) is not None}
+    says = verdict in columns and (verdict not in found or are_flags(columns[verdict]))
+    if says:
+        found.pop(verdict, None)  # also where what a join brings has that name
+    key = tuple(path for path in found.values() if root(path) in before)
+    types = {name: replace(kinds[path], nullable=True) for name, path in found.items()}
+    compare: list[str] = []
+    for name, path in found.items():
+        if path not in key:
+            types[name], own = elements(path, kinds[path], columns[name], source)
+            compare += own
+    _check(node, list(columns), key, compare, source, says=says)
+    spec = [*types.items(), *([(verdict, Type("boolean"))] if says else [])]
+    said_so = [name for name, kind in spec if kind.name == "boolean"]
+    table = check_rows(InputSpec("truth", tuple(spec)), with_flags(rows, columns, said_so), source=source)
+    if not table.num_rows:
+        hint = f"it must name rows of step {node.step} by {', '.join(key)}"
+        raise PlanError(Problem(f"{source} has no rows", there="columns: " + ", ".join(columns), hint=hint))
+    plain_rows = [nested({found.get(name, TRUE): value for name, value in row.items()}) for row in table.to_pylist()]
+    if says and getattr(node, "how", "") == "anti":
+        plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # a row that matches goes
+    once = isinstance(node, (SemMap, SemAgg))
+    true = pa.Table.from_pylist(plain_rows)
+    return _consistent(
+        Truth(Columns(key, tuple(compare)), true, not says and not once, once, isinstance(node, SemAgg), source)
+    )
+
+
+def _consistent(truth: Truth) -> Truth:
+    """The truth with a note of rows that stand in it more than once. Raises PlanError: it says yes and no of one."""
+    scored, rows, notes = truth.scored, truth.rows, []
+    if truth.labelled:
+        right, wrong = (set(said(rows.filter(flags), scored.key, ()))
+                        for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
+        if both := right & wrong:
+            raise PlanError(Problem(f"{truth.source} says yes and no of {_shown(scored.key, next(iter(both)))}"))
+    listed = any(EACH in path for path in scored.compare)
+    twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
+    if twice and not listed:
+        notes.append(f"{twice:,} rows stand in the truth before: they count once")
+    return replace(truth, notes=tuple(notes))
+
+
+def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
+    """The truth with notes of how much it has to do with the frozen rows.
+
+    Raises:
+        PlanError: It is about none of them, or has more answers to a row than the row can have.
+    """
+    key, source = truth.columns.key, truth.source
+    times = truth.times(asked)
+    units = set(times)
+    told = set(said(truth.rows, key, ()))
+    if not units & told:
+        there = f"the truth has {_shown(key, next(iter(told)))}"
+        theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
+        hint = f"it must name rows of step {node.step} by {', '.join(key)}"
+        raise PlanError(Problem(f"{source} is about none of the {len(units):,} rows", there=there + theirs, hint=hint))
+    _one_answer(truth, dict.fromkeys(times, 1) if isinstance(node, SemAgg) else times)
+    notes = list(truth.notes)
+    if told - units:
+        notes.append(f"{len(told - units):,} of {len(told):,} rows of the truth were not asked about: left out")
+    if not truth.closed and units - told:
+        notes.append(f"the truth says nothing of {len(units - told):,} of {len(units):,} rows: they are not scored")
+    if truth.labelled and truth.columns.compare:
+        notes.append("the truth says yes or no of pairs: pairs that it does not name are not scored")
+    if truth.closed and units - told:
+        notes.append(f"{len(units - told):,} of {len(units):,} rows are not in the truth: they should have no answer")
+    if several := sum(n for n in times.values() if n > 1):
+        notes.append(f"{several:,} rows share their {', '.join(key)} with another: what is true holds for each of them")
+    return replace(truth, notes=tuple(notes))
+
+
+def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
+    """Refuse a truth with more answers to a row than it can have. Raises PlanError."""
+    if not truth.once or any(EACH in path for path in truth.columns.compare):
+        return
+    for unit, own in said(truth.rows, truth.columns.key, truth.columns.compare).items():
+        if len(own) > max(1, times.get(unit, 1)):
+            shown = " and ".join(_shown(truth.columns.compare, answer) for answer in list(own)[:2])
+            raise PlanError(
+                Problem(f"{truth.source} has {len(own)} answers to {_shown(truth.columns.key, unit)}", there=shown)
+            )
+
+
+def _shown(key: Sequence[str], unit: Any) -> str:
+    return ", ".join(f"{name} {value!r}" for name, value in zip(key, unit, strict=True))
+
+
+def _check(
+    node: Semantic, names: Sequence[str], key: Sequence[str], compare: Sequence[str], source: str, *, says: bool
+) -> None:
+    has = "it has: " + (", ".join(names) or "no columns")
+    before = list(node.by) if isinstance(node, SemAgg) else [f.name for f in node.inputs[0].schema]
+    if not key:
+        near = next((hint for name in names if (hint := did_you_mean(name, before))), None)
+        what = f"{source} has no column that names a row of step {node.step}"
+        raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(before)}", hint=near))
+    presence = node.keyword in {"sem_filter", "sem_topk"} or (
+        isinstance(node, SemJoin) and node.how in {"semi", "anti"}
+    )
+    if not compare and not presence and not says:
+        new = [path for path, _ in paths(node.schema) if root(path) not in before]
+        what = f"{source} has no column to compare with the answers of step {node.step}"
+        there = f"{has} ({', '.join(key)}: of the rows before the step); answers: {', '.join(new)}"
+        raise PlanError(Problem(what, there=there, hint="name one of them so"))
+    if says and not compare and isinstance(node, SemJoin) and node.how not in {"semi", "anti"}:
+        what = f"{source} says whether a pair matches, but not what row {', '.join(key)} is paired with"
+        raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
+
+
+def _rows(given: Any) -> Any:
+    if not isinstance(given, (str, Path)):
+        return given
+    from semgraph.frontend.inputs import rows_of
+
+    return rows_of(Path(given))

@@ -1,0 +1,201 @@
+"""A folder of implementations, checked, and how that is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semgraph.conformance.cases import OPERATORS, usable
+from semgraph.conformance.suite import Agreement, Outcomes, Way, agreement, run_checks
+from semgraph.errors import PlanError, Problem
+from semgraph.logical.plan import Choice
+from semgraph.semantic.answers import named
+from semgraph.semantic.library import Library
+
+
+class Found(NamedTuple):
+    """A file of a folder: the way in it, or why there is none (it cannot be loaded, it refuses every case)."""
+
+    name: str
+    file: Path
+    way: Way | None
+    problem: str | None = None
+
+
+def files_of(folder: Path) -> list[tuple[str, Path]]:
+    """The files of a folder that are implementations, named as `sem_join/sorted_block`."""
+    own = folder.resolve()
+    files = [(operator, file) for operator in OPERATORS for file in sorted((own / operator).glob("[!_]*.py"))]
+    return [(f"{operator}/{file.stem}", file) for operator, file in files]
+
+
+def find(folder: Path) -> list[Found]:
+    """All implementations of a folder, with their default parameters.
+
+    Raises:
+        PlanError: The folder is not there, or holds no implementation.
+    """
+    library = Library([folder])
+    files = files_of(folder)
+    if not files:
+        there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
+        hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(OPERATORS)}"
+        raise PlanError(Problem(f'"{folder}" holds no implementation', there=there, hint=hint))
+    return [_found(library, name, file) for name, file in files]
+
+
+def _found(library: Library, name: str, file: Path) -> Found:
+    operator = name.split("/", maxsplit=1)[0]
+    try:
+        way = library.get(operator, Choice(file.stem))
+        refusal = usable(operator, way)
+    except PlanError as error:
+        return Found(name, file, None, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` does is said
+        return Found(name, file, None, f"refuses raised {type(error).__name__}: {error}")
+    if refusal is not None:
+        return Found(name, file, None, f"it refuses the node of the checks: {refusal}")
+    return Found(name, file, Way(operator, file.stem, way))
+
+
+PATIENCE = 60.0
+_SHOWN = 3
+
+
+class Checked(NamedTuple):
+    """What the checks found of one file; `problem` says why there were none."""
+
+    name: str
+    file: Path
+    outcomes: tuple[Outcomes, ...] = ()
+    near: Agreement | None = None
+    problem: str | None = None
+
+    @property
+    def failed(self) -> list[Outcomes]:
+        """The checks that do not hold."""
+        return [outcome for outcome in self.outcomes if outcome.broken]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        near = None if self.near is None else self.near._asdict()
+        failed = {outcome.check: outcome.broken for outcome in self.failed}
+        passed = len(self.outcomes) - len(failed)
+        told = {"name": self.name, "file": str(self.file), "passed": passed, "failed": failed}
+        return told | {"agreement": near, "problem": self.problem}
+
+
+def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[Checked]:
+    """Check all implementations of a folder, one after another, with their default parameters.
+
+    Args:
+        folder: Holds `<operator>/<name>.py`.
+        patience: Seconds after which one that does not come to an end is stopped; only in the main thread.
+
+    Raises:
+        PlanError: The folder is not there, or holds no implementation.
+    """
+    for found in find(folder):
+        yield _checked(found, patience)
+
+
+def _checked(found: Found, patience: float) -> Checked:
+    if found.way is None:
+        return Checked(found.name, found.file, problem=found.problem)
+    watch = _Watch(patience)
+    outcomes: list[Outcomes] = []
+    near = None
+    try:
+        with watch:
+            near = asyncio.run(_run(found.way, outcomes, watch))
+    except KeyboardInterrupt:
+        if not watch.over:
+            raise
+    if watch.over:
+        where = watch.where or named(found.way.implementation)
+        outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
+    return Checked(found.name, found.file, tuple(outcomes), near)
+
+
+async def _run(way: Way, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
+    try:
+        await run_checks(way, outcomes)
+        if way.same or any(outcome.broken for outcome in outcomes):
+            return None
+        return await agreement(way)
+    except KeyboardInterrupt as error:
+        if not watch.over:
+            raise
+        watch.where = named(way.implementation, error)
+        return None
+
+
+class _Watch:
+    """Interrupts the main thread when time is over: a loop in Python, a sleep and a wait all end then."""
+
+    def __init__(self, seconds: float) -> None:
+        self.over = False
+        self.where = ""
+        self._ignored = False
+        self._ended = threading.Event()
+        self._timer = threading.Timer(seconds, self._interrupt)
+        self._timer.daemon = True
+
+    def _interrupt(self) -> None:
+        self.over = True
+        os.kill(os.getpid(), signal.SIGINT)  # asyncio cancels its task, which what blocks does not notice
+        if not self._ended.wait(1.0):
+            os.kill(os.getpid(), signal.SIGINT)  # and raises KeyboardInterrupt
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        if self._ignored:  # as in what a shell runs in the background
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._timer.cancel()
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def told(checked: Checked, width: int = 0, *, every: bool = False) -> Iterator[str]:
+    """What is said of a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
+
+    Args:
+        checked: What was found.
+        width: Of the column of names.
+        every: Show all failures, not the first three.
+    """
+    name = checked.name.ljust(width)
+    if checked.problem is not None:
+        yield f"{name}  not checked: {checked.problem}"
+        return
+    line = f"{name}  {len(checked.outcomes) - len(checked.failed)} passed"
+    failed: dict[str, list[str]] = {}
+    for check, broken in checked.failed:
+        failed.setdefault(broken or "", []).append(check)
+    said = [f"{', '.join(checks)}: {broken}" for broken, checks in failed.items()]
+    if len(said) == 1:
+        yield f"{line} · {len(checked.failed)} failed: {said[0]}"
+    elif said:
+        yield f"{line} · {len(checked.failed)} failed"
+        shown = said if every else said[:_SHOWN]
+        yield from (f"  {one}" for one in shown)
+        if len(shown) < len(said):
+            yield f"  ... and {len(said) - len(shown)} more: -v shows them"
+    else:
+        yield line + (_near(checked.near) if checked.near else "")
+
+
+def _near(near: Agreement) -> str:
+    calls = f"{near.calls} calls for its {near.reference_calls}"
+    return f" · recall {near.recall:.2f}, precision {near.precision:.2f} against the reference, {calls}"

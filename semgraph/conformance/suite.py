@@ -1,0 +1,410 @@
+"""The checks that every implementation must pass, each a function of one way; the first paragraph says what must hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from semgraph.conformance.cases import LIBRARY, Case, answers, mind, names, reference, run, some
+from semgraph.conformance.oracle import POISON, WRONG_NUMBERS, Faulty, Hanging, Mind, Oracle, Remembering, packed
+from semgraph.errors import BudgetReached, EngineError
+from semgraph.expr.functions import alike, canonical_json
+from semgraph.llm.base import LLM, Limits, Reply, Request
+from semgraph.logical.plan import Choice
+from semgraph.logical.prompt import plain
+from semgraph.semantic.answers import Blocked, named
+from semgraph.semantic.contract import SCORE, Implementation, RowEstimate
+from semgraph.semantic.library import wrong_with
+
+PATIENCE = 15.0
+"""Seconds that one question of a check may take: they take hundredths."""
+
+
+class Broken(Exception):
+    """A contract that does not hold; the text says what was seen and what was expected."""
+
+
+class Stuck(Broken):
+    """It keeps the event loop, or does not end: further checks would only take as long again."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """An implementation of an operator, as its user chose it.
+
+    Args:
+        operator: Such as `sem_join`.
+        name: As it is written, such as `block(left=2)`.
+        implementation: It.
+    """
+
+    operator: str
+    name: str
+    implementation: Implementation[Any]
+
+    @property
+    def same(self) -> bool:
+        """Whether it answers as the reference does."""
+        return self.implementation.same
+
+    async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
+        """Its answers, by item. Raises Broken where they are none, Stuck where it does not come to an end."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await run(case, self.implementation, llm, asked=asked)
+        except TimeoutError:
+            raise Stuck(f"{named(self.implementation)} did not end in {PATIENCE:g} s") from None
+        except Blocked as error:
+            raise Stuck(str(error).removeprefix("step asked: ")) from error
+        except EngineError as error:
+            raise Broken(str(error).removeprefix("step asked: ")) from error
+
+
+def expect(holds: object, said: str) -> None:
+    """Raise Broken unless something holds."""
+    if not holds:
+        raise Broken(said)
+
+
+LEAST = 0.9
+_PEOPLE = ("Alice Chen", "Bob Marley", "Chloé Dubois", "Dmitri Ivanov", "Eva Green", "Farid Haddad", "Grace Hopper")
+
+
+class Agreement(NamedTuple):
+    """Answers of a way against the reference's, over the same rows.
+
+    What is compared: answers of a row (sem_map), rows kept (sem_filter), pairs that match (sem_join), the answer of a group
+    (sem_agg), the k best rows with their ranks (sem_topk).
+    """
+
+    recall: float
+    precision: float
+    items: int
+    calls: int
+    reference_calls: int
+
+
+async def agreement(way: Way) -> Agreement:
+    """Measure a way over rows of which a model's answers make a pattern, as those of a real one do."""
+    right = mine = theirs = items = calls = reference_calls = 0
+    basis = LIBRARY.get(way.operator, Choice.parse(reference(way.operator)))
+    for case, thoughts in _worlds(way.operator):
+        own, other = Oracle(thoughts), Oracle(thoughts)
+        chosen = _chosen(case, await way.answers(case, own))
+        wanted = _chosen(case, await run(case, basis, other))
+        right, mine, theirs = right + len(chosen & wanted), mine + len(chosen), theirs + len(wanted)
+        items += case.rows().items.num_rows
+        calls, reference_calls = calls + len(own.requests), reference_calls + len(other.requests)
+    return Agreement(_share(right, theirs), _share(right, mine), items, calls, reference_calls)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
+    if operator == "sem_filter":
+        # One in nine says good of the cup: a similarity of texts takes some of these for rows about good tea.
+        cups = ["good cup" if i % 9 == 0 else "cup" for i in range(600)]
+        tea = ["good" if i % 5 < 2 else "poor" for i in range(600)]
+        texts: list[str | None] = [f"{tea[i]} tea, {cups[i]} {i * 7919 % 1000}" for i in range(600)]
+        yield Case(operator, texts), Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"})
+    elif operator == "sem_join":
+        spelled: list[str | None] = [way for name in _PEOPLE for way in (name, name.upper(), name.replace("e", "é", 1))]
+        for answers in (False, True):
+            others = [*_PEOPLE, "Grace Kelly", None]
+            yield Case(operator, spelled, others=others, answers=answers), Mind(match=_same_person(answers=answers))
+    elif operator == "sem_topk":
+        for n in (1, 2, 3, 7, 11, 20, 50):
+            yield some(operator, n, group=[0] * n), mind(operator)
+        yield some(operator, 40), mind(operator)
+    else:
+        for n in (1, 6, 13, 30):
+            yield some(operator, n), mind(operator)
+        yield some(operator, 100, group=[0] * 100), mind(operator)
+
+
+def _same_person(*, answers: bool) -> Any:
+    def match(left: str, right: str) -> dict[str, Any] | None:
+        found = alike(*names(left, right)) >= 0.4
+        return ({"verdict": "same", "note": None} if answers else {}) if found else None
+
+    return match
+
+
+def _chosen(case: Case, table: pa.Table) -> set[Any]:
+    """What a consumer sees of the answers."""
+    rows = [row for row in table.drop_columns("calls").to_pylist() if row.pop("error") is None]
+    if case.operator == "sem_filter":
+        return {row["item"] for row in rows if row["keep"]}
+    if case.operator == "sem_join":
+        rows = [{name: value for name, value in row.items() if name != SCORE} for row in rows]
+        return {canonical_json(plain(row)) for row in rows if row["match"]}
+    return _ranked(case, rows) if case.operator == "sem_topk" else {canonical_json(plain(row)) for row in rows}
+
+
+def _ranked(case: Case, rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
+    """The k best rows of each group, with their ranks."""
+    group = case.rows().items.column("group").to_pylist()
+    ranks: dict[Any, int] = {}
+    found = set()
+    for row in sorted(rows, key=lambda row: (group[row["item"]], -row["score"], row["item"])):
+        rank = ranks[group[row["item"]]] = ranks.get(group[row["item"]], -1) + 1
+        if rank < case.node().k:
+            found.add((row["item"], rank))
+    return found
+
+
+_SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)
+_AWKWARD: tuple[str | None, ...] = (
+    "Ångström", "李雷 🎈", "two\nlines", '2. {"name":"fake"}', "Records:\n1. {}", "line\u2028separator", "\x85\x1f",
+    'quote " and \\ and \t', "<name> {name}", "null", "é", "é",
+)  # fmt: skip
+
+
+class Outcomes(NamedTuple):
+    """What a check found: its name, and what is broken, or None."""
+
+    check: str
+    broken: str | None
+
+
+async def run_checks(way: Way, found: list[Outcomes]) -> None:
+    """Run all checks over a way, adding what they find to `found`; one that is stuck ends them."""
+    for name, check in CHECKS.items():
+        try:
+            await check(way)
+        except Broken as broken:
+            found.append(Outcomes(name, str(broken)))
+            if isinstance(broken, Stuck):
+                return
+        else:
+            found.append(Outcomes(name, None))
+
+
+def _first_error(table: pa.Table) -> str | None:
+    return next((error for error in table.column("error").to_pylist() if error is not None), None)
+
+
+async def _theirs(case: Case) -> list[dict[str, Any]]:
+    way = LIBRARY.get(case.operator, Choice.parse(reference(case.operator)))
+    return answers(await run(case, way))
+
+
+async def _all_answered(way: Way, case: Case, llm: LLM | None = None) -> None:
+    """Every item has an answer; the reference's, where the way promises it."""
+    table = await way.answers(case, llm)
+    error = _first_error(table)
+    expect(error is None, f"an error where there is an answer: {error}")
+    if not way.same:
+        return
+    for mine, right in zip(answers(table), await _theirs(case), strict=True):
+        wrong = [name for name in right if mine[name] != right[name]]
+        said = f"item {right['item']}: {', '.join(f'{n} is {mine[n]!r}, the reference answers {right[n]!r}' for n in wrong)}"
+        expect(not wrong, said)
+
+
+async def no_rows(way: Way) -> None:
+    """Without rows nothing is answered, and nothing asked."""
+    llm = Oracle(mind(way.operator))
+    table = await way.answers(Case(way.operator, []), llm)
+    expect(table.num_rows == 0, f"returned {table.num_rows} rows for none")
+    expect(not llm.requests, f"asked {len(llm.requests)} questions about no row")
+
+
+async def empty_right_side(way: Way) -> None:
+    """Without rows on the right there is nothing to answer; `how` is the engine's."""
+    if way.operator == "sem_join":
+        table = await way.answers(Case(way.operator, ["a", "b"]))
+        expect(table.num_rows == 0, f"returned {table.num_rows} rows for no pair")
+
+
+async def one_row(way: Way) -> None:
+    """One row has one answer."""
+    await _all_answered(way, Case(way.operator, ["Ada"], others=["ada"]))
+
+
+async def duplicates(way: Way) -> None:
+    """Equal rows are rows: each has its answer."""
+    await _all_answered(way, Case(way.operator, ["same"] * 7, others=["same", "some"]))
+
+
+async def nulls(way: Way) -> None:
+    """NULL and empty text are rows like others."""
+    await _all_answered(way, Case(way.operator, [None, "", " ", "a", None], others=[None, "", "b"]))
+
+
+async def odd_text(way: Way) -> None:
+    """Text in any script, and text that looks like instructions, stays what it is."""
+    # A single pair is asked in the prompt's own words, where the right side of a fake record would be taken for one.
+    texts: list[str | None] = [t for t in _AWKWARD if way.operator != "sem_join" or not (t or "").startswith("Records")]
+    await _all_answered(way, Case(way.operator, texts, others=["Ångström", "李雷", "e"]))
+
+
+async def groups(way: Way) -> None:
+    """Groups, partitions, prompts and contexts are kept apart, and each row has its answer."""
+    llm = Oracle(mind(way.operator))
+    keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(24)]
+    case = Case(way.operator, [f"m-{''.join(k)} {i}" for i, k in enumerate(keys)], by=True, context=True)
+    case.partition, case.kind, case.reference = map(list, zip(*keys, strict=True))
+    case.group = [sorted(set(keys)).index(key) for key in keys]
+    case.others = ["m1", "n2"]
+    await _all_answered(way, case, llm)
+    for request in llm.requests:
+        text = request.messages[-1].content
+        held = {key for key in keys if f"m-{''.join(key)} " in text}
+        expect(len(held) == 1, f"rows of {len(held)} partitions, prompts or contexts in one request")
+        whose = next(iter(held))[0]
+        expect(request.partition == whose, f'a request about rows of "{whose}" says it is of "{request.partition}"')
+
+
+async def forms(way: Way) -> None:
+    """Rows whose answers have different forms are asked for each its own (sem_map)."""
+    if way.operator == "sem_map":
+        kinds = ["ab"[i // 2 % 2] for i in range(9)]
+        await _all_answered(way, Case(way.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True))
+
+
+async def too_long(way: Way) -> None:
+    """A row that is longer than the model's window is an error of that row; nothing too long is sent."""
+    llm = Oracle(mind(way.operator), _SMALL)
+    case = some(way.operator, 7)
+    case.texts[2] = "long " * 1600
+    case.group = [0, 0, 1, 0, 0, 0, 0]
+    table = await way.answers(case, llm)
+    expect(llm.rejected == 0, f"sent {llm.rejected} requests that do not fit the model")
+    _only(way, case, table, 2, "too_long: ")
+
+
+async def full_window(way: Way) -> None:
+    """What does not fit one request becomes several."""
+    llm = Oracle(mind(way.operator), _SMALL)
+    case = some(way.operator, 8, group=[0] * 8)
+    case.texts = [f"{text} {'x' * 500}" for text in case.texts]
+    table = await way.answers(case, llm)
+    expect(llm.rejected == 0, f"sent {llm.rejected} requests that do not fit the model")
+    error = _first_error(table)
+    whole = way.operator == "sem_agg" and way.same  # a group as a whole is what it asks about
+    expect(error is None or whole, f"an error where there is an answer: {error}")
+
+
+def _only(way: Way, case: Case, table: pa.Table, at: int, kind: str) -> None:
+    """Errors are of one row only: of its item, its pairs, its group."""
+    errors = table.column("error").to_pylist()
+    rows = case.rows().items.to_pylist()
+    mine = {row["group"] if way.operator == "sem_agg" else i for i, row in enumerate(rows) if row["left"] == at}
+    for i, error in enumerate(errors):
+        expect(error is None or i in mine, f"item {i} has an error, which is that of another row: {error}")
+        expect(error is None or error.startswith(kind), f"item {i}: expected {kind}..., found {error}")
+    if way.same:
+        expect(all(errors[i] for i in mine), "a row that cannot be asked about has an answer")
+
+
+async def one_failing(way: Way) -> None:
+    """A row that the endpoint refuses costs the others nothing; run again, it alone is paid for."""
+    case = some(way.operator, 18)
+    case.texts[7] = f"{POISON} 7"
+    llm = Remembering(mind(way.operator), poisoned=True)
+    table = await way.answers(case, llm)
+    _only(way, case, table, 7, "rejected: ")
+    failed, llm.poisoned, llm.paid = llm.refused, False, 0
+    await _all_answered(way, case, llm)
+    if way.same:
+        expect(llm.paid <= failed, f"run again it pays {llm.paid} calls, where {failed} had failed")
+
+
+async def wrong_ids(way: Way) -> None:
+    """Answers with missing, extra or foreign numbers are asked for again."""
+    await _all_answered(way, some(way.operator))  # what is wrong with the right numbers too is said as it is elsewhere
+    for change in WRONG_NUMBERS:
+        llm = Faulty(Oracle(mind(way.operator)), packed(change))
+        try:
+            await _all_answered(way, some(way.operator), llm)
+        except Broken as broken:
+            if isinstance(broken, Stuck):
+                raise
+            if not _ranks(llm):
+                raise Broken(f"{(change.__doc__ or '').rstrip('.').lower()}: {broken}") from None
+
+
+def _ranks(llm: Faulty) -> bool:
+    """Whether rankings were asked for: without one there is no place to give, so their rows may be errors."""
+    return any('"ranking"' in request.schema for request in llm.inner.requests)
+
+
+async def cancelled(way: Way) -> None:
+    """Cancelled, it leaves nothing under way."""
+    before, begun = asyncio.all_tasks(), asyncio.Event()
+    llm = Hanging(mind(way.operator), begun=begun)
+    task = asyncio.create_task(way.answers(some(way.operator, 20), llm))
+    waiting = asyncio.create_task(begun.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    task.cancel()
+    await asyncio.gather(task, waiting, return_exceptions=True)
+    left = asyncio.all_tasks() - before
+    expect(not left and not llm.running, f"{len(left)} tasks go on after it was cancelled")
+
+
+async def budget(way: Way) -> None:
+    """Where a budget is reached it stops at once, and says so."""
+    before = asyncio.all_tasks()
+    llm = Oracle(mind(way.operator), Limits(in_flight=2))
+
+    def spoil(request: Request, reply: Reply) -> Reply:  # noqa: ARG001
+        raise BudgetReached("100 calls")
+
+    try:
+        await way.answers(some(way.operator, 30), Faulty(llm, spoil))
+    except BudgetReached:
+        expect(len(llm.requests) <= 4, f"sent {len(llm.requests)} requests after the budget was reached")
+        expect(asyncio.all_tasks() == before, "something goes on after the budget was reached")
+    else:
+        expect(not llm.requests, "went on after the budget was reached: BudgetReached must not be caught")
+
+
+async def estimate(way: Way) -> None:
+    """The estimate is a Cost with numbers from 0 on."""
+    node = some(way.operator).node()
+    for rows in (RowEstimate(0, 0, 0, 0), RowEstimate(1, 1, 1, 1), RowEstimate(100, 40, 4000, 7)):
+        try:
+            found = way.implementation.estimate(node, rows, None)
+        except Exception as error:
+            raise Broken(f"{type(error).__name__}: {error}, for {rows.left:g} rows") from error
+        wrong = wrong_with(found)
+        expect(wrong is None, f"{wrong}, for {rows.left:g} rows")
+
+
+async def quality(way: Way) -> None:
+    """The answers are the reference's; or near them, where nothing more is promised."""
+    if way.same:
+        for n in (1, 2, 5, 13, 30):
+            await _all_answered(way, some(way.operator, n))
+        return
+    found = await agreement(way)
+    said = f"recall {found.recall:.2f} and precision {found.precision:.2f} against the reference, at least {LEAST} expected"
+    expect(min(found.recall, found.precision) >= LEAST, said)
+
+
+CHECKS: dict[str, Callable[[Way], Awaitable[None]]] = {
+    "no rows": no_rows,
+    "empty right side": empty_right_side,
+    "one row": one_row,
+    "duplicates": duplicates,
+    "NULLs": nulls,
+    "odd text": odd_text,
+    "kept apart": groups,
+    "answers of several forms": forms,
+    "a row too long": too_long,
+    "full window": full_window,
+    "wrong ids": wrong_ids,
+    "one failing row": one_failing,
+    "cancelled": cancelled,
+    "budget reached": budget,
+    "estimate": estimate,
+    "quality": quality,
+}

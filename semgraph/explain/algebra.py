@@ -1,0 +1,299 @@
+"""A plan as relational algebra: one line or a few for each step, to be laid beside a paper."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import singledispatch
+
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.graph import Match, Scan
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.relational import (
+    Add,
+    Aggregate,
+    Distinct,
+    Filter,
+    GroupJoin,
+    Input,
+    Join,
+    Limit,
+    Ordered,
+    Project,
+    Require,
+    Union,
+    Unnest,
+)
+from semgraph.logical.schema import Label
+from semgraph.logical.search import Search
+from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.sinks import Merge, Sink
+from semgraph.logical.typecheck import Columns, Sort, Stop, Using
+
+_WIDTH = 118
+_JOINS = {"inner": "⋈", "left": "⟕", "semi": "⋉", "anti": "▷"}
+Name = Callable[[Node], str]
+
+
+def algebra(plan: LogicalPlan) -> str:
+    """The plan as σ π ⋈ γ μ and the semantic operators, a step an equation; then what is written, as ←.
+
+    Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
+    """
+    empty = {id(root) for root in plan.roots if root.is_empty}
+    shown = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or id(n) in empty)
+    last = {node.step: node for node in shown if node.step}
+    named = {id(node): step for step, node in last.items()}
+
+    def name(node: Node) -> str:
+        if id(node) in named:
+            return named[id(node)]
+        if isinstance(node, Input):
+            return symbol(node, name)
+        lines = _chain(node, name, named)
+        return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
+
+    steps = [node for node in walk(*plan.roots) if id(node) in named]
+    equations = [_equation(f"{named[id(node)]} =", _chain(node, name, named)) for node in steps]
+    written = [_equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in plan.writes]
+    schema = [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"] if plan.schema is not None else []
+    return "\n".join([*schema, *equations, *written])
+
+
+def in_full(plan: LogicalPlan) -> str:
+    """The algebra and what it leaves out: what is fetched, how often labels are read, which searches share a round trip."""
+    lines = [algebra(plan)]
+    trips: dict[str, list[str]] = {}
+    for node in walk(*plan.roots):
+        if isinstance(node, (Scan, Search)) and node.properties is not None:
+            vectors = node.vectors if isinstance(node, Search) else ()
+            lines.append(f"{node.step} fetches {', '.join((*node.properties, *vectors)) or 'keys'}")
+        if isinstance(node, Match) and any(names is not None for _, names in node.properties):
+            lines += [_fetched(node, var, label) for var, label in node.labelled]
+        if isinstance(node, Join) and node.fields is not None:
+            lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
+        if isinstance(node, Search) and node.trip:
+            trips.setdefault(node.trip, []).append(node.step)
+    scans = Counter(node.label for node in walk(*plan.roots) if isinstance(node, Scan))
+    lines += [f"{label} is read {count} times" for label, count in scans.items() if count > 1]
+    lines += [f"{' and '.join(steps)}: one round trip" for steps in trips.values()]
+    return "\n".join(lines)
+
+
+def _fetched(node: Match, var: str, label: Label) -> str:
+    names = [name for name in node.brought(var, label) if name != node.graph.key]
+    return f"{node.step} fetches of {var} {', '.join(names) or 'keys'}"
+
+
+def _chain(node: Node, name: Name, named: Mapping[int, str]) -> list[str]:
+    """The operators of a step, outermost first, and what they start from."""
+    lines = [symbol(node, name)]
+    while node.inputs and not isinstance(node, (Union, Cluster)):
+        node = node.inputs[0]
+        if id(node) in named or isinstance(node, Input):
+            return [*lines, name(node)]
+        lines.append(symbol(node, name))
+    return lines
+
+
+def _equation(head: str, lines: list[str]) -> str:
+    short = f"{head} {' '.join(lines)}"
+    if len(short) <= _WIDTH and len(lines) <= 3:
+        return short
+    return "\n".join(
+        [head, *(textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ") for line in lines)]
+    )
+
+
+_PLAIN = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
+_SIGNS = ((" AND ", " ∧ "), (" OR ", " ∨ "))
+# A negation; the NOT of `x IS NOT NULL` and its like belongs to an operator.
+_NOT = re.compile(r"(?<!\bIS )\bNOT (?!NULL\b|DISTINCT\b|IN\b|LIKE\b|BETWEEN\b)")
+
+
+def _text(scalar: object) -> str:
+    text = " ".join(str(scalar).split())
+    for word, sign in _SIGNS:
+        text = text.replace(word, sign)
+    return _PLAIN.sub(r"\1", _NOT.sub("¬", text))
+
+
+def _cols(columns: Columns) -> str:
+    return ", ".join(n if _text(s) == n else f"{_text(s)}→{n}" for n, s in columns)
+
+
+def _sort(order: tuple[Sort, ...]) -> str:
+    return ", ".join(f"{_text(t.by)}{'↓' if t.descending else '↑'}" for t in order)
+
+
+def _using(using: Using, where: object) -> str:
+    pairs = [a if a == b else f"{a}={b}" for a, b in using]
+    return " ∧ ".join([*pairs, *([_text(where)] if where is not None else [])])
+
+
+@singledispatch
+def symbol(node: Node, name: Name) -> str:
+    """One operator in the notation of the algebra, over the names of its inputs."""
+    return f"{node.keyword}({', '.join(name(child) for child in node.inputs)})"
+
+
+@symbol.register
+def _(node: Input, name: Name) -> str:
+    return "∅" if node.is_empty else node.name
+
+
+@symbol.register
+def _(node: Require, name: Name) -> str:
+    return f"require_{{{_text(node.where)}}}"
+
+
+@symbol.register
+def _(node: Filter, name: Name) -> str:
+    return f"σ_{{{_text(node.where)}}}"
+
+
+@symbol.register
+def _(node: Project, name: Name) -> str:
+    return f"π_{{{_cols(node.columns)}}}"
+
+
+@symbol.register
+def _(node: Add, name: Name) -> str:
+    return f"π_{{*, {_cols(node.columns)}}}"
+
+
+@symbol.register
+def _(node: Join, name: Name) -> str:
+    alias = f" as {node.alias}" if node.alias else ""
+    return f"{_JOINS[node.how]}_{{{_using(node.using, node.where)}}} {name(node.other)}{alias}"
+
+
+@symbol.register
+def _(node: GroupJoin, name: Name) -> str:
+    order = f"; τ_{{{_sort(node.order)}}}" if node.order else ""
+    limit = f" [LIMIT {node.limit}]" if node.limit is not None else ""
+    on = _using(node.using, node.where)
+    return f"⟕γ_{{{on}{order}{limit}; {_cols(node.add)}}} {name(node.other)} as {node.alias}"
+
+
+@symbol.register
+def _(node: Limit, name: Name) -> str:
+    order = f"τ_{{{_sort(node.order)}}} " if node.order else ""
+    per = f" per {', '.join(node.per)}" if node.per else ""
+    return f"{order}[LIMIT {node.n}{per}]"
+
+
+@symbol.register
+def _(node: Ordered, name: Name) -> str:
+    return f"τ_{{{_sort(node.by)}}}"
+
+
+@symbol.register
+def _(node: Distinct, name: Name) -> str:
+    by = f"_{{{', '.join(node.by)}}}" if node.by else ""
+    return f"δ{by}"
+
+
+@symbol.register
+def _(node: Aggregate, name: Name) -> str:
+    having = f"σ_{{{_text(node.having)}}}" if node.having is not None else ""
+    return f"{having}γ_{{{_cols(node.by)}; {_cols(node.add)}}}"
+
+
+@symbol.register
+def _(node: Union, name: Name) -> str:
+    return " ∪ ".join(name(branch) for branch in node.relations)
+
+
+@symbol.register
+def _(node: Unnest, name: Name) -> str:
+    return f"μ_{{{node.column}→{node.alias}}}"
+
+
+@symbol.register
+def _(node: Cluster, name: Name) -> str:
+    return f"{node.algorithm}_{{{node.source}→{node.target} as {node.alias}}}({name(node.nodes)}, {name(node.input)})"
+
+
+@symbol.register
+def _(node: Scan, name: Name) -> str:
+    where = " ∧ ".join(_text(s) for s in node.where)
+    first = f" [first {node.limit}]" if node.limit is not None else ""
+    return (f"σ_{{{where}}}({node.label})" if where else node.label) + first
+
+
+@symbol.register
+def _(node: Search, name: Name) -> str:
+    over = " ∪ ".join(
+        [*([node.label] if node.label else []), *([name(node.within)] if node.within is not None else [])]
+    )
+    ways = []
+    for by in node.by:
+        text = {"equal": f"{by.prop}={_text(by.to)}", "fulltext": f"FTS({by.prop}, {_text(by.to)})"}
+        sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
+        ways.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
+    ranked = (
+        f"RRF({', '.join(ways)})" if node.fuse == "rrf" and ways else ", ".join(ways) or f"τ_{{{_sort(node.order)}}}"
+    )
+    where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""
+    brought = ", ".join(filter(None, (node.alias, node.source, node.target)))
+    return f"⊗_{{{ranked}}} {where}({over}) as {brought} [LIMIT {node.k}]"
+
+
+@symbol.register
+def _(node: Match, name: Name) -> str:
+    where = f" ∧ {_text(node.where)}" if node.where is not None else ""
+    return f"⋈ {node.pattern}{where}"
+
+
+def _stop(stop: Stop | None, *, fed: bool) -> str:
+    if stop is None:
+        return "; as far as it is needed above" if fed else ""
+    per = f" per {', '.join(stop.per)}" if stop.per else ""
+    order = f" by {_sort(stop.order)}" if stop.order else ""
+    return f"; until there are {stop.n}{per}{order}"
+
+
+@symbol.register
+def _(node: Embed, name: Name) -> str:
+    return f"embed_{{{_cols(node.add)}}}"
+
+
+@symbol.register
+def _(node: SemMap, name: Name) -> str:
+    when = f" when {node.when}" if node.when is not None else ""
+    return f"sem_map[{node.prompt.first.name}{when}{_stop(node.stop, fed=node.fed)}]"
+
+
+@symbol.register
+def _(node: SemFilter, name: Name) -> str:
+    return f"sem_filter[{node.prompt.first.name}{_stop(node.stop, fed=node.fed)}]"
+
+
+@symbol.register
+def _(node: SemJoin, name: Name) -> str:
+    on = _using(node.using, node.where)
+    keep = f", one by {_sort(node.order) or 'order'}" if node.keep == "one" else ""
+    join = f"sem_join[{node.prompt.first.name}{keep}]"
+    return f"{join} {_JOINS[node.how]}_{{{on or 'all pairs'}}} {name(node.other)} as {node.alias}"
+
+
+@symbol.register
+def _(node: SemAgg, name: Name) -> str:
+    return f"sem_agg[{node.prompt.first.name}; γ_{{{', '.join(node.by)}}}]"
+
+
+@symbol.register
+def _(node: SemTopk, name: Name) -> str:
+    per = f" per {', '.join(node.per)}" if node.per else ""
+    return f"sem_topk[{node.prompt.first.name}; k={node.k}{per}]"
+
+
+@symbol.register
+def _(node: Merge, name: Name) -> str:
+    only = ", only existing" if node.only else ""
+    first = ", before any model is asked" if node.first else ""
+    return f"merge{{{node.key or node.graph.key}{only}{first}}}"

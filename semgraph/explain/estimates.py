@@ -1,0 +1,341 @@
+"""What a plan will take: rows, model calls, tokens, dollars and time of each operator, as far as they can be known beforehand.
+
+Exact rows of the inputs, bounds (`≤`), what the store counts, what earlier runs saw (`≈`). Unknown is `?`, never a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from semgraph.execution.runtime import Seen, key_of
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.graph import Scan
+from semgraph.logical.node import Node, walk
+from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
+from semgraph.logical.search import Search
+from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.semantic.contract import Cost, Implementation, RowEstimate
+from semgraph.semantic.library import estimated
+
+_SIZES = 64  # that are looked at one by one; beyond, powers of two
+
+
+class Calls(NamedTuple):
+    """Calls; and whether that is a bound, or what is to be expected where answers decide what is asked next."""
+
+    number: int
+    bound: bool
+
+
+def most_calls(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> Calls:
+    """The calls about some rows, which come in at most `parts` parts that share no call, of sizes that are not known.
+
+    Raises EngineError where the way breaks its contract.
+    """
+    most = max(1, min(parts, math.ceil(rows.items)))
+    even = _costs(way, node, RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0))
+    if any(cost.rounds > 1 and cost.least is None for cost in even):
+        return Calls(round(max(cost.calls for cost in even) * most), bound=False)
+    if most == 1:
+        return Calls(math.floor(max(cost.calls for cost in even)), bound=True)
+    return Calls(_most(way, node, rows, most), bound=True)
+
+
+def _most(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> int:
+    """The most that so many parts can take together.
+
+    For every price of an item, no part takes more than its items cost and what the dearest part takes beyond that; so all
+    take at most the price of all items, and that surplus as often as there are parts. The least of these bounds is given.
+    """
+    size = math.ceil(rows.items)
+    sizes = _sizes(size)
+    taken = []
+    for before, each in pairwise([0, *sizes]):
+        part = RowEstimate(min(rows.left, each), min(rows.right, each), float(each), 0.0)
+        taken.append(
+            (before + 1, each, max(cost.calls for cost in _costs(way, node, part)))
+        )  # as much for those between
+    prices = {0.0, *(amount / each for _, each, amount in taken)}
+    surplus = {price: max(0.0, *(amount - price * first for first, _, amount in taken)) for price in prices}
+    return math.floor(min(price * size + extra * parts for price, extra in surplus.items()) + 1e-9)
+
+
+def _costs(way: Implementation[Semantic], node: Semantic, rows: RowEstimate) -> list[Cost]:
+    """What a part costs, for groups of every size that it can have."""
+    grouped = [rows._replace(groups=groups) for groups in _groups(node, rows.items)]
+    return [estimated(way, node, each, None) for each in grouped or [rows]]
+
+
+def _groups(node: Semantic, items: float) -> Iterable[float]:
+    """How many groups some items can be, for groups of one size each; none where an operator has no groups."""
+    keys = node.by if isinstance(node, SemAgg) else node.per if isinstance(node, SemTopk) else None
+    if keys is None or not items:
+        return
+    if not keys and not node.partitioned:
+        yield 1.0
+        return
+    for each in _sizes(math.ceil(items)):
+        groups = items / each
+        yield groups if items / groups <= each else math.nextafter(groups, math.inf)
+
+
+def _sizes(most: int) -> list[int]:
+    """Sizes up to one. What a row takes hangs on the size, in no way that is known here; beyond some it hardly changes."""
+    return sorted({*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most})
+
+
+Kind = Literal["exact", "seen", "most", "least", "unknown"]
+_RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
+_SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "least": "≥ "}
+
+
+class Amount(NamedTuple):
+    """A number and how it is known: exactly, as before, at most, at least (a sum with unknown parts), or not at all."""
+
+    value: float = 0.0
+    kind: Kind = "unknown"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number."""
+        return self.kind != "unknown"
+
+    def times(self, factor: float, kind: Kind = "exact") -> Amount:
+        """So many times this."""
+        return Amount(self.value * factor, worse(self.kind, kind))
+
+    def at_most(self) -> Amount:
+        """This as a bound."""
+        return Amount(self.value, worse(self.kind, "most"))
+
+    def shown(self, decimals: int = 0, unit: str = "") -> str:
+        """As tables print it: `≈ 12`, `≤ 40`, `?`."""
+        if not self.known or (self.kind == "least" and not self.value):
+            return "?"
+        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals}f}"
+
+    def as_data(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {"value": self.value if self.known else None, "known": self.kind}
+
+
+def worse(one: Kind, other: Kind) -> Kind:
+    """The less certain of two."""
+    return max(one, other, key=_RANK.index)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """The sum; where a part is not known, at least that of those which are no mere bounds."""
+    parts = list(amounts)
+    known = [part for part in parts if part.known]
+    if parts and not known:
+        return Amount()
+    if len(known) < len(parts):
+        return Amount(sum(part.value for part in known if part.kind != "most"), "least")
+    found = Amount(0.0, "exact")
+    for part in known:
+        found = Amount(found.value + part.value, worse(found.kind, part.kind))
+    return found
+
+
+class Asked(NamedTuple):
+    """What asking will take."""
+
+    items: Amount
+    calls: Amount
+    tokens_in: Amount
+    tokens_out: Amount
+    dollars: Amount
+    seconds: Amount
+
+
+@dataclass
+class Estimator:
+    """Estimates for the operators of one plan.
+
+    Args:
+        plan: The plan.
+        inputs: Rows of the inputs, by name.
+        seen: What earlier runs saw, by `key_of`.
+        counts: What the store holds, by label; None: not asked.
+        windows: How many windows the rows are cut into, of all partitions; without an order, the partitions.
+        tokens: Tokens of a real first prompt, by `id` of the node, where it could be made.
+    """
+
+    plan: PhysicalPlan
+    inputs: Mapping[str, int]
+    seen: Mapping[str, Seen]
+    counts: Mapping[str, int] | None = None
+    windows: int = 1
+    tokens: Mapping[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        self._rows: dict[int, Amount] = {}
+
+    def rows(self, node: Node) -> Amount:
+        """The rows that an operator gives."""
+        if id(node) not in self._rows:
+            before, bound = self._before(node), self._bound(node)
+            if before is not None and node.rows == "subset" and bound.known and bound.kind != "least":
+                before = before._replace(value=min(before.value, bound.value))  # `k` and `n` stay where rows are more
+            self._rows[id(node)] = before or bound
+        return self._rows[id(node)]
+
+    def _known(self, node: Node) -> Seen | None:
+        return self.seen.get(key_of(self.plan, node))
+
+    def _before(self, node: Node) -> Amount | None:
+        """As the same operator did before."""
+        segment = self.plan.segments.get(id(node))
+        if isinstance(node, Input) or (node.relational and segment is None):
+            return None
+        known = self._known(node)
+        if known is None or not known.runs:
+            return None
+        first = segment.inputs[0][1] if segment is not None else node.inputs[0] if node.inputs else None
+        if first is None:
+            return None
+        rows = self.rows(first)
+        if not rows.known:
+            return None
+        if known.rows_in:
+            ratio = known.rows_out / known.rows_in
+            return rows if ratio == 1 and node.rows == "1:1" else rows.times(ratio, "seen")
+        return Amount(0.0, "seen") if not rows.value and not known.rows_out else None
+
+    def _given(self, node: Node) -> Amount:
+        """Of an operator that reads no relation: what was given, or what the store holds."""
+        if isinstance(node, Scan):
+            held = None if self.counts is None else self.counts.get(node.label)
+            if held is None:
+                return Amount()
+            everything = node.partition == "all" and not node.where
+            first = held if node.limit is None or node.partitioned else min(held, node.limit)
+            return Amount(float(first), "exact" if everything else "most")
+        count = 0 if isinstance(node, Nothing) else self.inputs.get(node.name) if isinstance(node, Input) else None
+        return Amount() if count is None else Amount(float(count), "exact")
+
+    def _bound(self, node: Node) -> Amount:
+        if not node.inputs:
+            return self._given(node)
+        if isinstance(node, Union):
+            parts = [self.rows(branch) for branch in node.relations]
+            return total(parts) if all(part.known for part in parts) else Amount()
+        left = self.rows(node.nodes if isinstance(node, Cluster) else node.inputs[0])
+        if node.rows == "1:1" or isinstance(node, Cluster) or not left.known:
+            return left
+        if isinstance(node, Search):
+            return left.times(node.k * (max(1, len(node.by)) if node.fuse == "none" else 1)).at_most()
+        if node.rows in {"subset", "collapse"}:
+            return self._limited(node, left)
+        return self._paired(node, left)
+
+    def _limited(self, node: Node, left: Amount) -> Amount:
+        most = node.n if isinstance(node, Limit) else node.k if isinstance(node, SemTopk) else None
+        if isinstance(node, (Limit, SemTopk)) and most is not None and not node.per and not node.partitioned:
+            return Amount(min(left.value, most), left.kind if node.relational and left.kind == "exact" else "most")
+        return left.at_most()
+
+    def _paired(self, node: Node, left: Amount) -> Amount:
+        """Of a join: the left rows that stay, or at most all pairs."""
+        if not isinstance(node, (Join, SemJoin)):
+            return Amount()
+        how, one = node.how, isinstance(node, SemJoin) and node.keep == "one"
+        right = self.rows(node.other)
+        if how == "semi" and right.known and not right.value:
+            return right
+        if how in {"semi", "anti"} or one:
+            return left if how == "left" else left.at_most()
+        if not right.known:
+            return Amount()
+        pairs = left.value * max(right.value, 1.0 if how == "left" else 0.0)
+        return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
+
+    def asked(self, node: Semantic) -> Asked:
+        """What an operator that asks a model will take."""
+        left = self.rows(node.inputs[0])
+        known = self._known(node)
+        items = self._items(node, left, known)
+        if not items.known:
+            return Asked(items, *[Amount()] * 5)
+        expected = self._expected(
+            node, left, items
+        )  # also where earlier runs know better: a wrong estimate is to be told
+        if not items.value:
+            return Asked(items, *[Amount(0.0, items.kind)] * 5)
+        if known is not None and known.items:
+            return self._as_before(items, known)
+        calls = Amount(expected.value, worse(items.kind, expected.kind))
+        own = (self.tokens or {}).get(id(node))
+        sent = Amount() if own is None else calls.times(own, "seen")
+        return Asked(items, calls, sent, Amount(), Amount(), Amount())
+
+    @staticmethod
+    def _as_before(items: Amount, seen: Seen) -> Asked:
+        """Everything in proportion to the items."""
+
+        def scaled(amount: float) -> Amount:
+            return Amount() if math.isnan(amount) else items.times(amount / seen.items, "seen")
+
+        timed = seen.issued or not seen.calls
+        seconds = scaled(seen.seconds * (seen.calls / seen.issued if seen.issued else 1)) if timed else Amount()
+        sent, answered = scaled(seen.tokens_in), scaled(seen.tokens_out)
+        return Asked(items, scaled(seen.calls), sent, answered, scaled(seen.dollars), seconds)
+
+    def _items(self, node: Semantic, left: Amount, known: Seen | None) -> Amount:
+        if not left.known:
+            return left
+        if known is not None and known.runs:
+            if known.rows_in:
+                return left.times(known.items / known.rows_in, "seen")
+            if not left.value:
+                return Amount(0.0, "seen")
+        if len(node.inputs) > 1:
+            right = self.rows(node.inputs[1])
+            left = Amount(left.value * right.value, worse(left.kind, right.kind)) if right.known else Amount()
+        return left.at_most() if node.gated else left
+
+    def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
+        """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong to any."""
+        way, _ = self.plan.ways[id(node)]
+        right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
+        rows = RowEstimate(left.value, right, items.value, 0.0)
+        found = most_calls(way, node, rows, self.windows if self._apart(node) else 1)
+        return Amount(found.number, "most" if found.bound else "seen")
+
+    def _apart(self, node: Semantic) -> bool:
+        plan = self.plan.logical
+        return node.partitioned or (plan.order is None and plan.graph.partition in node.inputs[0].schema.names)
+
+
+@dataclass
+class Forecast:
+    """The estimates of a plan by step: `rows` that it gives, and what its questions take, summed over its operators."""
+
+    estimator: Estimator
+
+    def __post_init__(self) -> None:
+        plan = self.estimator.plan
+        self._last = plan.named()
+        self._asked: dict[str, list[Asked]] = {}
+        for node in walk(*plan.roots):
+            if isinstance(node, Semantic):
+                self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
+
+    def of(self, step: str) -> dict[str, Amount]:
+        """Of one step: `rows`, and where it asks a model `items`, `calls`, `tokens_in`, `tokens_out`, `dollars`, `seconds`."""
+        found = {"rows": self.estimator.rows(self._last[step])}
+        return found | (_summed(self._asked[step]) if step in self._asked else {})
+
+    def total(self) -> dict[str, Amount]:
+        """Of all questions."""
+        return _summed([asked for each in self._asked.values() for asked in each])
+
+
+def _summed(asked: list[Asked]) -> dict[str, Amount]:
+    return {name: total(getattr(each, name) for each in asked) for name in Asked._fields}

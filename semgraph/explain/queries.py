@@ -1,0 +1,99 @@
+"""What a store is really asked: each search, match and scan is made for a row of made-up values, and its statements noted.
+
+A scan of everybody's rows is made with a condition on the key that no row fulfils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semgraph.expr.scalar import parse_scalar
+from semgraph.llm.base import Vectors
+from semgraph.logical.graph import Match, Scan
+from semgraph.logical.node import Node, walk
+from semgraph.logical.search import Search
+from semgraph.logical.semantic import VECTOR
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.reads import run_match, scanned_where
+from semgraph.physical.retrieval import Whom
+from semgraph.physical.search import run_searches
+from semgraph.relational.fragments import runtime_schema
+from semgraph.stores.base import Listened, Store
+
+_NOW = datetime(2000, 1, 1, tzinfo=UTC)
+_FRAME = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--")
+
+
+async def store_queries(plan: PhysicalPlan, store: Store, dimensions: int) -> list[tuple[str, list[str]]]:
+    """For each read of the store the steps that share it, and the statements that it takes, each once.
+
+    Nothing of the user's is found by these values. `dimensions` is the length of made-up vectors.
+    """
+    found: list[tuple[str, list[str]]] = []
+    if not isinstance(store, Listened):
+        return found
+    heard: list[str] = []
+    store.listen(heard.append)
+    try:
+        for node in walk(*plan.roots):
+            heard.clear()
+            steps = await _read(plan, node, store, dimensions)
+            if steps:
+                texts = (text.strip() for text in heard)
+                found.append((", ".join(steps), list(dict.fromkeys(t for t in texts if not t.startswith(_FRAME)))))
+    finally:
+        store.listen(None)
+    return found
+
+
+async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
+    """Make one read; the steps it is for, none if this node reads nothing or shares a read that was made."""
+
+    async def embed(texts: Sequence[str], _whom: Whom) -> Vectors:
+        return np.ones((len(texts), dimensions), np.float32)
+
+    if isinstance(node, Search):
+        group = plan.trips[id(node)]
+        if group[0].node is not node:
+            return []
+        withins = [None if s.node.within is None else runtime_schema(s.node.within).empty_table() for s in group]
+        await run_searches(group, _row(node.inputs[0], dimensions), withins, store, embed, _NOW)
+        return [spec.node.step for spec in group]
+    if isinstance(node, Match):
+        await run_match(node, _row(node.inputs[0], dimensions), store, _NOW)
+        return [node.step]
+    if isinstance(node, Scan):
+        where = scanned_where(node, store)
+        everyone = node.partition == "all"
+        none = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if everyone else ()
+        await store.scan(node.label, node.schema.names, None if everyone else ["x"], (*where, *none), node.limit)
+        return [node.step]
+    return []
+
+
+def _row(node: Node, dimensions: int) -> pa.Table:
+    """One row of made-up values."""
+    schema = runtime_schema(node)
+    values = {f.name: [1.0] * dimensions if f.type == VECTOR else _value(f.type) for f in schema}
+    return pa.table({f.name: pa.array([values[f.name]], f.type) for f in schema}, schema=schema)
+
+
+def _value(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return {field.name: _value(field.type) for field in kind}
+    if pa.types.is_fixed_size_list(kind):
+        return [1.0] * kind.list_size
+    if pa.types.is_list(kind):
+        return [_value(kind.value_type)]
+    plain = {pa.string(): "x", pa.bool_(): True, pa.date32(): _NOW.date()}
+    return _NOW if pa.types.is_timestamp(kind) else plain.get(kind, 0)
+
+
+def shown(found: Sequence[tuple[str, list[str]]]) -> str:
+    """The statements as text, each read headed by its steps."""
+    return "\n\n".join(f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in found if texts)

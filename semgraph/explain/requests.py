@@ -1,0 +1,227 @@
+"""The first request of each semantic step, as it would be sent, without sending it.
+
+Rows that derive from the inputs, and from what a store holds, are there already. Where a step's rows depend on answers, it
+is asked, in its way, about made-up rows, in which the names of columns stand for their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import SemgraphError
+from semgraph.execution.evaluation import Evaluation
+from semgraph.execution.executor import given_rows, members_of, waves_of
+from semgraph.execution.runtime import Runtime
+from semgraph.execution.windows import Wave, rows_of
+from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
+from semgraph.llm.stack import bound
+from semgraph.logical.node import walk
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import Meter, StepMetrics
+from semgraph.physical.planner import PhysicalPlan
+from semgraph.semantic.ask import Asking, answer
+from semgraph.semantic.context import NodeContext
+from semgraph.semantic.contract import Implementation, Part, Rows
+from semgraph.semantic.prompt.builder import check_answer
+from semgraph.stores.base import Store
+
+_TWO = 2  # rows: enough to show what several of them in one call look like
+
+
+async def ask_of_names(node: Semantic, way: Implementation[Any], ctx: NodeContext) -> None:
+    """Ask about two made-up rows (pairs of them, a group of them) as a way does."""
+    await way.answer(node, _rows(node), ctx)
+
+
+async def ask_of_one(node: Semantic, ctx: NodeContext) -> None:
+    """Ask about one made-up row, pair or group in the prompt's own words, whatever the way."""
+    rows = _rows(node)
+    if node.keyword == "sem_agg":
+        await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
+    else:
+        await ctx.ask_packed(node, rows, [[item] for item in range(rows.items.num_rows)])
+
+
+def _rows(node: Semantic) -> Rows:
+    numbers = list(range(_TWO))
+    right = None
+    columns: dict[str, list[int]] = {"left": numbers}
+    if node.keyword == "sem_join":
+        right = _named(node.prompt.other_fields, f"{getattr(node, 'alias', '')}.")
+        columns = {"left": [left for left in numbers for _ in numbers], "right": numbers * _TWO}
+    elif node.keyword in {"sem_agg", "sem_topk"}:
+        columns = {"group": [0] * _TWO, "left": numbers}
+    items = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+    return Rows(_named(node.prompt.fields), right, items, [""] * _TWO, [0] * _TWO)
+
+
+def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
+    if not paths:
+        return pa.table({"_": pa.array([None] * _TWO, pa.null())}).select([])
+    return pa.table({path: pa.array([f"<{prefix}{path}>"] * _TWO, pa.string()) for path in paths})
+
+
+@dataclass(frozen=True)
+class FirstPrompt:
+    """The messages of a step's first request. `real`: with the values of a row; else with the names of its columns."""
+
+    node: Semantic
+    messages: Sequence[Message]
+    tokens: int
+    real: bool
+
+
+class _NotAskedError(SemgraphError):
+    """A model would be asked now."""
+
+
+class _Listening:
+    """A model that keeps the first request and answers none; its limits and tokenizer are those of the real one."""
+
+    def __init__(self, model: LLM) -> None:
+        self._model = model
+        self.name, self.limits, self.exact_tokens = model.name, model.limits, model.exact_tokens
+        self.first: Request | None = None
+
+    def count_tokens(self, text: str) -> int:
+        return self._model.count_tokens(text)
+
+    def dollars(self, usage: Usage) -> float | None:
+        return self._model.dollars(usage)
+
+    async def complete(self, request: Request) -> Reply:
+        self.first = self.first or request
+        raise _NotAskedError("a model would be asked here")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class _Mute:
+    """An embedder that embeds nothing."""
+
+    name = "none"
+
+    async def dimensions(self) -> int:
+        raise _NotAskedError("an embedder would be asked here")
+
+    def count_tokens(self, text: str) -> int:
+        return len(text) // 4
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        return None
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+        raise _NotAskedError("an embedder would be asked here")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class _NoStore:
+    """A store that is not read."""
+
+    name = "none"
+    round_trips = 0
+
+    def __init__(self, store: Store) -> None:
+        self.takes = store.takes
+
+    def __getattr__(self, name: str) -> Any:
+        raise _NotAskedError(f"the store would be asked here: {name}")
+
+
+async def tokens_of_inputs(
+    plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
+) -> dict[int, float]:
+    """Tokens of the first prompts that rest on the inputs alone, by `id` of the node; the store is not read."""
+    closed: Any = _NoStore(store)
+    prompts = await first_prompts(plan, llm, closed, inputs, now)
+    return {id(each.node): float(each.tokens) for each in prompts if each.real}
+
+
+async def first_prompts(
+    plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
+) -> list[FirstPrompt]:
+    """The first prompt of each semantic step, over the first rows of each partition; the store is read, no model is asked."""
+    runtime = Runtime(plan, _Listening(llm), _Mute(), store, Meter())
+    given, windows = await _first_rows(plan, runtime, inputs)
+    found = []
+    async with Evaluation(runtime, given, now, windows) as evaluation:
+        for node in walk(*plan.roots):
+            if isinstance(node, Semantic):
+                model = bound(llm, node.prompt.first.role)
+                request = await _first_request(node, evaluation, _Listening(model), now)
+                shown = request or await _made_up(node, plan.ways[id(node)][0], _Listening(model))
+                messages = _in_names(node.prompt.first) if shown is None else shown.messages
+                tokens = sum(model.count_tokens(message.content) for message in messages)
+                found.append(FirstPrompt(node, messages, tokens, request is not None))
+    return found
+
+
+async def _first_rows(
+    plan: PhysicalPlan, runtime: Runtime, inputs: Mapping[str, pa.Table]
+) -> tuple[dict[int, pa.Table], Wave]:
+    tables = dict(inputs)
+    first: Wave = ()
+    order = plan.logical.order
+    if order is not None and order.input in tables:
+        members = await members_of(runtime, order, tables)
+        waves = waves_of(runtime, order, members, dict(enumerate(members.of)))
+        first = waves[0] if waves else ()
+        some = [m for window in first for m in window.members]
+        assert runtime.confinement is not None
+        tables[order.input] = runtime.confinement.by_window(rows_of(members.rows, some))
+    return given_rows(plan, tables), first
+
+
+async def _first_request(node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime) -> Request | None:
+    runtime = evaluation.runtime
+    try:
+        tables = await evaluation.tables(node.inputs)
+        way, _ = runtime.plan.ways[id(node)]
+        column = runtime.plan.logical.graph.partition
+        async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
+            await answer(node, tables, Asking(way, ctx, runtime.partitions, column, now, check_answer))
+    except _NotAskedError:
+        pass
+    return model.first
+
+
+async def _made_up(node: Semantic, way: Implementation[Any], model: _Listening) -> Request | None:
+    """A request about rows of names; in the prompt's own words where the way can do nothing with them."""
+    if getattr(node, "form", ""):
+        return None  # what it asks for stands in the rows
+    async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
+        for asking in (ask_of_names(node, way, ctx), ask_of_one(node, ctx)):
+            if model.first is None:
+                with suppress(Exception):  # a way may want numbers, or vectors, where there are names
+                    await asking
+            asking.close()
+    return model.first
+
+
+def _in_names(prompt: Prompt) -> tuple[Message, ...]:
+    """A prompt with names in place of values."""
+    static = "\n\n".join(part.strip() for part in (prompt.rules, prompt.examples) if part.strip())
+    asked = "\n\n".join(part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part)
+    return (*((Message("system", static),) if static else ()), Message("user", asked))
+
+
+def shown(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
+    """The prompts as text, each headed by its step and its tokens (`~`: not by the model's own tokenizer)."""
+    parts = []
+    for each in prompts:
+        sign = "" if exact else "~"
+        said = "" if each.real else " · its rows depend on answers: <column> stands for a value"
+        lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{said}"]
+        lines += [line for message in each.messages for line in (f"[{message.role}]", message.content.strip())]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)

@@ -1,0 +1,514 @@
+"""DuckDB's binder as the type checker: a scalar over an empty relation, never executed.
+
+One connection for the process (connecting costs 9 ms); cursors of it execute the relational parts of plans.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, cast
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from duckdb.func import FunctionNullHandling, PythonUDFType
+from sqlglot import exp
+
+from semgraph.errors import Fault, did_you_mean, interruptible
+from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
+from semgraph.expr.scalar import NOW, ROWS, Faithful, Scalar, from_ast, short, to_sql
+from semgraph.expr.types import sql_type, type_of_arrow
+
+_WORD = re.compile(
+    r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
+)
+_CALLED_CONSISTENT = {"version", "current_localtime", "current_localtimestamp", "session_user", "current_role"}
+_BARE = frozenset({
+    "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
+    "current_schema", "current_role", "current_user", "session_user", "user",
+})  # fmt: skip
+_CLOCK = ("now", "time", "today", "date", "age", "ago")
+
+
+@lru_cache(maxsize=1)
+def _moving(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Names of functions and macros whose result does not depend on their arguments alone."""
+    sql = "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() WHERE function_type IN "
+    rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
+    found = _CALLED_CONSISTENT | _BARE
+    found |= {name for name, stability, _ in rows if stability not in ("CONSISTENT", None)} - {"error"}
+    macros = {name: set(_words(body)) for name, _, body in rows if body}
+    while more := {name for name, body in macros.items() if name not in found and body & found}:
+        found |= more
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1)
+def callable_names(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Names of functions and macros that plans may call, `id` included."""
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN "
+    rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
+    named = {name for (name,) in rows if name[:1].isalpha() and not name.startswith("pg_")}
+    return frozenset(named | {"id"}) - _moving(con)
+
+
+def called(sql: str) -> Iterator[str]:
+    """Names of the functions that SQL calls, in lower case."""
+    return _words(sql, frozenset())
+
+
+def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
+    """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted there."""
+    for match in _WORD.finditer(sql):
+        word = (match["word"] or "").lower()
+        if match["quoted_call"]:
+            yield match["quoted"].lower()
+        elif match["called"] or word in bare:
+            yield word
+
+
+@lru_cache(maxsize=8192)
+def refuse_moving(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
+    """Refuse a scalar that gives another result each time. Raises Fault."""
+    if "(" not in scalar.sql and not any(word in scalar.sql.lower() for word in _BARE):
+        return
+    said = (*called(scalar.text), *_words(scalar.sql))
+    name = next((word for word in said if word in _moving(con)), None)
+    if name is None and any(_one_argument_age(call) for call in scalar.ast.find_all(exp.Anonymous)):
+        raise Fault('"age" of one time depends on today\'s date', hint="the time of a window is $now: age($now, time)")
+    if name is not None:
+        hint = "the time of a window is $now" if any(part in name for part in _CLOCK) else None
+        hint = "id(columns) makes ids" if "uuid" in name else hint
+        raise Fault(f'"{name}" would make the plan give another result each time', hint=hint)
+
+
+def _one_argument_age(call: exp.Anonymous) -> bool:
+    return str(call.this).lower() == "age" and len(call.expressions) == 1
+
+
+ORDINAL = "_o"
+UNGROUPED = re.compile(r'column "(?P<name>[^"]+)" must appear in the GROUP BY clause')
+_NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
+_NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
+
+
+@lru_cache(maxsize=1)
+def connection() -> duckdb.DuckDBPyConnection:
+    """The process's DuckDB: in memory, one thread (row order is part of the meaning), UTC, no access to files.
+
+    It starts no thread of its own: a forked process, which has none, would wait for them at its end, and crash.
+    """
+    con = duckdb.connect(config={"threads": 1, "async_threads": 0})
+    con.execute("SET TimeZone='UTC'")
+    con.execute("SET preserve_insertion_order=true")
+    con.execute("SET python_enable_replacements=false")
+    con.execute("SET enable_external_access=false")
+    con.execute("SET GLOBAL order_by_non_integer_literal=true")  # list(x ORDER BY 'a'): a constant orders nothing
+    texts = {name: (on_columns(f), f.parameters, f.result) for name, f in TEXT_FUNCTIONS.items()}
+    vectors = {name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()}
+    for name, (function, parameters, result) in (texts | vectors).items():
+        con.create_function(
+            name,
+            function,
+            list(parameters),
+            result,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+    con.execute("SET lock_configuration=true")
+    atexit.register(con.close)
+    return con
+
+
+@lru_cache(maxsize=1)
+def aggregates() -> frozenset[str]:
+    """Names of DuckDB's aggregate functions."""
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    return frozenset(name for (name,) in connection().cursor().sql(sql).fetchall())
+
+
+def is_aggregate(call: exp.Func) -> bool:
+    """Whether a function makes one value of the values of many rows."""
+    return isinstance(call, exp.AggFunc) or (isinstance(call, exp.Anonymous) and call.name.lower() in aggregates())
+
+
+def window_of(call: exp.Expr) -> exp.Window | None:
+    """The window whose function a call is."""
+    while isinstance(call.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        call = call.parent
+    return call.parent if isinstance(call.parent, exp.Window) and call.parent.this is call else None
+
+
+def empty_relation(schema: pa.Schema) -> str:
+    """SQL of an empty relation with these columns and an ordinal."""
+    columns = [f'NULL::{sql_type(field.type)} AS "{field.name}"' for field in schema]
+    return f"SELECT {', '.join([*columns, f'NULL::BIGINT AS {ORDINAL}'])} WHERE false"
+
+
+def check_columns(scalar: Scalar, schema: pa.Schema) -> None:
+    """Refuse a scalar that reads a column or struct field that is not there. Raises Fault."""
+    for path in scalar.columns:
+        root, *fields = path.split(".")
+        if root not in schema.names:
+            raise _missing(path, schema)
+        inner: pa.DataType = schema.field(root).type
+        for depth, name in enumerate(fields):
+            if not pa.types.is_struct(inner):
+                break
+            names = [f.name for f in inner]
+            if name not in names:
+                prefix = ".".join([root, *fields[:depth]])
+                here = ", ".join(f"{prefix}.{n}" for n in names)
+                raise Fault(f'no column "{path}"', there=f"fields here: {here}", hint=_suggest(prefix, name, names))
+            inner = inner.field(name).type
+
+
+def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
+    hint = did_you_mean(name, names)
+    return hint.replace('"', f'"{prefix}.', 1) if hint else None
+
+
+def _missing(path: str, schema: pa.Schema) -> Fault:
+    dotted = [f"{f.name}.{g.name}" for f in schema if pa.types.is_struct(f.type) for g in f.type]
+    there = "columns here: " + (", ".join(schema.names) or "none")
+    return Fault(f'no column "{path}"', there=there, hint=did_you_mean(path, [*schema.names, *dotted]))
+
+
+def with_now(sql: str) -> str:
+    """A statement whose parameter for the time says its type; the same text where it has none. Texts may hold "$now"."""
+    return _NOW_OR_QUOTED.sub(lambda m: f"CAST({m[0]} AS TIMESTAMPTZ)" if m[0] == f"${NOW}" else m[0], sql)
+
+
+def _asks_now(sql: str) -> bool:
+    return any(match[0] == f"${NOW}" for match in _NOW_OR_QUOTED.finditer(sql))
+
+
+@lru_cache(maxsize=8192)
+def bind(sql: str) -> pa.DataType:
+    """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
+    cursor = connection().cursor()
+    params = {NOW: None} if _asks_now(sql) else {}
+    try:
+        with interruptible():
+            table = cursor.sql(sql, params=params).to_arrow_table() if params else cursor.sql(sql).to_arrow_table()
+        found: pa.DataType = table.schema.field(0).type
+        return found
+    finally:
+        cursor.close()
+
+
+@lru_cache(maxsize=8192)
+def _refuse_failing_casts(sql: str) -> None:
+    """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at the value first."""
+    for conversion in sqlglot.parse_one(sql, dialect=Faithful).find_all(exp.Cast):
+        guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(exp.Case, exp.If, exp.Coalesce)
+        if guarded or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
+            continue
+        cursor = connection().cursor()
+        try:
+            with interruptible():
+                cursor.sql(f"SELECT {to_sql(conversion)}").fetchall()
+        except duckdb.Error as error:
+            raise Fault(f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
+        finally:
+            cursor.close()
+
+
+def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
+    """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
+    check_scalar(scalar, schema)
+    return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
+
+
+def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
+    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always fail. Raises Fault."""
+    check_columns(scalar, schema)
+    refuse_moving(scalar, connection())
+    if "CAST(" in scalar.sql:
+        _refuse_failing_casts(scalar.sql)
+
+
+def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
+    """The type that DuckDB finds. Raises Fault."""
+    sql = with_now(scalar.sql)
+    roots = scalar.roots
+    read = pa.schema([field for field in schema if field.name in roots])  # few columns: quick, and often bound before
+    try:
+        found = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
+    except duckdb.Error as error:
+        raise refused(scalar, str(error)) from None
+    return found
+
+
+def refused(scalar: Scalar, error: str) -> Fault:
+    """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest that plans may call."""
+    unknown = _NO_FUNCTION.search(error)
+    if unknown is not None:
+        hint = did_you_mean(unknown["name"], callable_names(connection()))
+        return Fault(f'"{short(scalar.text)}": there is no function "{unknown["name"]}"', hint=hint)
+    name = _first_aggregate(scalar)
+    if UNGROUPED.search(error) and name:
+        hint = "compute it in an aggregate or a group_join step and use its column here"
+        return Fault(f'"{short(scalar.text)}": an aggregate ({name}) cannot stand here', hint=hint)
+    lines = [line for line in error.splitlines() if line.strip()]
+    message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
+    return Fault(f'"{short(scalar.text)}": {message}')
+
+
+def _first_aggregate(scalar: Scalar) -> str | None:
+    """The first aggregate that is no window function, as the plan writes it."""
+    if not scalar.has_window:
+        return next((name for name in called(scalar.text) if name in aggregates()), None)
+    calls = (call for call in scalar.ast.find_all(exp.Func) if is_aggregate(call) and window_of(call) is None)
+    return next((name for call in calls for name in called(to_sql(call))), None)
+
+
+def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
+    """Whether a scalar has a type, or is NULL or made of NULLs and so has any. Raises Fault as `type_of`."""
+    return type_of(scalar, schema) == wanted or _untyped(_bound(scalar, schema), wanted)
+
+
+def _untyped(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a type only lacks what a NULL or an empty list leaves open."""
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _untyped(found.value_type, wanted.value_type)
+    return pa.types.is_null(found)
+
+
+def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
+    """The type of a scalar that is a column or a struct's field, which needs no binder."""
+    if len(scalar.columns) != 1 or scalar.sql.replace('"', "") != scalar.columns[0]:
+        return None
+    root, *fields = scalar.columns[0].split(".")
+    found: pa.DataType = schema.field(root).type
+    for name in fields:
+        if not pa.types.is_struct(found):
+            return None
+        found = found.field(name).type
+    return found
+
+
+_EXECUTE = "EXECUTE statement"
+_KEPT = 256  # statements; each has a cursor of its own, so that equal names of tables do not meet
+
+
+class _Slot:
+    """A table under a fixed name, which is another one each time: DuckDB asks it for its rows when a statement runs."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._empty = schema.empty_table()
+        self.table = self._empty
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        stream: object = self.table.__arrow_c_stream__(requested_schema)  # type: ignore[no-untyped-call]
+        return stream
+
+    def clear(self) -> None:
+        """Let go of the rows."""
+        self.table = self._empty
+
+
+class Prepared:
+    """One statement over tables of fixed names, as SQL has them, and schemas. Several threads take turns."""
+
+    def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
+        self._lock = threading.Lock()
+        self._cursor = connection().cursor()
+        self._slots = {name: _Slot(table.schema) for name, table in like.items()}
+        timed = with_now(sql)
+        self._timed = timed != sql
+        for name, slot in self._slots.items():
+            self._cursor.register(name.strip('"'), slot)
+        self._cursor.execute("PREPARE statement AS " + timed)
+        [self._parsed] = self._cursor.extract_statements(_EXECUTE)
+
+    def run(self, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
+        """The rows over these tables. Raises duckdb.Error."""
+        statement = f"{_EXECUTE}({NOW} := {_literal(now)})" if self._timed else self._parsed
+        with self._lock:
+            try:
+                for name, table in tables.items():
+                    self._slots[name].table = table
+                found = _rows(self._cursor.execute(statement))
+            finally:
+                for slot in self._slots.values():
+                    slot.clear()
+        return found
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+    """The rows of an executed statement. DuckDB warns that they are copied: it does the same for a relation of `sql`, after
+    it has bound the statement a second time, which takes longer than a small statement itself.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
+        return cast("pa.Table", cursor.to_arrow_table())
+
+
+def _literal(now: datetime | None) -> str:
+    return "NULL::TIMESTAMPTZ" if now is None else f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
+
+
+_statements: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+_lock = threading.Lock()
+
+
+def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
+    """The statement over tables of these names and schemas; the least used of many are forgotten. Raises duckdb.Error."""
+    key = (sql, *((name, table.schema) for name, table in tables.items()))
+    with _lock:
+        found = _statements.get(key)
+        if found is not None:
+            _statements.move_to_end(key)
+            return found
+    made = Prepared(sql, tables)
+    with _lock:
+        if len(_statements) >= _KEPT:
+            _statements.popitem(last=False)
+        return _statements.setdefault(key, made)
+
+
+@lru_cache(maxsize=4096)
+def constant(scalar: Scalar) -> Any:
+    """The value of a scalar that reads no column, no time and no rows. Raises Fault for one that does, or that has none."""
+    if scalar.columns or scalar.asks_now or _over_rows(scalar):
+        raise Fault(f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters")
+    cursor: Any = connection().cursor()
+    try:
+        row = cursor.execute(f"SELECT {scalar.sql}").fetchone()
+    except duckdb.Error as error:
+        raise Fault(f'"{scalar.text}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
+    finally:
+        cursor.close()
+    return row[0] if row else None
+
+
+def _over_rows(scalar: Scalar) -> bool:
+    """Whether it is computed over several rows, as `row_number() OVER ()` and `count(*)` are without any column."""
+    return scalar.has_window or any(is_aggregate(call) for call in scalar.ast.find_all(exp.Func))
+
+
+def always(scalar: Scalar) -> bool:
+    """Whether a condition holds whatever the rows are: TRUE, or an alternative of which one part is.
+
+    >>> from semgraph.expr.scalar import parse_scalar
+    >>> always(parse_scalar("$least IS NULL OR n >= $least", {"least": None}))
+    True
+    """
+    tree = scalar.ast
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.Or):
+        return any(always(from_ast(part)) for part in tree.flatten())
+    if scalar.columns or scalar.asks_now:
+        return False
+    try:
+        return constant(scalar) is True
+    except Fault:
+        return False
+
+
+_WINDOW_HINT = "compute it with add in a step before and use its column here"
+
+
+def expect_type(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True) -> None:
+    """Refuse a scalar over rows that has another type, or an aggregate in it. Raises Fault."""
+    found = type_of(scalar, schema)
+    if found != wanted:
+        msg = f'"{short(scalar.text)}" is {type_of_arrow(found)}, expected {type_of_arrow(wanted)}'
+        raise Fault(msg)
+    check_over_rows(scalar, schema, windows=windows)
+
+
+def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) -> None:
+    """Refuse what has no single value for a row. The scalar must have a type already. Raises Fault.
+
+    Args:
+        scalar: An expression over rows.
+        schema: Their columns.
+        windows: Whether window functions may stand here.
+    """
+    if "(" not in scalar.sql:
+        return
+    names = set(called(scalar.sql))
+    _refuse_several(scalar, names)
+    if not windows and scalar.has_window:
+        raise Fault(f'"{short(scalar.text)}": a window function cannot stand here', hint=_WINDOW_HINT)
+    if not names & aggregates():
+        return
+    try:
+        bind(f"SELECT {with_now(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}")
+    except duckdb.Error as error:
+        raise refused(scalar, str(error)) from None
+
+
+def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
+    """The canonical type of a scalar over groups of rows. Raises Fault for what has no single value for a group.
+
+    Args:
+        scalar: Aggregates of columns, and columns that `groups` has.
+        schema: The columns of the rows.
+        groups: SQL of what is equal in a group.
+    """
+    check_scalar(scalar, schema)
+    _refuse_several(scalar, set(called(scalar.sql)))
+    if scalar.has_window:
+        raise Fault(
+            f'"{short(scalar.text)}": a window function cannot stand here', hint="add it in a step after this one"
+        )
+    columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
+    grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
+    try:
+        found = bind(f"SELECT {', '.join(columns)} FROM ({empty_relation(schema)}) AS {ROWS}{grouped}")
+    except duckdb.Error as error:
+        missing = UNGROUPED.search(str(error))
+        if missing is None:
+            raise refused(scalar, str(error)) from None
+        name = missing["name"]
+        what = f'"{short(scalar.text)}": the column "{name}" may differ within a group'
+        raise Fault(what, hint=f"use an aggregate, such as first({name}) or list({name})") from None
+    return type_of_arrow(found).arrow
+
+
+def _empty(scalar: Scalar, schema: pa.Schema) -> str:
+    roots = scalar.roots
+    return empty_relation(pa.schema([field for field in schema if field.name in roots]))
+
+
+def _refuse_several(scalar: Scalar, names: set[str]) -> None:
+    """Refuse functions that return several rows, and macros that hide an aggregate, whose order cannot be set."""
+    several, hidden = _macros()
+    if found := min(names & several, default=None):
+        msg = f'"{short(scalar.text)}": "{found}" returns several rows'
+        raise Fault(msg, hint="the operator unnest makes rows of a list")
+    if found := min(names & hidden, default=None):
+        msg = f'"{short(scalar.text)}": "{found}" is a macro over an aggregate, which plans cannot call'
+        raise Fault(msg, hint="write it with list or sum")
+
+
+@lru_cache(maxsize=1)
+def _macros() -> tuple[frozenset[str], frozenset[str]]:
+    """Functions that return several rows, and macros that call an aggregate."""
+    sql = "SELECT DISTINCT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"
+    bodies = {name: set(called(body)) for name, body in connection().cursor().sql(sql).fetchall() if body}
+    several, hidden = _callers(bodies, {"unnest"}), _callers(bodies, aggregates())
+    return several, hidden - aggregates()
+
+
+def _callers(bodies: Mapping[str, set[str]], names: Collection[str]) -> frozenset[str]:
+    """These functions, and the macros that call one of them."""
+    found = set(names)
+    while more := {name for name, body in bodies.items() if name not in found and body & found}:
+        found |= more
+    return frozenset(found)

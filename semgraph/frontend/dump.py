@@ -1,0 +1,342 @@
+"""What the fluent API keeps of how a relation was made, and the plan document that says the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError, Fault, PlanError, Problem
+from semgraph.frontend.prompt_files import Prompts
+from semgraph.frontend.scope import each
+from semgraph.logical.graph import Scan
+from semgraph.logical.node import Node
+from semgraph.logical.plan import InputSpec
+from semgraph.logical.prompt import PromptSet
+from semgraph.logical.schema import Graph
+
+
+@dataclass(frozen=True)
+class World:
+    """Where a fluent plan stands: its graph, and the folder that prompts and called plans are looked for in.
+
+    Args:
+        graph: The graph; without labels where none was given.
+        graph_file: Its file; None where the graph was given as an object.
+        folder: Where `prompts/` and called plans are.
+    """
+
+    graph: Graph
+    graph_file: Path | None
+    folder: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """How a relation was made: by an operator over another, or from a source. Compared by identity.
+
+    Args:
+        keyword: The operator; "" for an input.
+        arguments: Its arguments as the plan says them, relations among them as `Made`.
+        node: The checked node.
+        parent: The relation that it works on.
+        name: The name of its step; "" where the user gave none.
+        table: The rows of an input.
+        spec: The declaration of an input.
+        order: How the input is cut into windows, as in `order`, without `input`.
+    """
+
+    keyword: str
+    arguments: Any
+    node: Node
+    parent: Made | None = None
+    name: str = ""
+    table: pa.Table | None = None
+    spec: InputSpec | None = None
+    order: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def refers(self) -> bool:
+        """Whether it only names a relation: a label, or a result of a call."""
+        bare = self.keyword == "from" and isinstance(self.arguments, str)
+        return not self.name and (bare or self.keyword == "result")
+
+    @property
+    def reads(self) -> tuple[Made, ...]:
+        """The relations it is made from, its parent first."""
+        return (*((self.parent,) if self.parent is not None else ()), *_made_in(self.arguments))
+
+
+def _made_in(value: Any) -> Iterator[Made]:
+    if isinstance(value, Made):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _made_in(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _made_in(inner)
+
+
+@dataclass(frozen=True)
+class FluentScope:
+    """What names mean in the fluent API: relations are given, not named. A `Scope` for `build`."""
+
+    world: World
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that labels belong to."""
+        return self.world.graph
+
+    def relation(self, value: Any) -> Node:
+        """The node of a given relation, or of a label. Raises Fault."""
+        if isinstance(value, Made):
+            return value.node
+        if isinstance(value, str) and value in self.graph.labels:
+            return Scan(graph=self.graph, label=value)
+        raise Fault(f"expected a frame, found {value!r}")
+
+    def is_relation(self, name: str) -> bool:
+        """No relation has a name here."""
+        del name
+        return False
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names. Raises Fault or PlanError."""
+        return Prompts(self.world.folder, {}).read(value, answers)
+
+
+def together(worlds: Sequence[World]) -> World:
+    """Where relations that are combined stand. Raises PlanError if that is not one place."""
+    found = worlds[0]
+    for world in worlds[1:]:
+        if not found.graph.labels:
+            found = world if world.graph.labels else found
+        elif world.graph.labels and world.graph != found.graph:
+            raise PlanError(Problem("frames of two graphs cannot be combined", hint="give both tables the same graph"))
+    folders = {world.folder.resolve() for world in worlds if world.graph.labels or world.folder != Path()}
+    if len(folders) > 1:
+        there = ", ".join(sorted(str(folder) for folder in folders))
+        raise PlanError(
+            Problem("frames of two folders cannot be combined", there=there, hint="give both the same folder")
+        )
+    chosen = next((world.folder for world in worlds if world.folder != Path()), found.folder)
+    return replace(found, folder=chosen)
+
+
+def joined(world: World, value: Any) -> tuple[World, Any]:
+    """A call's arguments with frames as what was recorded of them, and where it all stands together."""
+    worlds = [world]
+
+    def plain(inner: Any) -> Any:
+        if hasattr(inner, "made"):
+            worlds.append(inner.world)
+            return inner.made
+        if isinstance(inner, Mapping):
+            return {key: plain(item) for key, item in inner.items()}
+        return [plain(item) for item in inner] if isinstance(inner, (list, tuple)) else inner
+
+    found = plain(value)
+    return together(worlds), found
+
+
+def told(keyword: str, fault: Fault) -> PlanError:
+    """A fault of a call as an error that names operator and argument."""
+    problems = []
+    for part in each(fault):
+        where = ", ".join([keyword, *(str(step) for step in part.path)])
+        problems.append(Problem(f"{where}: {part.what}", there=part.there, hint=part.hint))
+    return PlanError(*problems)
+
+
+class Recorded:
+    """Recorded relations as the steps of a plan: which become steps, what these are called, in which order they stand."""
+
+    def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
+        made = list(_walk(roots))
+        self.inputs = _inputs(made)
+        uses = Counter(id(read) for m in made for read in m.reads)
+        chained = {id(m.parent) for m in made if m.parent is not None} - {id(root) for root in roots}
+        inlined = {id(m) for m in made if not m.name and m.keyword != "call" and uses[id(m)] == 1 and id(m) in chained}
+        steps = [m for m in made if m.spec is None and not m.refers and id(m) not in inlined]
+        self.names = _names(steps, {*self.inputs, *labels})
+        self.steps = {self.names[id(m)]: self._items(m) for m in steps}
+
+    def reference(self, made: Made) -> str:
+        """What a plan calls a relation: an input, a label, a result of a call, or a step."""
+        if id(made) in self.names:
+            return self.names[id(made)]
+        if made.spec is not None:
+            return made.spec.name
+        table = str(made.arguments)
+        return f"{self.names[id(made.parent)]}.{table}" if made.keyword == "result" else table
+
+    def _items(self, made: Made) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        at: Made | None = made
+        while at is not None:
+            if at.spec is not None or at.keyword == "result" or (at is not made and id(at) in self.names) or at.refers:
+                name = f"{self.names[id(at.parent)]}.{at.arguments}" if at.keyword == "result" else self.reference(at)
+                items.append({"from": name})
+                break
+            items.append({at.keyword: self.plain(at.arguments)})
+            at = at.parent
+        return items[::-1]
+
+    def plain(self, value: Any) -> Any:
+        """Arguments as a plan file has them, relations by name."""
+        if isinstance(value, Made):
+            return self.reference(value)
+        if isinstance(value, Mapping):
+            return {str(key): self.plain(inner) for key, inner in value.items()}
+        return [self.plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _inputs(made: Sequence[Made]) -> dict[str, Made]:
+    found: dict[str, Made] = {}
+    for m in made:
+        if m.spec is not None and found.setdefault(m.spec.name, m) is not m:
+            raise PlanError(Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)"))
+    return found
+
+
+def _names(steps: Sequence[Made], taken: set[str]) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for made in steps:
+        if made.name in taken:
+            raise PlanError(Problem(f'two relations are named "{made.name}"', hint="give each step its own name"))
+        if made.name:
+            taken.add(made.name)
+            names[id(made)] = made.name
+    number = 0
+    for made in steps:
+        while id(made) not in names:
+            number += 1
+            if f"step{number}" not in taken:
+                names[id(made)] = f"step{number}"
+    return names
+
+
+def _walk(roots: Sequence[Made]) -> Iterator[Made]:
+    seen: set[int] = set()
+
+    def visit(made: Made) -> Iterator[Made]:
+        if id(made) in seen:
+            return
+        seen.add(id(made))
+        for read in made.reads:
+            yield from visit(read)
+        yield made
+
+    for root in roots:
+        yield from visit(root)
+
+
+_LINE = 120
+_BLOCK = {
+    "inputs": 1,
+    "presets": 1,
+    "steps": 3,
+    "writes": 2,
+    "example": 4,
+    "nodes": 2,
+    "edges": 2,
+}  # levels in block style
+_PLAIN = re.compile(r"[A-Za-z_$(](?:[A-Za-z0-9_$().<>=+*/|-]| (?=[^ ]))*\Z")
+_WORDS = {"true", "false", "null"}
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def write_yaml(data: Mapping[str, Any]) -> str:
+    """Plain data as YAML; reading it gives equal data.
+
+    >>> print(write_yaml({"plan": "x", "steps": {"a": [{"from": "t"}, {"filter": "n > 1"}]}}), end="")
+    plan: x
+    steps:
+      a:
+        - from: t
+        - filter: n > 1
+    """
+    return "".join(f"{line}\n" for key, value in data.items() for line in _entry(key, value, 0, _BLOCK.get(key, 0)))
+
+
+def _entry(key: str, value: Any, indent: int, block: int) -> Iterator[str]:
+    """The lines of `key: value`; `block` levels below it are in block style."""
+    start = f"{' ' * indent}{_text(key)}:"
+    if block and value and isinstance(value, (Mapping, list, tuple)):
+        yield start
+        yield from _block(value, indent + 2, block)
+    else:
+        yield from _filled(start, value, indent)
+
+
+def _block(value: Any, indent: int, block: int) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        inner = block if "do" in value else block - 1
+        for key, item in value.items():
+            yield from _entry(key, item, indent, inner)
+        return
+    for item in value:
+        if isinstance(item, Mapping) and len(item) == 1 and block > 1:
+            ((key, argument),) = item.items()
+            yield from _filled(f"{' ' * indent}- {_text(key)}:", argument, indent + 2)
+        else:
+            yield from _filled(f"{' ' * indent}-", item, indent)
+
+
+def _filled(start: str, value: Any, indent: int) -> Iterator[str]:
+    """A value in flow style after `start`, on more lines where one would be too long."""
+    line = f"{start} {_flow(value)}"
+    if len(line) <= _LINE or not value or not isinstance(value, (Mapping, list, tuple)):
+        yield line.rstrip() if value is None else line
+        return
+    first, last = "{}" if isinstance(value, Mapping) else "[]"
+    line = f"{start} {first}"
+    parts = list(_parts(value))
+    for i, part in enumerate(parts):
+        piece = part + (last if i == len(parts) - 1 else ",")
+        if len(line) + len(piece) > _LINE and line.strip():
+            yield line.rstrip()
+            line = " " * (indent + 4)
+        line += piece + " "
+    yield line.rstrip()
+
+
+def _parts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield _text(key) if item is None else f"{_text(key)}: {_flow(item)}"
+    else:
+        for item in value:
+            yield "null" if item is None else _flow(item)
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(_parts(value)) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_parts(value)) + "]"
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise EngineError(f"{type(value).__name__} has no place in a plan")
+
+
+def _text(text: str) -> str:
+    if _PLAIN.match(text) and text.lower() not in _WORDS:
+        return text
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))

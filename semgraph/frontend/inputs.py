@@ -1,0 +1,713 @@
+"""Rows that a user gives, as a table of the types that the plan declares. One way in for examples, files and data frames."""
+
+from __future__ import annotations
+
+import csv as texts
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, type_of_arrow
+from semgraph.logical.plan import InputSpec, LogicalPlan
+from semgraph.logical.prompt import plain
+
+_SLASHED = re.compile(r"\s*\d{1,4}[/.]\d{1,2}[/.]\d{1,4}")
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def convert(value: Any, kind: Type) -> Any:
+    """A value as its type's Python value, None for NULL. Raises Fault.
+
+    >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
+    '2025-01-15T08:00:00+00:00'
+    """
+    if value is None or (value == "" and kind.name != "string") or _is_null(value):
+        return None
+    if kind.item is not None:
+        return _items(_list(value, kind), kind.item)
+    if kind.name == "struct":
+        return _struct(value, kind)
+    if kind.name == "vector":
+        return _vector(value, kind)
+    return _ATOMS[kind.name](value)
+
+
+def _items(values: list[Any], kind: Type) -> list[Any]:
+    found = [convert(v, kind) for v in values]
+    if not kind.nullable and any(v is None for v in found):
+        raise Fault(f"{shown(values)} holds a NULL", hint=f"declare it list<{kind} null> if it may")
+    return found
+
+
+def _is_null(value: object) -> bool:
+    """Whether it is what data frames put for nothing (NaT, NA)."""
+    return type(value).__name__ in {"NaTType", "NAType"}
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, text in quotes."""
+    text = f'"{value}"' if isinstance(value, str) else repr(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def check_text(text: str) -> str:
+    """The text, unless it is none. Raises Fault. A run sets rows with a NUL aside."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
+            raise Fault(what, hint="it was cut or decoded wrongly before: read it as UTF-8") from None
+    return text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise Fault(f"{shown(value)} is not text")
+    return check_text(str(value))
+
+
+def _whole(value: Any) -> int:
+    found: Any = value
+    if isinstance(value, str):
+        found = int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value) else None
+    elif isinstance(value, float) and value.is_integer():
+        found = int(value)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise Fault(f"{shown(value)} is not a whole number")
+    if not _LEAST <= found <= _MOST:
+        raise Fault(f"{shown(value)} has no place in 64 bits", hint="declare it as string")
+    return found
+
+
+def _number(value: Any) -> float:
+    try:
+        found = None if isinstance(value, (bool, list, Mapping)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or not math.isfinite(found):
+        raise Fault(f"{shown(value)} is not a number")
+    return found
+
+
+def _truth(value: Any) -> bool:
+    found = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise Fault(f"{shown(value)} is not true or false")
+    return found
+
+
+def _time(value: Any) -> datetime:
+    found = value
+    if isinstance(value, str):
+        found = _iso(value, datetime.fromisoformat)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        found = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if not isinstance(found, datetime):
+        raise Fault(f"{shown(value)} is not a time", hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"')
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:
+        raise Fault(f"{shown(value)} is out of range") from None
+
+
+def _date(value: Any) -> date:
+    found = _iso(value, date.fromisoformat) if isinstance(value, str) else value
+    if not isinstance(found, date) or isinstance(found, datetime):
+        raise Fault(f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"')
+    return found
+
+
+def _iso(text: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(text.strip())
+    except ValueError:
+        if _SLASHED.match(text):
+            raise Fault(f"{shown(text)} is not ISO 8601: day or month first?") from None
+        raise Fault(f"{shown(text)} is not ISO 8601", hint="such as 2025-01-15T10:30:00Z") from None
+
+
+def _json(value: Any) -> str:
+    if not isinstance(value, str):
+        try:
+            return check_text(canonical_json(plain(value)))
+        except (TypeError, ValueError, RecursionError):
+            raise Fault(f"{shown(value)} has no form in JSON") from None
+    _parsed(value, "JSON")
+    return check_text(value)
+
+
+def _parsed(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Fault(f"{shown(text)} is not {what}") from None
+
+
+def _list(value: Any, kind: Type) -> list[Any]:
+    found = _parsed(value, f"{kind} (a list in JSON)") if isinstance(value, str) else value
+    if hasattr(found, "tolist"):
+        found = found.tolist()
+    if not isinstance(found, (list, tuple)):
+        raise Fault(f"{shown(value)} is not a list")
+    return list(found)
+
+
+def _struct(value: Any, kind: Type) -> dict[str, Any]:
+    found = _parsed(value, f"{kind} (an object in JSON)") if isinstance(value, str) else value
+    if not isinstance(found, Mapping):
+        raise Fault(f"{shown(value)} is not {kind}")
+    known = dict(kind.fields)
+    for name in found:
+        if name not in known:
+            raise Fault(f'{shown(value)} has a field "{name}"', there="fields: " + ", ".join(known))
+    result = {}
+    for name, inner in kind.fields:
+        result[name] = convert(found.get(name), inner)
+        if result[name] is None and not inner.nullable:
+            raise Fault(f'{shown(value)} has no "{name}"', hint=f"declare it {inner} null if it may be missing")
+    return result
+
+
+def _vector(value: Any, kind: Type) -> list[float]:
+    found = [_number(v) for v in _list(value, kind)]
+    if kind.size and len(found) != kind.size:
+        raise Fault(f"{len(found)} numbers, expected {kind.size}")
+    return found
+
+
+_ATOMS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "int64": _whole,
+    "double": _number,
+    "boolean": _truth,
+    "timestamp": _time,
+    "date": _date,
+    "json": _json,
+}
+
+
+_SHOWN = 3  # faults told of one column; the rest are counted
+
+
+class RowFault(NamedTuple):
+    """Something wrong with given rows: in which row (from 0; None: all), in which column, what, and what to do."""
+
+    row: int | None
+    column: str
+    what: str
+    hint: str | None = None
+
+
+def check_rows(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = "") -> pa.Table:
+    """Given rows as a table with the declared columns and types.
+
+    A column that may be NULL may be missing. Columns that are not declared are left out. Text is taken for numbers,
+    times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files without types have it.
+
+    Args:
+        spec: The declared input.
+        rows: Mappings, an Arrow table, or a pandas data frame.
+        partition: The column in which NULL becomes "", if it may be NULL.
+        key: The column whose values must differ.
+        source: What messages call the rows, such as a file's name.
+
+    Raises:
+        InputError: With what is wrong, by row (from 1) and column.
+    """
+    table, faults = read_rows(spec, rows, partition=partition, key=key, source=source)
+    if faults:
+        raise InputError(*(Problem(_told(fault, spec, source), hint=fault.hint) for fault in faults))
+    return table
+
+
+def _told(fault: RowFault, spec: InputSpec, source: str) -> str:
+    start = f"{source}: " if source else ""
+    if fault.row is None:
+        return f"{start}input {spec.name} {fault.what}"
+    return f"{start}input {spec.name}, row {fault.row + 1}, column {fault.column}: {fault.what}"
+
+
+def read_rows(
+    spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
+) -> tuple[pa.Table, list[RowFault]]:
+    """As `check_rows`, with the faults in place of an error; the table is of use only if there are none."""
+    rows = list(rows) if isinstance(rows, Iterator) else rows
+    try:
+        given, count = columns_of(rows)
+    except Fault as fault:
+        needed = [f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key]
+        shown = f", such as {spec.name}=[{{{', '.join(needed)}}}]" if isinstance(rows, (str, bytes, Mapping)) else ""
+        return spec.schema.empty_table(), [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
+    if not given and not count:  # an empty list or file says nothing of its columns
+        return spec.schema.empty_table(), []
+    slips = dict(_slips(spec, given, rows))
+    faults = [*_missing(spec, given, source), *slips.values()]
+    arrays: dict[str, Any] = {}
+    for name, kind in spec.columns:
+        values = given.get(name, [None] * count)
+        array: Any
+        array, wrong = _column(name, kind, values)
+        if name == partition and kind.nullable and not wrong:
+            array = pc.fill_null(array, "")
+        faults += wrong
+        if not wrong and name in given and name not in slips and not kind.nullable and array.null_count:
+            faults += list(_nulls(name, array))
+        arrays[name] = array
+    if key in given and not faults:
+        faults += list(_doubles(key, arrays[key]))
+    if faults:
+        return spec.schema.empty_table(), faults
+    return pa.table(list(arrays.values()), schema=spec.schema), []
+
+
+def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
+    """The columns of given rows, as Arrow arrays or lists, and how many rows there are. Raises Fault."""
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if isinstance(rows, pa.Table):
+        columns = names_of(rows)
+        _unique(columns)
+        return {name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows
+    if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
+        _unique([str(name) for name in rows.columns])
+        return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise Fault(
+            f"cannot be read from {type(rows).__name__}", hint="give a list of mappings, an Arrow table or a data frame"
+        )
+    listed = list(rows)
+    for i, row in enumerate(listed):
+        if not isinstance(row, Mapping):
+            raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
+    names = dict.fromkeys(str(name) for row in listed for name in row)
+    return {name: [row.get(name) for row in listed] for name in names}, len(listed)
+
+
+def names_of(rows: pa.Table) -> list[str]:
+    """The names of the columns of an Arrow table. Raises Fault."""
+    found = []
+    for i in range(rows.num_columns):
+        try:
+            found.append(rows.schema.field(i).name)
+        except UnicodeDecodeError as error:
+            what = f"column {i + 1} has a name that is not UTF-8: {error.object!r}"
+            raise Fault(what, hint="rename it: columns are found by their names") from None
+    return found
+
+
+def _unique(names: Sequence[str]) -> None:
+    double = next((name for name in names if list(names).count(name) > 1), None)
+    if double is not None:
+        raise Fault(f'has the column "{double}" twice', hint="rename one of them")
+
+
+def _from_pandas(series: Any) -> Any:
+    try:
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
+
+
+def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator[RowFault]:
+    declared = dict(spec.columns)
+    extra = [name for name in given if name not in declared]
+    absent = [name for name in declared if name not in given]
+    needed = [name for name in absent if not declared[name].nullable]
+    found = ", ".join(given) or "none"
+    renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
+    hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
+    for name in needed:
+        yield RowFault(None, name, f'needs column "{name}" ({declared[name]}); found: {found}', hint)
+    for name in extra:
+        near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
+        if near:
+            yield RowFault(
+                None, name, f'has no column "{name}"; it has: {", ".join(declared)}', f'did you mean "{near[0]}"?'
+            )
+
+
+def _slips(spec: InputSpec, given: Mapping[str, Any], rows: Any) -> Iterator[tuple[str, RowFault]]:
+    """Columns that most rows have, and a row has under a name that looks like it; by column, the first such row."""
+    declared = dict(spec.columns)
+    present = [name for name in declared if name in given]
+    for name in given if isinstance(rows, (list, tuple)) else ():
+        near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
+        row = next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None) if near else None
+        if row is not None:
+            what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
+            yield near[0], RowFault(row, name, what, f'did you mean "{near[0]}"?')
+
+
+def _guess(name: str, extra: Sequence[str]) -> str:
+    hint = did_you_mean(name, extra)
+    return hint.split('"')[1] if hint else "COLUMN"
+
+
+def _column(name: str, kind: Type, values: Any) -> tuple[pa.Array[Any], list[RowFault]]:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        quick = _cast(kind, values)
+        if quick is not None:
+            return quick, []
+        values = values.to_pylist()
+    converted: list[Any] = []
+    faults: list[RowFault] = []
+    count = 0
+    for i, value in enumerate(values):
+        try:
+            converted.append(convert(value, kind))
+        except Fault as fault:
+            count += 1
+            if count <= _SHOWN:
+                faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
+    if count > _SHOWN:
+        last = faults[-1]
+        faults[-1] = last._replace(what=f"{last.what} (and {count - _SHOWN} more rows)")
+    return (pa.array([], kind.arrow), faults) if faults else (pa.array(converted, kind.arrow), [])
+
+
+def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
+    """A column that is of the type already, but for widths and units; None where values must be looked at."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_null(array.type):
+        return pa.array([None] * len(array), kind.arrow)
+    plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
+    try:
+        if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
+            return None
+        found: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
+    except (Fault, pa.ArrowException):
+        return None
+    return found if _clean(found) else None
+
+
+def _clean(array: Any) -> bool:
+    """Whether no number of a column is NaN or infinite."""
+    return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
+
+
+def _nulls(name: str, array: pa.Array[Any]) -> Iterator[RowFault]:
+    rows = pc.indices_nonzero(pc.is_null(array)).to_pylist()
+    for row in rows[:1]:
+        more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+        yield RowFault(row, name, f"is NULL{more}", f"fill it, or declare {name} with null after its type")
+
+
+def _doubles(key: str, array: pa.Array[Any]) -> Iterator[RowFault]:
+    seen: dict[Any, int] = {}
+    for row, value in enumerate(array.to_pylist()):
+        if value is None:
+            continue
+        first = seen.setdefault(value, row)
+        if first != row:
+            yield RowFault(row, key, f'"{value}" names row {first + 1} already', "a key names one row")
+            return
+
+
+def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
+    """All columns as text: what a number or a time is, the plan says. An empty cell is NULL, `""` an empty text.
+
+    Raises InputError.
+    """
+    from pyarrow import csv
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        names = next(texts.reader(file, delimiter=delimiter), [])
+    _refuse_other_separator(path, names, delimiter)
+    _refuse_open_quote(path, delimiter)
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, convert)  # threads lose the row's number
+    except pa.ArrowInvalid as error:
+        hint = "each row needs as many cells as the first line; a cell with a comma stands in double quotes"
+        raise InputError(Problem(f"{path}: {plainly(error)}", hint=hint)) from None
+
+
+def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
+    """A file whose one column has a name that is several names."""
+    known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+    for other in known if len(names) == 1 else ():
+        if len(parts := names[0].split(other)) > 1 and all(re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts):
+            hint = "save it with commas as .csv, or with tabs as .tsv"
+            what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
+            raise InputError(Problem(f"{path}: {what}", hint=hint))
+
+
+def _refuse_open_quote(path: Path, delimiter: str) -> None:
+    """A file of which a cell goes on to the end because nothing closes its quote: its other rows would be lost."""
+    if path.read_bytes().count(b'"') % 2 == 0:
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader, begin = texts.reader(file, delimiter=delimiter, strict=True), 1
+        try:
+            for _ in reader:
+                begin = reader.line_num + 1
+        except texts.Error as error:
+            if "unexpected end" in str(error):
+                hint = "close it; a quote inside a quoted cell is written twice"
+                what = "a double quote is opened in this row and never closed"
+                raise InputError(Problem(f"{path}:{begin}: {what}", hint=hint)) from None
+
+
+def plainly(error: Exception) -> str:
+    """What Arrow says, in a line."""
+    text = str(error).splitlines()[0]
+    return text.removeprefix("CSV parse error: ") or type(error).__name__
+
+
+_RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
+_OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
+STDIN, STDIN_ROWS = "-", "-.jsonl"
+_NO_ROWS = "[]"
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input as given: its rows as the plan declares them, and what to call where they came from."""
+
+    name: str
+    rows: pa.Table
+    source: str
+
+
+def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
+    """Every `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]` or `NAME=text`, by input.
+
+    Raises:
+        PlanError: An option names no input of the plan, or none at all, or one twice.
+        InputError: A file cannot be read, or its rows do not fit; with file, row and column.
+    """
+    found: dict[str, Given] = {}
+    for option in options:
+        name, value = _split(option, plan)
+        if name in found:
+            raise PlanError(Problem(f"-i {name}= is given twice", hint="put the rows into one file"))
+        found[name] = _read(plan, plan.inputs[name], value)
+    return found
+
+
+def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    known = ", ".join(plan.inputs) or "none"
+    if not equals or not name.isidentifier():
+        write = f"Write -i {next(iter(plan.inputs), 'NAME')}=FILE"
+        raise PlanError(Problem(f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write))
+    if name not in plan.inputs:
+        near = did_you_mean(name, plan.inputs)
+        raise PlanError(Problem(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near))
+    return name, value
+
+
+def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
+    cut = plan.order if plan.order and plan.order.input == spec.name else None
+    path, renames = _file(spec, value)
+    if value == _NO_ROWS:
+        rows, source = [], "no rows"
+    elif path is not None:
+        source = "standard input" if str(path) == STDIN_ROWS else str(path)
+        rows = _renamed(rows_of(path), renames, spec, value)
+    else:
+        column, now = (
+            _text_column(spec, (cut.key, cut.partition) if cut else ()),
+            _times_of_reading(spec, cut.by if cut else ()),
+        )
+        text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
+        if value == STDIN:
+            _refuse_rows(text, spec, column)
+        rows = [{column: text, **now}]
+        source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
+    partition, key = (cut.partition, cut.key) if cut else ("", "")
+    return Given(spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source)
+
+
+def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
+    """The file that a value names, with its renames; None for standard input and for text."""
+    if value == STDIN:
+        return None, {}
+    for at in (len(value), *(m.start() for m in reversed(list(re.finditer(":", value))))):
+        path, rest = Path(value[:at]), value[at + 1 :]
+        if _is_file(path) and (not rest or _RENAMES.fullmatch(rest)):
+            return path, dict(pair.split("=", 1) for pair in rest.split(",")) if rest else {}
+    base, colon, rest = value.partition(":")
+    if colon and _is_file(Path(base)):
+        write = f"Write -i {spec.name}={base}:COLUMN=SOURCE,COLUMN=SOURCE"
+        raise InputError(Problem(f'{base}: cannot read the renames "{rest}"', hint=write))
+    if not re.search(r"\s", value) and (Path(base).suffix.lower() in _READERS or "/" in base or not value):
+        what = "is a folder" if value and Path(base).is_dir() else "there is no such file"
+        hint = "a text without blanks can be piped in: -i NAME=-" if not colon and Path(base).suffix == "" else None
+        raise InputError(Problem(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint))
+    return None, {}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return str(path) == STDIN_ROWS or path.is_file()
+    except (OSError, ValueError):  # longer than a name can be, or with a NUL: a text
+        return False
+
+
+def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
+    """The one column that a bare text can be: of type string, and it has to be there; where none has, the first one.
+
+    `naming` are those that say which row it is, and whose: a text is neither.
+    """
+    texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
+    needed = [n for n, kind in texts if not kind.nullable] or ([texts[0][0]] if texts and naming else [])
+    if len(needed) == 1:
+        return needed[0]
+    there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
+    hint = f"give a file: -i {spec.name}=FILE.jsonl"
+    what = "has no text column that has to be there" if not needed else "has several text columns"
+    raise InputError(Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint))
+
+
+def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
+    """A bare text has no time of its own: where one has to be there, or rows are ordered by it, it is that of reading it."""
+    now = datetime.now(UTC)
+    times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
+    return {name: now for name, nullable in times if not nullable or name in by}
+
+
+def _stdin() -> str:
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"standard input: byte {error.start} is not UTF-8", hint="convert it first")) from None
+    if not text.strip():
+        raise InputError(Problem("standard input: there is no text"))
+    return text.rstrip("\n")
+
+
+def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
+    """Refuse rows that would be taken for one text: a JSON object on each of several lines, or one that names its column."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    try:
+        rows = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        return
+    if all(isinstance(row, dict) for row in rows) and (len(rows) > 1 or column in rows[0]):
+        what = "standard input holds JSON objects, one a line, which would be read as one text"
+        there = f"the text of {spec.name} is its column {column}"
+        raise InputError(Problem(what, there=there, hint=f"as rows: -i {spec.name}={STDIN_ROWS}"))
+
+
+def rows_of(path: Path) -> Any:
+    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard input, an object a line."""
+    if str(path) == STDIN_ROWS:
+        return list(_objects("standard input", iter(_stdin().split("\n"))))
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        there = "endings: " + ", ".join(_READERS)
+        hint = f"a whole file as one text: -i NAME=- < {path}"
+        raise InputError(Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint))
+    try:
+        return reader(path)
+    except OSError as error:
+        raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(f"{path}: byte {error.start} is not UTF-8", hint="convert the file first")) from None
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8-sig") as lines:
+        return list(_objects(path, lines))
+
+
+def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            hint = "one object on each line; a file with a list of objects ends in .json"
+            raise InputError(Problem(f"{path}:{number}: this line is no JSON: {what}", hint=hint)) from None
+        if not isinstance(row, dict):
+            raise InputError(Problem(f"{path}:{number}: this line is no JSON object", hint='{"column": "value"}'))
+        yield {name: value for name, value in row.items() if name not in _OWN}
+
+
+def _json_list(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        hint = "a file with an object on each line ends in .jsonl"
+        raise InputError(Problem(f"{path}{where}: this is no JSON: {what}", hint=hint)) from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(Problem(f"{path}: this is no list of JSON objects", hint='[{"column": "value"}]'))
+    return rows
+
+
+def _parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        found = pq.read_table(path)
+        names_of(found)
+    except Fault as fault:
+        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
+    except pa.ArrowInvalid as error:
+        raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
+    return found
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_list,
+    ".csv": read_csv,
+    ".tsv": lambda path: read_csv(path, "\t"),
+    ".parquet": _parquet,
+}
+
+
+def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
+    """Rows whose columns are called as `column=source` says; a column that had the name already gives way."""
+    if not renames or (isinstance(rows, list) and not rows):
+        return rows
+    names = rows.column_names if isinstance(rows, pa.Table) else list(dict.fromkeys(n for row in rows for n in row))
+    if len(set(names)) < len(names):
+        return rows
+    declared = [name for name, _ in spec.columns]
+    problems = [
+        Problem(f'{value}: input {spec.name} has no column "{column}"', there="it has: " + ", ".join(declared),
+                hint=did_you_mean(column, declared))
+        for column in renames if column not in declared
+    ] + [
+        Problem(f'{value}: the file has no column "{source}"', there="it has: " + ", ".join(names),
+                hint=did_you_mean(source, names))
+        for source in renames.values() if source not in names
+    ]  # fmt: skip
+    if problems:
+        raise InputError(*problems)
+    if isinstance(rows, pa.Table):
+        kept = [name for name in names if name not in renames and name not in renames.values()]
+        return pa.table({**{n: rows[n] for n in kept}, **{c: rows[s] for c, s in renames.items()}})
+    gone = {*renames, *renames.values()}
+    return [
+        {**{n: v for n, v in row.items() if n not in gone}, **{c: row.get(s) for c, s in renames.items()}}
+        for row in rows
+    ]

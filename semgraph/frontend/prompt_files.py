@@ -1,0 +1,286 @@
+"""Prompts as plans name them: files `prompts/NAME.md` with front matter and sections, and inline questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.expr.types import Type, parse_type
+from semgraph.frontend.document import Document, parse, read_text, shown
+from semgraph.frontend.finding import inside, require_inside
+from semgraph.frontend.scope import kind_of, unknown, wrong
+from semgraph.frontend.settings import known_keys, mapping
+from semgraph.logical.prompt import Prompt, PromptSet, Template
+from semgraph.logical.schema import NAME
+
+SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
+_STATIC = ("rules", "examples", "reflexion")
+_FRONT = ("returns", "describe", "role", "max_tokens")
+_HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
+_NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
+_LONE_BRACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|([{}])")
+Answers = tuple[tuple[str, Type], ...]
+Described = tuple[tuple[str, str], ...]
+
+
+class Prompts:
+    """The prompts of one plan: files beside it, in `prompts/`, with its parameters in place.
+
+    With `confined`, files that are really outside the plan's folder are refused.
+    """
+
+    def __init__(self, folder: Path, params: Mapping[str, Any], confined: bool = True) -> None:
+        self.folder, self.params, self.confined = folder / "prompts", params, confined
+
+    def read(self, value: Any, answers: Any = None) -> PromptSet:
+        """The prompts that a value of a plan names.
+
+        Args:
+            value: A file's name, an inline question, or `{by: COLUMN, VALUE: prompt, otherwise: prompt}`.
+            answers: Types of the answers of inline questions, by name.
+
+        Raises:
+            Fault: The value is wrong.
+            PlanError: A prompt file is wrong; its problems have their places in it.
+        """
+        if not isinstance(value, Mapping):
+            return PromptSet((("", self._one(value, answers)),))
+        rest = dict(value)
+        by, otherwise = rest.pop("by", None), rest.pop("otherwise", None)
+        if not isinstance(by, str) or not NAME.match(by):
+            raise Fault("several prompts need by, the column that picks", hint="write {by: COLUMN, VALUE: name, ...}")
+        if not rest:
+            raise Fault(
+                "several prompts need a prompt for a value", hint=f"write {{by: {by}, VALUE: name, otherwise: name}}"
+            )
+        pairs = []
+        for key, name in rest.items():
+            try:
+                pairs.append((key, self._one(name, answers)))
+            except Fault as fault:
+                raise fault.under(key) from None
+        return PromptSet(tuple(pairs), by, None if otherwise is None else self._one(otherwise, answers))
+
+    def _one(self, value: Any, answers: Any) -> Prompt:
+        if not isinstance(value, str) or not value.strip():
+            raise wrong("a prompt: the name of a file, or a question", value)
+        if "{" in value or any(c.isspace() for c in value):
+            return self._inline(value, answers)
+        if answers is not None:
+            hint = f"say it in prompts/{value}.md: returns"
+            raise Fault("add is for inline questions; a prompt file says what it returns", "add", hint=hint)
+        return self._file(value)
+
+    def _inline(self, text: str, answers: Any) -> Prompt:
+        item = Template.parse(text, self.params)
+        try:
+            returns, describe = _answers(mapping(answers, "the types of the answers"))
+        except Fault as fault:
+            raise fault.under("add") from None
+        return Prompt(" ".join(text.split()[:6]), returns, describe, item=item)
+
+    def located(self, fault: Fault) -> Fault:
+        """A fault about a placeholder of a prompt file, with where that stands; any other as it is."""
+        found = _NO_COLUMN.match(fault.what)
+        path = self.folder / f"{found[1]}.md" if found else None
+        if found is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
+            return fault
+        before, brace, _ = read_text(path, "prompt").partition(f"{{{found[2]}}}")
+        if not brace:
+            return fault
+        column = len(before) - (before.rfind("\n") + 1) + 1
+        place = Position(shown(path), before.count("\n") + 1, column)
+        there = f"{{{found[2]}}} stands at {place}" + (f"; {fault.there}" if fault.there else "")
+        return Fault(fault.what, *fault.path, there=there, hint=fault.hint)
+
+    def _file(self, name: str) -> Prompt:
+        path = self.folder / f"{name}.md"
+        if self.confined:
+            require_inside(path, (self.folder.parent,), f'the prompt file "{name}.md"')
+        if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
+            known = sorted(p.stem for p in self.folder.glob("*.md"))
+            there = f"prompts in {shown(self.folder)}: " + (", ".join(known) or "none")
+            hint = did_you_mean(name, known) or "a question in place of a name has a blank or a { in it"
+            raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
+        return read_prompt(path, self.params)
+
+
+def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
+    """A prompt file. Raises PlanError with all its problems."""
+    parts = _parts(read_text(path, "prompt"), shown(path))
+    problems = list(parts.problems)
+    returns, describe, role, max_tokens = _front(parts.front, problems)
+    sections: dict[str, Template] = {}
+    for name, (text, line) in parts.sections.items():
+        try:
+            sections[name] = _template(name, text, params or {})
+        except Fault as fault:
+            before = text[: _offset(text, fault)]
+            column = len(before) - before.rfind("\n")
+            position = Position(parts.front.file, line + before.count("\n"), column)
+            problems.append(Problem(fault.what, None, position, fault.there, fault.hint))
+    if "item" not in parts.sections:
+        where = Position(parts.front.file, 1, 1)
+        hint = "write # item and under it what is said of a row"
+        problems.append(Problem("a prompt needs a section # item", position=where, hint=hint))
+    if problems:
+        raise PlanError(*problems)
+    return Prompt(
+        path.stem,
+        returns,
+        describe,
+        role,
+        max_tokens,
+        rules=sections.get("rules", Template()).render({}),
+        examples=sections.get("examples", Template()).render({}),
+        context=sections.get("context", Template()),
+        item=sections["item"],
+        other=sections.get("other", Template()),
+        reflexion=sections.get("reflexion", Template()).render({}),
+        file=shown(path),
+    )
+
+
+class _Parts:
+    """A prompt file, taken apart: front matter, and each section's text with the line that it starts on."""
+
+    def __init__(self, front: Document) -> None:
+        self.front = front
+        self.sections: dict[str, tuple[str, int]] = {}
+        self.problems: list[Problem] = []
+
+
+@lru_cache(maxsize=256)
+def _parts(text: str, file: str) -> _Parts:
+    lines = text.split("\n")
+    front, start = Document(file, {}), 0
+    if lines[0].strip() == "---":
+        end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
+        if end is None:
+            hint = "front matter stands between two lines of ---"
+            raise PlanError(Problem("the front matter has no end", position=Position(file, 1, 1), hint=hint))
+        matter = "\n".join(lines[1:end])
+        front = parse(matter, file, "front matter", 2) if matter.strip() else front
+        start = end + 1
+    parts = _Parts(front)
+    for name, body, line in _sections(lines, start, parts.problems, file):
+        parts.sections[name] = (body, line)
+    return parts
+
+
+def _sections(lines: list[str], start: int, problems: list[Problem], file: str) -> Iterator[tuple[str, str, int]]:
+    heads = [(i, found["name"]) for i in range(start, len(lines)) if (found := _HEADING.match(lines[i]))]
+    before = lines[start : heads[0][0] if heads else len(lines)]
+    if any(line.strip() for line in before):
+        hint = "start with # rules or # item"
+        problems.append(Problem("text before the first section", position=Position(file, start + 1, 1), hint=hint))
+    seen: set[str] = set()
+    ends = [*(i for i, _ in heads[1:]), len(lines)]
+    for (i, name), end in zip(heads, ends, strict=False):  # without a section there is one end too many
+        if name not in SECTIONS:
+            there = "sections: " + ", ".join(SECTIONS)
+            hint = did_you_mean(name, SECTIONS) or "a heading inside a section has two #"
+            problems.append(Problem(f'a prompt has no section "{name}"', None, Position(file, i + 1, 1), there, hint))
+        elif name in seen:
+            problems.append(Problem(f'the section "{name}" stands here twice', position=Position(file, i + 1, 1)))
+        else:
+            seen.add(name)
+            yield name, "\n".join(lines[i + 1 : end]).strip("\n"), _first_line(lines, i + 1)
+
+
+def _first_line(lines: list[str], i: int) -> int:
+    while i < len(lines) and not lines[i]:
+        i += 1
+    return i + 1
+
+
+def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
+    template = Template.parse(text, params)
+    if name in _STATIC and template.fields:
+        field = template.fields[0]
+        hint = f"put {{{field}}} into context or item; {{{{ is a brace"
+        raise Fault(f'"{name}" is the same for every row, and names {{{field}}}', hint=hint)
+    return template
+
+
+def _offset(text: str, fault: Fault) -> int:
+    """Where in a section a fault stands: at the placeholder or parameter that it names, else at the lone brace."""
+    named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)
+    at = text.find(named[0]) if named else -1
+    lone = next((m.start() for m in _LONE_BRACE.finditer(text) if m[1]), 0)
+    return lone if at < 0 else at
+
+
+def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described, str, int]:
+    try:
+        data = mapping(front.data, "front matter")
+    except Fault as fault:
+        problems.append(front.problem(fault))
+        return (), (), "default", 1024
+    problems += [front.problem(fault) for fault in known_keys(data, _FRONT, "the front matter")]
+    answers: Answers = ()
+    describe: Described = ()
+    try:
+        answers, described = _answers(mapping(data.get("returns"), "types by name"), "returns")
+        describe = (*described, *_describe(data.get("describe"), answers))
+    except Fault as fault:
+        problems.append(front.problem(fault))
+    role, tokens = data.get("role", "default"), data.get("max_tokens", 1024)
+    if not isinstance(role, str) or not NAME.match(role):
+        problems.append(front.problem(wrong("the name of a role", role), "role"))
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+        problems.append(front.problem(wrong("a number of tokens, from 1", tokens), "max_tokens"))
+    return answers, describe, str(role), tokens if isinstance(tokens, int) else 1024
+
+
+def _answers(types: Mapping[str, Any], *path: str) -> tuple[Answers, Described]:
+    answers, describe = [], []
+    for name, value in types.items():
+        try:
+            kind, text = _answer(name, value)
+        except Fault as fault:
+            raise fault.under(*path, name) from None
+        answers.append((name, kind))
+        if text:
+            describe.append((name, text))
+    return tuple(answers), tuple(describe)
+
+
+def _answer(name: str, value: Any) -> tuple[Type, str]:
+    if not NAME.match(name):
+        raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
+    if not isinstance(value, Mapping):
+        if not isinstance(value, str):
+            raise wrong("a type such as string", value)
+        return parse_type(value), ""
+    for fault in known_keys(value, ("type", "describe"), "an answer"):
+        raise fault
+    text = value.get("describe", "")
+    if not isinstance(value.get("type"), str) or not isinstance(text, str):
+        raise Fault(f"expected a type, found {kind_of(value.get('type'))}", hint="write {type: string, describe: text}")
+    return parse_type(value["type"]), text
+
+
+def _describe(value: Any, answers: Answers) -> Described:
+    found = []
+    known = list(_paths(answers))
+    for name, text in mapping(value, "texts by name").items():
+        if name not in known:
+            raise unknown(name, known, "no answer", "answers", "describe", name)
+        if not isinstance(text, str):
+            raise wrong("a text", text).under("describe", name)
+        found.append((name, text))
+    return tuple(found)
+
+
+def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:
+    for name, kind in answers:
+        yield prefix + name
+        inner = kind
+        while inner.item is not None:
+            inner = inner.item
+        yield from _paths(inner.fields, f"{prefix}{name}.")

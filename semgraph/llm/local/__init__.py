@@ -1,0 +1,1 @@
+"""Models on this machine: catalogue, download, and llama.cpp in this process."""

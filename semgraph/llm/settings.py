@@ -1,0 +1,430 @@
+"""Which model, embedder, store and limits are used, and where each choice came from.
+
+Order: option > environment > `./semgraph.toml` > user config > default. Nothing else is read; in particular no `.env`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.llm.local.catalogue import find
+from semgraph.llm.specs import ModelSpec, parse_spec, without_password
+from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
+
+OPTION = "option"  # the origin of what was given on the command line or to `Session`
+_OURS = "SEMGRAPH_"
+_VARIABLES = {"SEMGRAPH_LLM": "llm", "SEMGRAPH_EMBEDDER": "models.embed", "SEMGRAPH_STORE": "store"}
+VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
+_NUMBERS: dict[str, type] = {
+    "limits.rpm": int,
+    "limits.tpm": int,
+    "limits.in_flight": int,
+    "limits.max_usd": float,
+    "limits.max_calls": int,
+    "limits.max_tokens": int,
+    "limits.max_seconds": float,
+    "journal.keep_days": int,
+}
+KEYS = ("store", "operators", "models", "limits", "journal", "journal.path", *_NUMBERS)
+TABLES = ("models", "limits", "journal")
+ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
+_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ALIKE = 0.84  # "defualt", "smal": a misspelling rather than the name of another role
+_OPTIONS = {"embedder": "models.embed"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Checked values of one place, by dotted key. Models are still text, paths are absolute."""
+
+    origin: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def origin_of(self, key: str) -> str:
+        """Where a value came from, as precisely as is known."""
+        return self.origins.get(key, self.origin)
+
+
+def user_config(env: Mapping[str, str]) -> Path:
+    """The user's own file: `config.toml` in `SEMGRAPH_HOME`, else where the system keeps configuration."""
+    import platformdirs
+
+    home = env.get("SEMGRAPH_HOME")
+    return (Path(home).expanduser() if home else platformdirs.user_config_path("semgraph")) / "config.toml"
+
+
+def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
+    """What was given on the command line or to `Session`; None means not given."""
+    given = {_OPTIONS.get(key, key): value for key, value in overrides.items() if value is not None}
+    return _checked(OPTION, given, cwd, problems, also=("llm",))
+
+
+def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
+    """The variables that name a model, an embedder or a store. A misspelt one is an error, not silence."""
+    for name in env:
+        if name.startswith(_OURS) and name not in VARIABLES:
+            near = did_you_mean(name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in VARIABLES])
+            if near:
+                problems.append(Problem(f"environment: nothing reads {name}", hint=near.replace('"', f'"{_OURS}', 1)))
+    given = {key: env[name] for name, key in _VARIABLES.items() if name in env}
+    source = _checked("environment", given, cwd, problems, also=("llm",))
+    return Source("environment", source.values, {key: f"environment {name}" for name, key in _VARIABLES.items()})
+
+
+def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool = False) -> Source:
+    """A `semgraph.toml`; empty when there is none and none is required. Its relative paths start from its folder."""
+    origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if required:
+            problems.append(Problem(f"{origin}: there is no such file", hint="Name an existing one, or none"))
+        return Source(origin)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        said = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else said
+        problems.append(Problem(f"{origin}: cannot be read", there=said, hint="all keys: docs/settings.md"))
+        return Source(origin)
+    return _checked(origin, dict(_flat(tree)), path.parent, problems)
+
+
+def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if key in TABLES and isinstance(value, dict):
+            yield from ((f"{key}.{name}", inner) for name, inner in value.items())
+        else:
+            yield key, value
+
+
+def _checked(
+    origin: str, given: Mapping[str, Any], base: Path, problems: list[Problem], also: tuple[str, ...] = ()
+) -> Source:
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        try:
+            values[key] = _value(key, value, base, also)
+        except _Wrong as wrong:
+            problems.append(Problem(f"{origin}: {wrong.what}", there=wrong.there, hint=wrong.hint))
+    return Source(origin, values)
+
+
+class _Wrong(Exception):
+    def __init__(self, what: str, there: str | None = None, hint: str | None = None) -> None:
+        self.what, self.there, self.hint = what, there, hint
+        super().__init__(what)
+
+
+def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
+    if key in _NUMBERS:
+        return _number(key, value, _NUMBERS[key])
+    if key == "operators":
+        folders = [value] if isinstance(value, str | Path) else value
+        if not isinstance(folders, list | tuple) or not all(isinstance(f, str | Path) for f in folders):
+            raise _Wrong("operators must be a list of folders", there=f"found {value!r}")
+        return tuple(_path(f, base) for f in folders)
+    if key == "journal.path":
+        return _path(_text(key, value), base)
+    if key == "store":
+        return _store(_text(key, value), base)
+    if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
+        _check_role(key.removeprefix("models."))
+        return _text(key, value)
+    if key in also:
+        return _text(key, value)
+    known = [k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES]
+    if key in TABLES:
+        raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
+    raise _Wrong(f'nothing reads "{key}"', there=f"There are {', '.join(known)}", hint=did_you_mean(key, known))
+
+
+def _check_role(role: str) -> None:
+    """Refuse a role that is a misspelling of one that semgraph reads: no prompt would use its model."""
+    if role in ROLES:
+        return
+    near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_ALIKE)
+    meant = near[0] if near else "embed" if role.lower().startswith("embed") else ""
+    if meant:
+        there = f"Roles of semgraph are {', '.join(ROLES)}; your own must not look like one of them"
+        raise _Wrong(f'"models.{role}" binds no known role', there=there, hint=f'did you mean "models.{meant}"?')
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, str | Path) and str(value).strip():
+        return str(value).strip()
+    raise _Wrong(f"{key} must be text", there=f"found {value!r}")
+
+
+def _path(value: str | Path, base: Path) -> Path:
+    return base / Path(value).expanduser()
+
+
+def _store(text: str, base: Path) -> str:
+    """`sqlite:PATH` with its path made absolute, so that it does not change its meaning with the directory."""
+    scheme, colon, path = text.partition(":")
+    return f"sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
+
+
+def _number(key: str, value: Any, type_: type) -> float | int:
+    least = 0 if key == "journal.keep_days" else None
+    try:
+        number = type_(value)
+        exact = not isinstance(value, bool) and float(value) == number and math.isfinite(number)
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if not exact or (number < 0 if least == 0 else number <= 0):
+        what = "a whole number" if type_ is int else "a number"
+        raise _Wrong(f"{key} must be {what} {'of at least 0' if least == 0 else 'above 0'}", there=f"found {value!r}")
+    return type_(number)  # type: ignore[no-any-return]
+
+
+OPENAI_MODEL = "openai:gpt-4.1-mini"
+OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
+# As `semgraph.llm.openai` has it; importing that loads much that settings do not need.
+OPENAI_URL = "https://api.openai.com/v1"
+
+_DEFAULTS: dict[str, Any] = {
+    "store": "sqlite:.semgraph/graph.db",
+    "operators": (),
+    "journal.path": Path(".semgraph/journal.db"),
+    "journal.keep_days": 30,
+}
+_FALSE = ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True, repr=False)
+class Value:
+    """A setting and where it came from: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`."""
+
+    value: Any
+    origin: str
+
+    def __repr__(self) -> str:
+        return f"Value({without_password(str(self.value))}, {self.origin})"
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """Limits as configured; None means none. `rpm`, `tpm` and `in_flight` hold per endpoint, the others per run."""
+
+    rpm: int | None = None
+    tpm: int | None = None
+    in_flight: int | None = None
+    max_usd: float | None = None
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run. Make one with `load`.
+
+    Args:
+        values: Every key of `semgraph.toml` that has a value, dotted (`limits.rpm`, `models.small`), with its origin.
+            Models are `ModelSpec`s, paths are absolute.
+        environment: The variables that endpoints may read (keys, addresses).
+        cwd: The directory that relative paths start from.
+    """
+
+    values: Mapping[str, Value]
+    environment: Mapping[str, str] = field(repr=False)
+    cwd: Path
+
+    @classmethod
+    def load(
+        cls,
+        overrides: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        *,
+        config: Path | None = None,
+    ) -> Settings:
+        """Read all sources.
+
+        Args:
+            overrides: Options by dotted key, None where not given. `llm` sets every role at once; `embedder` is
+                `models.embed`.
+            env: The environment; default: the process's.
+            cwd: Where `semgraph.toml` is looked for; default: the process's.
+            config: A file instead of `./semgraph.toml` (also `SEMGRAPH_CONFIG`). It must exist.
+
+        Raises:
+            PlanError: All problems found in all sources.
+        """
+        environment = {key: value for key, value in (os.environ if env is None else env).items() if value}
+        learn_from_environment(environment)
+        folder = Path.cwd() if cwd is None else cwd.absolute()
+        problems: list[Problem] = []
+        named = config or (Path(environment["SEMGRAPH_CONFIG"]) if "SEMGRAPH_CONFIG" in environment else None)
+        sources = [
+            from_options(overrides or {}, folder, problems),
+            from_environment(environment, folder, problems),
+            from_file(folder / (named or "semgraph.toml"), folder, problems, required=named is not None),
+            from_file(user_config(environment), folder, problems),
+        ]
+        learn_from_addresses(str(value) for source in sources for value in source.values.values())
+        values = _plain(sources, folder) | _models(sources, environment, problems)
+        specs = [value.value for value in values.values() if isinstance(value.value, ModelSpec)]
+        learn(*(environment.get(str(spec.option("key_env") or "")) for spec in specs))
+        if problems:
+            raise PlanError(*problems)
+        return cls(values, environment, folder)
+
+    def __getitem__(self, key: str) -> Value:
+        """A setting with its origin."""
+        return self.values[key]
+
+    @property
+    def store(self) -> str:
+        """The store as named: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`."""
+        return str(self["store"].value)
+
+    @property
+    def operators(self) -> tuple[Path, ...]:
+        """Folders from which implementations may be loaded."""
+        return tuple(self["operators"].value)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that are bound to a model, `default` first."""
+        bound = sorted(key.removeprefix("models.") for key in self.values if key.startswith("models."))
+        return ("default", *(role for role in bound if role not in ("default", "embed")))
+
+    def model(self, role: str = "default") -> ModelSpec:
+        """The model of a role. Where nobody bound `small`, it is `default`.
+
+        Raises:
+            PlanError: Nobody bound the role.
+        """
+        bound = self.values.get(f"models.{role}") or (self["models.default"] if role == "small" else None)
+        if bound is None or role == "embed":
+            hint = did_you_mean(role, self.roles) or f"Bind it: {role} = ... under [models] in semgraph.toml"
+            there = f"Bound are {', '.join(self.roles)}"
+            raise PlanError(Problem(f'no model is bound to the role "{role}"', there=there, hint=hint))
+        assert isinstance(bound.value, ModelSpec)
+        return bound.value
+
+    @property
+    def embedder(self) -> ModelSpec:
+        """The embedder."""
+        value = self["models.embed"].value
+        assert isinstance(value, ModelSpec)
+        return value
+
+    @property
+    def limits(self) -> RunLimits:
+        """The limits."""
+        prefix = "limits."
+        return RunLimits(**{k.removeprefix(prefix): v.value for k, v in self.values.items() if k.startswith(prefix)})
+
+    @property
+    def keep_days(self) -> int:
+        """How many days the journal keeps an answer; 0 means that there is no journal."""
+        return int(self["journal.keep_days"].value)
+
+    @property
+    def journal_path(self) -> Path | None:
+        """Where answers are kept; None when `keep_days` is 0."""
+        return Path(self["journal.path"].value) if self.keep_days else None
+
+    @property
+    def offline(self) -> bool:
+        """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
+        return self.environment.get("SEMGRAPH_OFFLINE", "").lower() not in _FALSE
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """(key, value, origin) of every setting as text that is safe to print, for `doctor`."""
+        for key in sorted(self.values):
+            value, origin = self.values[key].value, self.values[key].origin
+            parts = value if isinstance(value, tuple) else (value,)
+            yield key, ", ".join(_short(part, self.cwd) for part in parts) or "none", origin
+        for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NEO4J_URI", "SEMGRAPH_HOME", "SEMGRAPH_OFFLINE"):
+            text = self.environment.get(name, "")
+            if text:
+                yield name, masked(text) if name.endswith("KEY") else without_password(text), "environment"
+
+
+def masked(key: str) -> str:
+    """A key as it may be shown: its last four letters, and not even these of a short one.
+
+    >>> masked("sk-abcdefghijklmnop"), masked("secret")
+    ('…mnop', 'set')
+    """
+    return f"…{key[-4:]}" if len(key) >= 16 else "set"
+
+
+def _short(value: Any, cwd: Path) -> str:
+    if isinstance(value, Path) and value.is_relative_to(cwd):
+        return str(value.relative_to(cwd))
+    return without_password(value) if isinstance(value, str) else str(value)
+
+
+def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Value]:
+    """Everything but models: the first source that has a key gives its value."""
+    values = {key: Value(cwd / v if isinstance(v, Path) else v, "default") for key, v in _DEFAULTS.items()}
+    for source in reversed(sources):
+        for key, value in source.values.items():
+            if key != "llm" and not key.startswith("models."):
+                values[key] = Value(value, source.origin_of(key))
+    return values
+
+
+def _models(sources: Sequence[Source], env: Mapping[str, str], problems: list[Problem]) -> dict[str, Value]:
+    """The models of all roles, and the embedder. `llm` in a source outranks every role of the sources below it."""
+    found: dict[str, Value] = {}
+    everything = False
+    for source in sources:
+        specs = {
+            key: _spec(source, key, problems) for key in source.values if key == "llm" or key.startswith("models.")
+        }
+        every = specs.pop("llm", None)
+        default = specs.get("models.default") or every
+        if default and default.value.provider == "recorded" and not everything:
+            recorded = ModelSpec("embedder", "recorded", default.value.model)
+            specs.setdefault("models.embed", Value(recorded, default.origin))
+        for key, value in specs.items():
+            if value and (key == "models.embed" or not everything):
+                found.setdefault(key, value)
+        if every and not everything:
+            found.setdefault("models.default", every)
+            everything = True
+    found.setdefault("models.default", _implied(env))
+    found.setdefault("models.embed", _embedder_beside(found["models.default"].value, env))
+    return found
+
+
+def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
+    origin = source.origin_of(key)
+    try:
+        spec = parse_spec(source.values[key], "embedder" if key == "models.embed" else "model", origin)
+        if spec.provider == "local" and spec.model:
+            find(spec.model, spec.kind, origin)
+    except PlanError as error:
+        problems.extend(error.problems)
+        return None
+    return Value(spec, origin)
+
+
+def _implied(env: Mapping[str, str]) -> Value:
+    """The model when nobody named one: a key chooses OpenAI's, else it is local."""
+    if "OPENAI_API_KEY" in env:
+        return Value(parse_spec(OPENAI_MODEL, "model"), "environment OPENAI_API_KEY")
+    return Value(parse_spec("local", "model"), "default (SEMGRAPH_LLM, OPENAI_API_KEY: not set)")
+
+
+def _embedder_beside(model: ModelSpec, env: Mapping[str, str]) -> Value:
+    """The embedder when nobody named one: OpenAI's beside a model of OpenAI itself, else local."""
+    url = model.base_url or env.get("OPENAI_BASE_URL", OPENAI_URL)
+    if model.provider == "openai" and url.rstrip("/") == OPENAI_URL and "OPENAI_API_KEY" in env:
+        return Value(parse_spec(OPENAI_EMBEDDER, "embedder"), "default beside a model of OpenAI")
+    return Value(parse_spec("local", "embedder"), "default (SEMGRAPH_EMBEDDER: not set)")

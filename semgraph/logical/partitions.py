@@ -1,0 +1,248 @@
+"""Whose text a prompt would show: plans whose prompts may mix the rows of two partitions are refused.
+
+A row belongs to the partition of its window or, without windows, to the one that its partition column names. A row without
+either belongs to nobody, and its text may be shown to anybody. A join may bring text of another partition unless both sides
+have windows, or it compares the partition columns; an aggregate of rows without windows does, unless it groups by the
+partition. In a plan without windows other columns that a join compares, or an aggregate groups by, are taken for keys, which
+differ between partitions. What a plan reads with `partition: all` it reads on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from sqlglot import exp
+
+from semgraph.errors import Problem
+from semgraph.expr.scalar import Scalar, from_ast, to_sql
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.node import Node, walk
+from semgraph.logical.relational import Add, Aggregate, GroupJoin, Input, Join, Project, Union, Unnest
+from semgraph.logical.search import Search
+from semgraph.logical.semantic import Semantic, SemJoin
+from semgraph.logical.typecheck import Columns, column_scalar
+
+_Joining = Join | GroupJoin | SemJoin
+_Equal = (exp.EQ, exp.NullSafeEQ)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """What is known of a relation: whether its rows have an owner, and the columns that may hold text of other owners."""
+
+    owned: bool
+    foreign: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The names of partition columns, and whether the plan has windows."""
+
+    partitions: frozenset[str]
+    windows: bool
+
+
+def mixed_prompts(roots: Iterable[Node], partitions: frozenset[str], *, windows: bool) -> Iterator[Problem]:
+    """A problem for each operator below the roots with a prompt that may show rows of two partitions.
+
+    Args:
+        roots: The plan's results and writes, as written: the optimizer drops columns that say whose a row is.
+        partitions: The names of partition columns: the graph's, and that of the plan's order.
+        windows: Whether the plan has an order.
+    """
+    known: dict[int, Owners] = {}
+    plan = _Plan(partitions, windows)
+    for node in walk(*roots):
+        below = [known[id(child)] for child in node.inputs]
+        if isinstance(node, Semantic):
+            yield from _problems(node, below, partitions)
+        known[id(node)] = _owners(node, below, plan)
+
+
+def _problems(node: Semantic, below: list[Owners], partitions: frozenset[str]) -> Iterator[Problem]:
+    for owners, fields in zip(below, (node.prompt.fields, node.prompt.other_fields), strict=False):
+        shown = sorted(path for path in fields if path.split(".")[0] in owners.foreign)
+        if shown:
+            yield _problem(
+                node, f'its prompt shows "{shown[0]}", which may be of another partition than its row', partitions
+            )
+            return
+
+
+def _problem(node: Node, what: str, partitions: frozenset[str]) -> Problem:
+    name = min(partitions)
+    hint = (
+        f"join or group by the partition: using: {name}, by: [{name}]; or, if such rows belong to everybody, "
+        f"project {name} away first"
+    )
+    return Problem(f"{node.keyword}: {what}", node.step or None, node.origin, hint=hint)
+
+
+@singledispatch
+def _owners(node: Node, below: list[Owners], _plan: _Plan) -> Owners:
+    """Of operators that pass rows on: columns made of foreign ones are foreign too."""
+    first = below[0] if below else Owners(node.partitioned)
+    made = node.adds if first.foreign & node.reads else frozenset()
+    return replace(first, foreign=frozenset(node.schema.names) & (first.foreign | made))
+
+
+@_owners.register
+def _(node: Input, _below: list[Owners], plan: _Plan) -> Owners:
+    return Owners(node.partitioned or bool(plan.partitions & set(node.schema.names)))
+
+
+@_owners.register(Project)
+@_owners.register(Add)
+def _(node: Project | Add, below: list[Owners], plan: _Plan) -> Owners:
+    (first,) = below
+    passed = frozenset(node.schema.names) - {name for name, _ in node.columns}
+    foreign = first.foreign & passed | _foreign(node, first, plan.partitions)
+    owner = next((scalar for name, scalar in node.columns if name in plan.partitions), None)
+    if owner is None or node.partitioned or owner.roots & plan.partitions:
+        owned = first.owned and (node.partitioned or bool(plan.partitions & set(node.schema.names)))
+        return Owners(owned, foreign)
+    # The rows get another owner: text of the former one is foreign from here on, text of the new one no longer is.
+    own = {name for name, scalar in node.columns if scalar.roots <= owner.roots} | (passed & owner.roots)
+    rest = frozenset(node.schema.names) if first.owned else foreign
+    return Owners(first.owned or bool(owner.roots & first.foreign), rest - own)
+
+
+def _foreign(node: Project | Add, first: Owners, partitions: frozenset[str]) -> frozenset[str]:
+    """The computed columns that may hold text of other owners: made of such text, or of other rows by a window function."""
+    loose = first.owned and not node.partitioned
+    texts = _texts(node, node.columns)
+    return frozenset(
+        name
+        for name, scalar in node.columns
+        if scalar.roots & first.foreign
+        or (loose and name in texts and scalar.has_window and not _by_partition(scalar, partitions))
+    )
+
+
+def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
+    """Whether every window of a scalar stays within the partition."""
+    windows = scalar.ast.find_all(exp.Window)
+    return all(
+        any(isinstance(by, exp.Column) and by.name in partitions for by in window.args.get("partition_by") or ())
+        for window in windows
+    )
+
+
+@_owners.register
+def _(node: Aggregate, below: list[Owners], plan: _Plan) -> Owners:
+    (first,) = below
+    columns = (*node.by, *node.add)
+    named = any(scalar.sql in _columns(plan.partitions) for _, scalar in node.by)
+    apart = node.partitioned or named or (bool(node.by) and not plan.windows)
+    mixed = _texts(node, node.add) if first.owned and not apart else frozenset[str]()
+    foreign = frozenset(name for name, scalar in columns if scalar.roots & first.foreign)
+    return Owners(node.partitioned or (first.owned and named), foreign | mixed)
+
+
+def _columns(names: Iterable[str]) -> set[str]:
+    """SQL of columns."""
+    return {column_scalar(name).sql for name in names}
+
+
+def _texts(node: Node, columns: Columns) -> frozenset[str]:
+    """Those of some columns of an operator that hold text."""
+    return frozenset(name for name, _ in columns if "string" in str(node.schema.field(name).type))
+
+
+@_owners.register
+def _(node: Unnest, below: list[Owners], _plan: _Plan) -> Owners:
+    (first,) = below
+    made = {node.alias} if node.column in first.foreign else set[str]()
+    return replace(first, foreign=first.foreign - {node.column} | made)
+
+
+@_owners.register
+def _(_node: Union, below: list[Owners], _plan: _Plan) -> Owners:
+    return Owners(any(each.owned for each in below), frozenset().union(*(each.foreign for each in below)))
+
+
+@_owners.register
+def _(_node: Cluster, below: list[Owners], _plan: _Plan) -> Owners:
+    return below[1]
+
+
+@_owners.register
+def _(node: Search, below: list[Owners], _plan: _Plan) -> Owners:
+    first, searched = below[0], below[1] if len(below) > 1 else Owners(owned=False)
+    apart = node.by_window or node.by_owner or bool(node.partition)
+    brings = bool(searched.foreign) or (searched.owned and not apart)
+    return replace(first, foreign=first.foreign | ({node.alias} if brings else set[str]()))
+
+
+@_owners.register(Join)
+@_owners.register(GroupJoin)
+@_owners.register(SemJoin)
+def _(node: _Joining, below: list[Owners], plan: _Plan) -> Owners:
+    left, right = below
+    if not isinstance(node, GroupJoin) and node.how in {"semi", "anti"}:
+        return left
+    confined = _confined(node, plan.partitions)
+    takes_owner = (
+        node.other.partitioned and not node.input.partitioned
+    )  # the rows are those of the right side's windows
+    brings = bool(right.foreign) or (right.owned and not confined and not takes_owner)
+    foreign = set(left.foreign)
+    if takes_owner and left.owned and not confined:
+        foreign |= set(node.input.schema.names)
+    if isinstance(node, GroupJoin):
+        foreign |= {name for name, scalar in node.add if scalar.roots & (foreign | ({node.alias} if brings else set()))}
+    elif brings:
+        foreign.add(node.alias)
+    return Owners(left.owned or takes_owner, frozenset(foreign))
+
+
+def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
+    """Whether a join only brings rows of one partition together."""
+    if node.input.partitioned and node.other.partitioned:
+        return True
+    if any(left in partitions and right in partitions for left, right in node.using):
+        return True
+    terms = [] if node.where is None else list(_conjuncts(node.where.ast))
+    if any(_compares(term, node.alias, partitions) for term in terms):
+        return True
+    by_key = bool(node.using) or any(isinstance(term, _Equal) and _both_sides(term, node.alias) for term in terms)
+    return by_key and not node.input.partitioned and not node.other.partitioned
+
+
+def _both_sides(term: exp.Expr, alias: str) -> bool:
+    """Whether a condition reads both rows."""
+    of_other = {path.startswith(f"{alias}.") for path in from_ast(term, "").columns}
+    return of_other == {True, False}
+
+
+def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(tree, exp.Paren):
+        yield from _conjuncts(tree.this)
+    elif isinstance(tree, exp.And):
+        yield from _conjuncts(tree.left)
+        yield from _conjuncts(tree.right)
+    else:
+        yield tree
+
+
+def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
+    """Whether a condition says that both rows are of one partition, or that one of them has none."""
+    if isinstance(term, exp.Paren):
+        return _compares(term.this, alias, partitions)
+    if isinstance(term, exp.Or):
+        return any(_compares(side, alias, partitions) for side in (term.left, term.right)) and all(
+            _compares(side, alias, partitions) or _is_null(side, alias, partitions) for side in (term.left, term.right)
+        )
+    sides = {to_sql(term.this), to_sql(term.expression)} if isinstance(term, _Equal) else set()
+    others = _columns(f"{alias}.{name}" for name in partitions)
+    return bool(sides & _columns(partitions)) and bool(sides & others)
+
+
+def _is_null(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
+    test = term.this if isinstance(term, exp.Paren) else term
+    named = partitions | {f"{alias}.{name}" for name in partitions}
+    return (
+        isinstance(test, exp.Is) and isinstance(test.expression, exp.Null) and set(from_ast(test, "").columns) <= named
+    )

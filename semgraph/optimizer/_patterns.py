@@ -1,0 +1,90 @@
+"""What rules that move operators have in common: who else reads a relation, and what may fail on a row that it did not see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from semgraph.expr.properties import cannot_fail
+from semgraph.expr.scalar import Scalar, conjunction
+from semgraph.logical.node import Node, scalars_of, walk
+from semgraph.logical.relational import Filter
+
+Alone = Callable[[Node], bool]
+Change = Callable[[Node, Alone], Node]
+
+
+def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
+    """Apply `change` to every node below the roots, bottom up; shared nodes stay shared.
+
+    `change` is told whether a node has one reader only. What asks a model counts with all that ask the same: it will become
+    one node, and must not be moved away from the others.
+    """
+    readers: Counter[object] = Counter(_name(root) for root in roots)
+    for node in walk(*roots):
+        readers.update(_name(child) for child in node.inputs)
+    done: dict[int, Node] = {}
+    counts: dict[int, int] = {}
+    kept: list[Node] = []  # so that no other node gets the id of one that was counted
+
+    def alone(node: Node) -> bool:
+        return counts.get(id(node), 1) < 2
+
+    for node in walk(*roots):
+        rebuilt = node.with_inputs(*(done[id(child)] for child in node.inputs))
+        counts[id(rebuilt)] = readers[_name(node)]
+        changed = change(rebuilt, alone)
+        counts[id(changed)] = readers[_name(node)]
+        kept += [rebuilt, changed]
+        done[id(node)] = changed
+    return tuple(done[id(root)] for root in roots)
+
+
+def _name(node: Node) -> object:
+    return node.fingerprint if node.calls_llm else id(node)
+
+
+def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
+    """A filter without the conjuncts that what is below it takes; any other node as it is.
+
+    `take` is given a conjunct and what is below the filter, and gives what is below with the conjunct in it, or None. A
+    filter that looks at other rows is left whole: what its windows see are the rows before any of its conjuncts.
+    """
+    if not isinstance(node, Filter) or node.where.has_window:
+        return node
+    below, rest = node.input, []
+    for part in node.where.conjuncts():
+        taken = take(part, below)
+        if taken is None:
+            rest.append(part)
+        else:
+            below = taken
+    if below is node.input:
+        return node
+    return below if not rest else replace(node, input=below, where=conjunction(rest))
+
+
+def may_move(scalar: Scalar, node: Node) -> bool:
+    """Whether a condition on the rows of `node` means the same wherever its columns are, and can fail nowhere.
+
+    It looks at its own row alone, at no other one, and at no time of a window.
+    """
+    return not scalar.asks_now and not scalar.has_window and cannot_fail(scalar, node.schema)
+
+
+def may_see_more(node: Node) -> bool:
+    """Whether an operator may be given rows that it was not given before: none of its scalars can fail on them."""
+    schema = _seen(node)
+    return all(cannot_fail(scalar, schema) for scalar in scalars_of(node))
+
+
+def _seen(node: Node) -> pa.Schema:
+    """The columns that the scalars of a relational operator may read."""
+    found = {field.name: field for field in node.schema} | {field.name: field for field in node.inputs[0].schema}
+    for other in node.inputs[1:]:
+        alias = getattr(node, "alias", "") or "_right"
+        found[alias] = pa.field(alias, pa.struct(list(other.schema)))
+    return pa.schema(list(found.values()))

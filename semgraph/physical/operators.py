@@ -1,0 +1,168 @@
+"""Clustering in memory, by networkx where it has the algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import DataError, InputError, Problem
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.relational import Require
+from semgraph.logical.semantic import VECTOR, Embed
+from semgraph.physical.retrieval import Embed as Embedding
+from semgraph.physical.retrieval import vectors_of, whose
+from semgraph.relational.fragments import column_of, conform, runtime_schema
+from semgraph.relational.sql import MEMBER, PARTITION, values
+from semgraph.semantic.ask import Failure, failures
+
+_ROUNDS = 1_000_000  # of label propagation; each move raises a bounded sum, so this is never reached
+Edge = tuple[Any, Any, float]
+
+
+def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
+    """Each row of `nodes` with its cluster; groups of `per`, and partitions, never mix."""
+    scope = [*node.per, *([PARTITION] if PARTITION in nodes.column_names and PARTITION in edges.column_names else [])]
+    keys = values(nodes.column(node.key))
+    where = _scopes(nodes, scope)
+    weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
+    pairs = zip(values(edges.column(node.source)), values(edges.column(node.target)), weights, strict=True)
+    by_scope: dict[Hashable, list[Edge]] = {}
+    for place, edge in zip(_scopes(edges, scope), pairs, strict=True):
+        by_scope.setdefault(place, []).append(edge)
+    members: dict[Hashable, list[Any]] = {}
+    for place, key in zip(where, keys, strict=True):
+        members.setdefault(place, []).append(key)
+    found = {place: _ALGORITHMS[node.algorithm](own, by_scope.get(place, [])) for place, own in members.items()}
+    column = pa.array(
+        [found[place].get(key, key) for place, key in zip(where, keys, strict=True)], nodes.schema.field(node.key).type
+    )
+    return conform(nodes.append_column(node.alias, column), runtime_schema(node))
+
+
+def _scopes(table: pa.Table, names: Sequence[str]) -> list[Hashable]:
+    if not names:
+        return [()] * table.num_rows
+    return list(zip(*(values(table.column(name)) for name in names), strict=True))
+
+
+def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
+    """Follow source → target to the end. A cycle ends at its smallest member."""
+    target: dict[Any, Any] = {}
+    for source, end, _ in edges:
+        if target.setdefault(source, end) != end:
+            hint = "keep one of them in a step before: {limit: {n: 1, per: source, order: ...}}"
+            raise DataError(f'cluster forest: "{source}" has two targets', hint=hint)
+    found: dict[Any, Any] = {}
+    for key in keys:
+        path, node = [], key
+        while node in target and node not in path and node not in found:
+            path.append(node)
+            node = target[node]
+        root = found.get(node, node) if node not in path else min(path[path.index(node) :])
+        found |= dict.fromkeys(path, root)
+    return found
+
+
+def _graph(keys: Iterable[Any], edges: Sequence[Edge]) -> Any:
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_nodes_from(sorted(keys))
+    for source, target, weight in edges:
+        if source in graph and target in graph and source != target:
+            before = graph.get_edge_data(source, target, {"weight": 0.0})["weight"]
+            graph.add_edge(source, target, weight=before + weight)
+    return graph
+
+
+def _named(groups: Iterable[Iterable[Any]]) -> dict[Any, Any]:
+    return {member: min(group) for group in map(list, groups) for member in group}
+
+
+def _components(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
+    import networkx as nx
+
+    return _named(nx.connected_components(_graph(keys, edges)))
+
+
+def _louvain(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
+    import networkx as nx
+
+    return _named(nx.community.louvain_communities(_graph(keys, edges), weight="weight", seed=0))
+
+
+def _label_propagation(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
+    """Each node takes the label of greatest summed weight, if that exceeds its own label's, or equals it and is larger.
+
+    Nodes go in key order and see each change at once. A move raises (weight inside labels, sum of labels), so it ends;
+    networkx's asynchronous version breaks ties at random.
+    """
+    graph = _graph(keys, edges)
+    label = {key: i for i, key in enumerate(graph.nodes)}
+    for _ in range(_ROUNDS):
+        moved = False
+        for key in graph.nodes:
+            sums: dict[int, float] = {}
+            for other, data in graph[key].items():
+                sums[label[other]] = sums.get(label[other], 0.0) + data["weight"]
+            if not sums:
+                continue
+            best = max(sums, key=lambda name: (sums[name], name))
+            own = sums.get(label[key], 0.0)
+            if sums[best] > own or (sums[best] == own and best > label[key]):
+                label[key] = best
+                moved = True
+        if not moved:
+            break
+    groups: dict[int, list[Any]] = {}
+    for key, name in label.items():
+        groups.setdefault(name, []).append(key)
+    return _named(groups.values())
+
+
+_ALGORITHMS = {
+    "forest": _forest,
+    "components": _components,
+    "label_propagation": _label_propagation,
+    "louvain": _louvain,
+}
+
+
+async def run_embed(node: Embed, left: pa.Table, embed: Embedding, partition: str, now: datetime | None) -> pa.Table:
+    """The rows with their vectors; texts of two partitions never share a request."""
+    schema = runtime_schema(node)
+    found = left
+    for name, scalar in node.add:
+        texts = await column_of(scalar, node.input, left, now)
+        vectors = await vectors_of(texts, embed, whose(left, partition))
+        found = found.append_column(name, vectors.cast(VECTOR))
+    return conform(found.select(schema.names), schema)
+
+
+async def required(
+    node: Require, table: pa.Table, now: datetime | None, *, windows: bool
+) -> tuple[pa.Table, tuple[Failure, ...]]:
+    """The rows that hold, and a failure for each that does not.
+
+    Args:
+        node: What must hold.
+        table: The rows.
+        now: The value of `$now`.
+        windows: Whether the plan cuts windows.
+
+    Raises:
+        InputError: A row does not hold that belongs to no window of such a plan.
+    """
+    holds = await column_of(node.where, node.input, table, now, pa.bool_())
+    wrong = [i for i, value in enumerate(values(holds)) if not value]
+    if not wrong:
+        return table, ()
+    bad = table.take(pa.array(wrong, pa.int64()))
+    errors = [error or "it is not as it must be" for error in values(await column_of(node.says, node.input, bad, now))]
+    if windows and MEMBER not in table.column_names:
+        raise InputError(*(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors)))
+    kept = table.filter(pa.array([bool(value) for value in values(holds)]))
+    return kept, failures(node, bad, range(len(wrong)), errors)

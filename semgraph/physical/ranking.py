@@ -1,0 +1,607 @@
+"""A search as one DuckDB statement: hits of the store and of a step's rows, ranked alike, fused, cut to k."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.expr.duckdb import ORDINAL
+from semgraph.expr.functions import distinct_words, overlap
+from semgraph.expr.scalar import INNER, LEFT, PAIRS, RIGHT, STEP, STORED
+from semgraph.expr.types import sql_type
+from semgraph.logical.node import Node
+from semgraph.logical.search import RANKING, By, Search
+from semgraph.logical.typecheck import Sort
+from semgraph.physical.retrieval import SearchSpec
+from semgraph.relational.fragments import conform, execute, runtime_schema
+from semgraph.relational.sql import PARTITION, dense, hidden, quote, scalar_sql, values
+from semgraph.stores.batch_io import end_column
+
+NAMES = tuple(name for name, _ in RANKING)
+_RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
+_Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
+_PLACE, _FIRST, _RANK, _WHOSE = '"#place"', '"#first"', '"#rank"', '"#whose"'
+_NUMBER = '"#number"'  # of a row of the step
+PAIR = ('"#for"', '"#by"', '"#found"')
+"""Columns of a pair: the row, the method, the row of the step."""
+_RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
+
+
+RESULT_OF = "#of"  # of a result: the row that it is for
+
+
+def asked_column(method: int) -> str:
+    """The column of the rows with what a method compares hits with."""
+    return f"#x{method}"
+
+
+def vector_column(method: int) -> str:
+    """The column of a step's rows with their vectors for a method."""
+    return f"#v{method}"
+
+
+@lru_cache(maxsize=256)
+def statement(spec: SearchSpec) -> str:
+    """The statement of a search over `LEFT` (rows, with `asked_column`s), `STORED` (hits) and `STEP` (a step's rows)."""
+    node = spec.node
+    alias = quote(node.alias)
+    branches = []
+    if node.label:
+        branches.append(_stored_hits(spec))
+    if node.within is not None and spec.with_step:
+        branches += _step_hits(spec, node.within)
+    terms = [f"{name} {'DESC' if t.descending else 'ASC'} NULLS LAST" for name, t in _terms(spec)]
+    order = f"{_SCORE} DESC" if node.by else ", ".join(terms)
+    own = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}"
+    place = f"row_number() OVER (PARTITION BY {_Q}, {_METHOD} ORDER BY {order}, {_KEY}) - 1 AS {_PLACE}"
+    ranked = f"SELECT {own}, {place} FROM ({' UNION ALL '.join(branches)}) AS {INNER} QUALIFY {_PLACE} < {node.k}"
+    fused, best = _fusion(spec, alias)
+    packed = ", ".join(f"{quote(f.name)} := CAST({_field(f.name, alias)} AS {sql_type(f.type)})" for f in node.hit_type)
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    columns = [f"{LEFT}.{quote(n)}" for n in node.input.schema.names]
+    ends = [_end(alias, end, kind, getattr(node, end)) for end, kind in node.ends.items()]
+    columns += [
+        f"CASE WHEN {INNER}.{_Q} IS NULL THEN NULL ELSE struct_pack({packed}) END AS {alias}",
+        *ends,
+        *(f"{LEFT}.{n}" for n in rest),
+        f"{LEFT}.{ORDINAL} AS {quote(RESULT_OF)}",
+    ]
+    join = "LEFT JOIN" if node.how == "left" else "JOIN"
+    return (
+        f"WITH {_RANKED} AS ({ranked}), {_FUSED} AS ({fused}), {_BEST} AS ({best}) "
+        f"SELECT {', '.join(columns)} FROM {LEFT} {join} {_BEST} AS {INNER} ON {LEFT}.{ORDINAL} = {INNER}.{_Q} "
+        f"ORDER BY {LEFT}.{ORDINAL}, {_RANK}, {_FIRST}, {_KEY}"
+    )
+
+
+def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
+    """Hits of all methods together, and the best of these."""
+    node = spec.node
+    cases = " ".join(f"WHEN {i} THEN '{by.via}'" for i, by in enumerate(node.by))
+    via = f"CASE {_METHOD} {cases} END" if node.by else "'order'"
+    if node.fuse == "none" or not node.by:
+        own = f"{_Q}, {_KEY}, {_SCORE}, {_METHOD} AS {_FIRST}, {alias}, {via} AS {_VIA}, {_PLACE} AS {_RANK}"
+        return f"SELECT {own} FROM {_RANKED}", f"SELECT * FROM {_FUSED}"
+    first = f"{_PLACE} * 100 + {_METHOD}"
+    fused = (
+        f"SELECT {_Q}, {_KEY}, round(sum(1.0 / ({_PLACE} + 1)), 12) AS {_SCORE}, min({first}) AS {_FIRST}, "
+        f"any_value({alias}) AS {alias}, arg_min({via}, {first}) AS {_VIA} FROM {_RANKED} GROUP BY {_Q}, {_KEY}"
+    )
+    over = f"PARTITION BY {_Q} ORDER BY {_SCORE} DESC, {_FIRST}, {_KEY}"
+    best = f"SELECT *, row_number() OVER ({over}) - 1 AS {_RANK} FROM {_FUSED} QUALIFY {_RANK} < {node.k}"
+    return fused, best
+
+
+def _terms(spec: SearchSpec) -> list[tuple[str, Sort]]:
+    """The terms of `order`, each with the column that holds it: they may read the row and the hit."""
+    return [(f'"#term{i}"', term) for i, term in enumerate(spec.node.order)]
+
+
+def _term_columns(spec: SearchSpec) -> str:
+    return "".join(f", {scalar_sql(t.by, partitioned=False)} AS {name}" for name, t in _terms(spec))
+
+
+def _field(name: str, alias: str) -> str:
+    return f"{INNER}.{_RANKINGS[name]}" if name in NAMES else f"{alias}.{quote(name)}"
+
+
+def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
+    """The node at an end of a hit, with the fields that the plan reads."""
+    node = f"{alias}.{quote(end_column(end))}"
+    packed = ", ".join(f"{quote(f.name)} := CAST({node}.{quote(f.name)} AS {sql_type(f.type)})" for f in kind)
+    return f"CASE WHEN {node} IS NULL THEN NULL ELSE struct_pack({packed}) END AS {quote(name)}"
+
+
+def _base_struct(spec: SearchSpec, present: set[str]) -> str:
+    """A hit with every field that ranking, filters and the plan read; what this side lacks is NULL."""
+    kinds = {f.name: f.type for f in spec.node.hit_type}
+    if spec.node.label:
+        columns = spec.node.graph.label(spec.node.label).columns
+        kinds |= {name: columns[name].arrow for name in spec.properties if name in columns}
+    if spec.node.within is not None:
+        kinds |= {f.name: f.type for f in spec.node.within.schema if f.name in spec.node.ranked_by}
+
+    def value(name: str, kind: pa.DataType) -> str:
+        found = quote(name) if name in present else "NULL"
+        return found if name in present and name not in spec.node.vectors else f"CAST({found} AS {sql_type(kind)})"
+
+    fields = [f"{quote(n)} := {value(n, t)}" for n, t in kinds.items() if n not in NAMES]
+    fields += [f"{quote(end_column(end))} := {quote(end_column(end))}" for end in spec.node.ends]
+    return f"struct_pack({', '.join(fields)})"
+
+
+def _text(names: Sequence[str], alias: str) -> str:
+    return "concat_ws(' ', " + ", ".join(f"{alias}.{quote(n)}" for n in names) + ")"
+
+
+def _asked(method: int) -> str:
+    return f"{LEFT}.{quote(asked_column(method))}"
+
+
+def _stored_hits(spec: SearchSpec) -> str:
+    node = spec.node
+    alias, key = quote(node.alias), quote(node.graph.key)
+    present = {node.graph.key, *spec.properties}
+    present |= {"source", "target"} if node.graph.label(node.label).kind == "edge" else set()
+    struct = f"{_base_struct(spec, present)} AS {alias}"
+    named = {quote(getattr(node, end)): quote(end_column(end)) for end in node.ends}
+    ends = "".join(f", {column} AS {name}" for name, column in named.items())
+    inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
+    cases = [
+        f"WHEN {_METHOD} = {i} THEN overlap({_asked(i)}, {_text(spec.node.texts[i], alias)})"
+        for i, by in enumerate(node.by)
+        if by.rank == "overlap"
+    ]
+    score = f"CASE {' '.join(cases)} ELSE {INNER}.{_SCORE} END" if cases else f"{INNER}.{_SCORE}"
+    terms = [f"({scalar_sql(c, partitioned=False)})" for c in spec.residual]
+    if cases:
+        terms.append(f"{_SCORE} > 0")
+    if node.within is not None and spec.with_step:
+        same = "".join(f" AND {left} = {step}" for left, step in _same_partition(node, STEP))
+        terms.append(f"NOT EXISTS (SELECT 1 FROM {STEP} WHERE {STEP}.{key} = {_KEY}{same})")
+    where = f" WHERE {' AND '.join(terms)}" if terms else ""
+    own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {score} AS {_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
+    own += "".join(f", {INNER}.{name}" for name in named)
+    hits = f"SELECT {LEFT}.*, {own} FROM ({inner}) AS {INNER} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {INNER}.{_Q}"
+    columns = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}{_term_columns(spec)}"
+    return f"SELECT {columns} FROM ({hits}) AS {LEFT}{where}"
+
+
+def _same_partition(node: Search, step: str) -> list[tuple[str, str]]:
+    """What must be equal of a row and a row of the step that it finds: one pair of SQL expressions, or none."""
+    if node.by_window:
+        return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
+    name = quote(node.graph.partition)
+    return [(f"coalesce({LEFT}.{name}, '')", f"coalesce({step}.{name}, '')")] if node.by_owner else []
+
+
+def _step_rows(spec: SearchSpec, within: Node) -> str:
+    """The rows of the step as hits, with their numbers and vectors."""
+    node = spec.node
+    vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
+    partition = "".join(f", {step} AS {_WHOSE}" for _, step in _same_partition(node, STEP))
+    struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
+    return (
+        f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
+    )
+
+
+def _pairs(spec: SearchSpec, within: Node) -> str:
+    """Rows, each with every row of the step that it may find."""
+    node = spec.node
+    terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
+    terms += [f"{left} = {RIGHT}.{_WHOSE}" for left, _ in _same_partition(node, STEP)]
+    return f"FROM {LEFT} JOIN {_step_rows(spec, within)} ON {' AND '.join(terms) or 'TRUE'}"
+
+
+@lru_cache(maxsize=256)
+def allowed(spec: SearchSpec) -> str:
+    """The statement of all pairs that `where` lets through; their method is 0."""
+    within = spec.node.within
+    assert within is not None
+    q, method, s = PAIR
+    return f"SELECT {LEFT}.{ORDINAL} AS {q}, 0 AS {method}, {RIGHT}.{_NUMBER} AS {s} {_pairs(spec, within)}"
+
+
+def _listed(spec: SearchSpec, within: Node, method: int) -> str:
+    """The pairs of a shortlist."""
+    q, by, s = (f"{PAIRS}.{name}" for name in PAIR)
+    rows = f"JOIN {_step_rows(spec, within)} ON {RIGHT}.{_NUMBER} = {s}"
+    return f"FROM {PAIRS} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {q} AND {by} = {method} {rows}"
+
+
+def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
+    node = spec.node
+    alias, key = quote(node.alias), quote(node.graph.key)
+
+    def hits(method: int, score: str) -> str:
+        own = f"{LEFT}.{ORDINAL} AS {_Q}, {method} AS {_METHOD}, {score} AS {_SCORE}, {alias}, {alias}.{key} AS {_KEY}"
+        pairs = _listed(spec, within, method) if spec.listed else _pairs(spec, within)
+        return f"SELECT {own}{_term_columns(spec)} {pairs}"
+
+    if not node.by:
+        return [hits(0, "1.0")]
+    found = []
+    for i, by in enumerate(node.by):
+        score, test = _step_score(spec, by, i, alias)
+        found.append(f"{hits(i, score)} WHERE {test}")
+    return found
+
+
+def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]:
+    if by.via == "equal":
+        return "1.0", f"{_asked(i)} = {alias}.{quote(by.prop)}"
+    if by.via == "fulltext":
+        score = f"overlap({_asked(i)}, {_text(step_texts(spec, i), alias)})"
+        return score, f"{score} > 0"
+    score = f"array_cosine_similarity({_asked(i)}, {quote(vector_column(i))})"
+    return f"CAST({score} AS DOUBLE)", f"{score} > {by.above}"
+
+
+def step_texts(spec: SearchSpec, method: int) -> list[str]:
+    """The columns of a step's rows that a method by full text compares."""
+    within = spec.node.within
+    return [name for name in spec.node.texts[method] if within is not None and name in within.schema.names]
+
+
+_PAIRS = 4_096  # of row and step row that are looked at before a statement is run for them
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A search and the rows that it is run for, with each method's values."""
+
+    spec: SearchSpec
+    left: pa.Table
+    within: pa.Table | None
+    values: Sequence[pa.Array[Any]]
+
+
+def step_matters(asked: Asked, hits: pa.Table | None, now: datetime | None) -> bool:
+    """Whether rows of the step may be hits, or stand for stored ones; True where that is not plain to see."""
+    spec, left, within = asked.spec, asked.left, asked.within
+    if within is None or not within.num_rows:
+        return hits is None
+    key = spec.node.graph.key
+    if hits is None or pc.any(pc.is_in(hits.column(key), value_set=within.column(key).combine_chunks())).as_py():
+        return True
+    if left.num_rows * within.num_rows > _PAIRS:
+        return True
+    rows, others = (index.reshape(-1) for index in np.indices((left.num_rows, within.num_rows)))
+    seen = np.ones(len(rows), bool)
+    if PARTITION in left.column_names and PARTITION in within.column_names:
+        seen &= _numbers(left, PARTITION)[rows] == _numbers(within, PARTITION)[others]
+    elif spec.node.by_owner:
+        own, theirs = (_owners(table, spec.node.graph.partition) for table in (left, within))
+        seen &= own[rows] == theirs[others]
+    pairs = left.take(rows).append_column(spec.node.alias, _struct(spec, within.take(others)))
+    for test in spec.direct_tests:
+        seen &= np.asarray([bool(kept) for kept in values(test(pairs, now))])
+    return bool(seen.any())
+
+
+def _owners(table: pa.Table, partition: str) -> Any:
+    """The partition that each row names, NULL as ""."""
+    return np.asarray([name or "" for name in values(table.column(partition))], object)
+
+
+def _numbers(table: pa.Table, name: str) -> Any:
+    return table.column(name).to_numpy()
+
+
+def _struct(spec: SearchSpec, rows: pa.Table, **ranking: Any) -> pa.StructArray:
+    """Hits as structs; a field that the rows do not have is NULL."""
+    arrays = []
+    for field in spec.node.hit_type:
+        column = ranking.get(field.name)
+        if column is None and field.name in rows.column_names and field.name not in dict(RANKING):
+            column = rows.column(field.name).combine_chunks()
+        arrays.append(pa.nulls(rows.num_rows, field.type) if column is None else column.cast(field.type))
+    return pa.StructArray.from_arrays(arrays, fields=list(spec.node.hit_type))
+
+
+def _part_of(structs: Any, kind: pa.StructType) -> pa.StructArray:
+    """The same structs with the fields of a type alone."""
+    fields = list(kind)
+    arrays = [structs.field(field.name).cast(field.type) for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=structs.is_null())
+
+
+def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
+    """The result of a search from the store's hits alone: as the statement of `search_sql` has it."""
+    spec, node = asked.spec, asked.spec.node
+    ranked = _ranked(asked, hits)
+    key = node.graph.key
+    if node.fuse == "rrf" and node.by:
+        ranked = ranked.append_column("_s", pc.divide(1.0, pc.add(ranked.column("_r"), 1).cast(pa.float64())))
+        groups = ranked.group_by(["_q", key], use_threads=False).aggregate(
+            [("_s", "sum"), ("_first", "min"), ("_row", "min")]
+        )
+        scores = pa.array(np.round(_numbers(groups, "_s_sum"), 12))
+        table = pa.table(
+            {"_q": groups.column("_q"), "_k": groups.column(key), "_first": groups.column("_first_min")}
+            | {"_row": groups.column("_row_min"), "_score": scores}
+        )
+    else:
+        names = {"_q": "_q", "_k": key, "_first": "_first", "_row": "_row", "_score": "_score"}
+        table = pa.table({name: ranked.column(column) for name, column in names.items()})
+    if node.fuse == "rrf" and node.by:
+        table = table.sort_by(
+            [("_q", "ascending"), ("_score", "descending"), ("_first", "ascending"), ("_k", "ascending")]
+        )
+        ranks = _within(_numbers(table, "_q"))
+        table = table.append_column("_rank", pa.array(ranks)).filter(pa.array(ranks < node.k))
+    else:
+        table = table.sort_by([("_q", "ascending"), ("_first", "ascending"), ("_k", "ascending")])
+        table = table.append_column("_rank", pa.array(_numbers(table, "_first") // 100))
+    return _assembled(asked, spec, hits, table)
+
+
+def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) -> pa.Table:
+    node = spec.node
+    vias: list[str] = [by.via for by in node.by] or ["order"]
+    ranking = {
+        "rank": table.column("_rank").combine_chunks(),
+        "score": table.column("_score").combine_chunks(),
+        "via": pa.array([vias[first % 100] for first in values(table.column("_first"))], pa.string()),
+    }
+    rows = hits.take(table.column("_row").combine_chunks())
+    q = table.column("_q").combine_chunks()
+    found = asked.left.take(q).append_column(node.alias, _struct(spec, rows, **ranking))
+    for end, kind in node.ends.items():
+        found = found.append_column(getattr(node, end), _part_of(rows.column(end_column(end)).combine_chunks(), kind))
+    if node.how == "left":
+        numbers = pa.array(range(asked.left.num_rows), pa.int64())
+        alone = pc.invert(pc.is_in(numbers, value_set=q))
+        rest = asked.left.filter(alone)
+        for name in (node.alias, *(getattr(node, end) for end in node.ends)):
+            rest = rest.append_column(name, pa.nulls(rest.num_rows, found.schema.field(name).type))
+        both = pa.concat_tables([found, rest])
+        order = pa.concat_arrays([q, numbers.filter(alone)])
+        found = both.take(pc.sort_indices(pa.table({"q": order}), sort_keys=[("q", "ascending")]))
+    return conform(found, runtime_schema(node))
+
+
+def _ranked(asked: Asked, hits: pa.Table) -> pa.Table:
+    """Hits with `_r`, the rank within row and method; by overlap anew where the plan says so; the k best of each."""
+    node = asked.spec.node
+    key = node.graph.key
+    scores = values(hits.column("score"))
+    for i, by in enumerate(node.by):
+        if by.rank == "overlap":
+            _overlaps(asked, hits, i, scores)
+    table = pa.table(
+        {
+            "_q": hits.column("_q"),
+            key: hits.column(key),
+            "_method": hits.column("method").cast(pa.int64()),
+            "_score": pa.array(scores, pa.float64()),
+            "_row": pa.array(range(hits.num_rows), pa.int64()),
+        }
+    )
+    if any(by.rank == "overlap" for by in node.by):
+        table = table.filter(pa.array(_numbers(table, "_score") > 0))
+    if node.by:
+        table = table.sort_by(
+            [("_q", "ascending"), ("_method", "ascending"), ("_score", "descending"), (key, "ascending")]
+        )
+    groups = _numbers(table, "_q") * 100 + _numbers(table, "_method")
+    ranks = _within(groups)
+    first = pa.array(ranks * 100 + _numbers(table, "_method"))
+    return table.append_column("_r", pa.array(ranks)).append_column("_first", first).filter(pa.array(ranks < node.k))
+
+
+def _overlaps(asked: Asked, hits: pa.Table, method: int, scores: list[float]) -> None:
+    """Shared words of row and hit, in place of the store's score."""
+    asked_for = values(asked.values[method])
+    texts = [values(hits.column(name)) for name in asked.spec.node.texts[method]]
+    methods, rows = values(hits.column("method")), values(hits.column("_q"))
+    for n, own in enumerate(methods):
+        if own == method:
+            text = " ".join(column[n] for column in texts if column[n] is not None)
+            scores[n] = overlap(asked_for[rows[n]] or "", text)
+
+
+def _within(groups: Any) -> Any:
+    """The place of each row in its group, from 0; groups are contiguous."""
+    if not len(groups):
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
+    return np.arange(len(groups)) - np.repeat(starts, np.diff(np.r_[starts, len(groups)]))
+
+
+MANY = 20_000
+"""Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer than this does."""
+_BLOCK = 8_000_000  # pairs that are looked at together
+_CLOSE = 1e-3  # cosines that are nearer than this may come in another order where they are computed exactly
+_EQUAL = 1e-6
+_SCHEMA = pa.schema([pa.field(name.strip('"'), pa.int64()) for name in PAIR])
+Numbers = npt.NDArray[Any]
+Tables = dict[str, pa.Table]
+
+
+def worth_it(spec: SearchSpec, tables: Tables) -> bool:
+    """Whether there are so many pairs that a shortlist pays."""
+    left, step = tables[LEFT], tables[STEP]
+    if not spec.node.by or left.num_rows * step.num_rows <= MANY:
+        return False
+    if PARTITION not in left.column_names or PARTITION not in step.column_names:
+        return True
+    own, others = (np.bincount(table.column(PARTITION).to_numpy()) for table in (left, step))
+    common = min(len(own), len(others))
+    return int(own[:common] @ others[:common]) > MANY
+
+
+async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> pa.Table:
+    """Pairs that hold the k best of each row and method among the rows of the step.
+
+    Args:
+        spec: The search.
+        tables: As its statement gets them: the rows with what each method asks, the step's rows with their vectors.
+        now: The time of the run.
+    """
+    left, step = tables[LEFT], tables[STEP]
+    place = np.empty(step.num_rows, np.int64)  # of each key in their order, which decides between equals
+    place[pc.sort_indices(step.column(spec.node.graph.key)).to_numpy()] = np.arange(step.num_rows)
+    methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.by)]
+    found: list[tuple[int, int, Numbers]] = []
+    size = max(1, _BLOCK // step.num_rows)
+    for first in range(0, left.num_rows, size):
+        rows = left.slice(first, size)
+        pairs = await execute(allowed(spec), {LEFT: rows, STEP: step}, _SCHEMA, now)
+        may = np.zeros((rows.num_rows, step.num_rows), bool)
+        may[pairs.column(0).to_numpy(), pairs.column(2).to_numpy()] = True
+        for n, method in enumerate(methods):
+            found += [(first + q, n, best) for q, best in method.best(first, may, place, spec.node.k)]
+    counts = [len(best) for _, _, best in found]
+    columns = [np.repeat(np.array([one[i] for one in found], np.int64), counts) for i in (0, 1)]
+    columns.append(np.concatenate([best for _, _, best in found]) if found else np.zeros(0, np.int64))
+    return pa.table([pa.array(column) for column in columns], schema=_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What a method compares.
+
+    Args:
+        left: For each row the number of what it asks; -1: nothing.
+        step: For each row of the step the number of what it is; -1: nothing.
+        scores: How like what is asked is to each different thing of the step, for numbers of `left`.
+        floor: Scores up to this do not count.
+        close: How exact scores are.
+    """
+
+    left: Numbers
+    step: Numbers
+    scores: Callable[[Numbers], Numbers]
+    floor: float
+    close: float
+
+    def best(self, first: int, may: Numbers, place: Numbers, k: int) -> Iterator[tuple[int, Numbers]]:
+        """Of a block of rows from `first` on: each that finds something, and the step rows that can be its k best."""
+        own = self.left[first : first + len(may)]
+        asked, which = np.unique(own, return_inverse=True)
+        if not len(self.step) or self.step.max() < 0:
+            return
+        table = self.scores(asked[asked >= 0])
+        nothing = np.full((len(table), 1), -np.inf, table.dtype)  # for step rows of number -1
+        table = np.concatenate([table, nothing], axis=1)
+        which -= int((asked < 0).any())
+        for q, row in enumerate(which):
+            if own[q] < 0:
+                continue
+            rows = np.flatnonzero(may[q])
+            scores = table[row, self.step[rows]]
+            kept = scores > self.floor
+            rows, scores = rows[kept], scores[kept]
+            if len(rows) > k:
+                worst = np.partition(scores, len(scores) - k)[len(scores) - k]
+                rows = rows[scores >= worst - self.close]
+            if len(rows) > k:
+                rows = _first_of_each(rows, self.step[rows], place[rows], k)
+            if len(rows):
+                yield q, rows
+
+
+def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Numbers:
+    """At most k rows of each kind, those whose keys come first: equals have equal scores."""
+    order = np.lexsort((place, kinds))
+    sorted_kinds = kinds[order]
+    starts = np.flatnonzero(np.r_[True, sorted_kinds[1:] != sorted_kinds[:-1]])
+    nth = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    found: Numbers = rows[order[nth < k]]
+    return found
+
+
+def _compared(spec: SearchSpec, by: By, method: int, left: pa.Table, step: pa.Table) -> _Compared:
+    asked = left.column(asked_column(method))
+    if by.via == "nearest":
+        return _vectors(asked, step.column(vector_column(method)), -np.inf if by.above is None else by.above)
+    if by.via == "equal":
+        return _equals(values(asked), values(step.column(by.prop)))
+    columns = [values(step.column(name)) for name in step_texts(spec, method)]
+    texts = [" ".join(text for text in row if text is not None) for row in zip(*columns, strict=True)]
+    return _texts(values(asked), texts)
+
+
+def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
+    """For each thing the number of its kind, -1 for None; and one of each kind."""
+    numbers, firsts = dense(things)
+    kinds = [things[first] for first in firsts]
+    found = np.array(numbers, np.int64)
+    if None not in kinds:
+        return found, kinds
+    none = kinds.index(None)
+    found = np.where(found == none, -1, found - (found > none))
+    return found, [kind for kind in kinds if kind is not None]
+
+
+def _equals(asked: Sequence[Any], things: Sequence[Any]) -> _Compared:
+    left, mine = _numbered(asked)
+    step, others = _numbered(things)
+    number = {thing: n for n, thing in enumerate(others)}
+    same = np.array([number.get(one, -1) for one in mine], np.int64)
+
+    def scores(which: Numbers) -> Numbers:
+        found: Numbers = (same[which][:, None] == np.arange(len(others))).astype(np.float32)
+        return found
+
+    return _Compared(left, step, scores, 0.0, _EQUAL)
+
+
+def _texts(asked: Sequence[str | None], texts: Sequence[str]) -> _Compared:
+    """Shared words over the geometric mean of how many there are, as `overlap` has it."""
+    left, mine = _numbered(asked)
+    step, others = _numbered(texts)
+    words = [distinct_words(text) for text in mine]
+    found: dict[str, list[int]] = defaultdict(list)
+    for n, text in enumerate(others):
+        for word in distinct_words(text):
+            found[word].append(n)
+    holding = {word: np.array(numbers, np.int64) for word, numbers in found.items()}
+    sizes = np.sqrt([max(1, len(distinct_words(text))) for text in others]).astype(np.float32)
+
+    def scores(which: Numbers) -> Numbers:
+        table = np.zeros((len(which), len(others)), np.float32)
+        for row, n in enumerate(which):
+            for word in words[n]:
+                if word in holding:
+                    table[row, holding[word]] += 1
+            table[row] /= sizes * max(1.0, len(words[n]) ** 0.5)
+        return table
+
+    return _Compared(left, step, scores, 0.0, _EQUAL)
+
+
+def _vectors(asked: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: float) -> _Compared:
+    left, mine = _directions(asked)
+    step, others = _directions(vectors)
+
+    def scores(which: Numbers) -> Numbers:
+        found = mine[which] @ others.T
+        return np.where(np.isnan(found), np.inf, found)  # a vector without a direction: the statement's to tell
+
+    return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
+
+
+def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
+    """For each vector the number of its kind, -1 for NULL; and one of each kind, of length 1."""
+    array: Any = column.combine_chunks()
+    size = array.type.list_size
+    there = np.asarray(pc.is_valid(array))
+    flat = array.filter(pa.array(there)).flatten().to_numpy(zero_copy_only=False).reshape(-1, size).astype(np.float32)
+    numbers, firsts = dense([vector.tobytes() for vector in flat])
+    found = np.full(len(array), -1, np.int64)
+    found[there] = numbers
+    kinds = flat[firsts]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return found, kinds / np.linalg.norm(kinds, axis=1, keepdims=True)

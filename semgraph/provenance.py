@@ -1,0 +1,401 @@
+"""Why a row is there: from a run's record, backwards through the steps that it came by, to what was asked and answered.
+
+A record has no pointer from row to row. A row of a step and one of a step that it reads belong together if they are of the
+same member (`_m`) and have the same key, where both steps hold rows of one kind; else if they share values that are rare among
+the member's rows. A call belongs to a row if its question and answer hold the most of the row's words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.execution.record import Run
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.render.formats import plain_line
+
+if TYPE_CHECKING:
+    from semgraph.llm.journal import Exchange
+
+
+Row = Mapping[str, Any]
+MEMBER = "_m"
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
+
+
+def same_member(row: Row, other: Row) -> bool:
+    """Whether two rows may derive from the same member row; one that derives from none may belong to any."""
+    mine, theirs = row.get(MEMBER), other.get(MEMBER)
+    return mine is None or theirs is None or mine == theirs
+
+
+def holds(value: Any, what: str) -> bool:
+    """Whether a value, or one inside it, is it, or a key that begins with it."""
+    folded = what.casefold()
+    prefix = bool(_BEGINNING.match(folded))
+    return any(
+        text.casefold() == folded or (prefix and UUID.match(text) is not None and text.startswith(folded))
+        for text in texts(value)
+    )
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text inside a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from texts(inner)
+
+
+def at(row: Row, path: str) -> Any:
+    """The value of a column, or of a field inside it (`pair.a`)."""
+    value: Any = row
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def as_text(value: Any) -> str:
+    """A value as it is written after `column=`."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def parsed(text: Any) -> Any:
+    """What a text holds as JSON; the text itself if it is none."""
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except json.JSONDecodeError:
+        return text
+
+
+Found = list[tuple[str, Row]]
+_LISTED = 8
+_SHOWN = 80
+_NAME = 60  # letters up to which a text is a name, of which the nearest may be meant
+
+
+def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Sequence[Row]]) -> Found:
+    """The rows that hold a text, those of the last step first; none if nothing does.
+
+    A key, or a text as a whole, goes before what only begins so.
+
+    Args:
+        what: A key or its beginning, a text or its beginning.
+        key: The name of the key property.
+        steps: Those that have rows, what is read before what reads it.
+        rows: The rows of a step.
+
+    Raises:
+        PlanError: Several keys or texts begin so; they are listed.
+    """
+    for own in (True, False):  # its own key, before another's that it names
+        for name in reversed(steps):
+            held = [row for row in rows(name) if holds(row.get(key) if own else row, what)]
+            if held:
+                if own:
+                    _one([(name, str(row[key])) for row in held], what)
+                return [(name, row) for row in held]
+    begun = [(step, row, text) for step in reversed(steps) for row in rows(step) for text in _begun(row, what)]
+    whole = _one([(step, text) for step, _, text in begun], what)
+    return [(step, row) for step, row, _ in begun if step == begun[0][0]] if whole else []
+
+
+def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
+    """The rows of a step that have a value in a column, or, where none has, the one that begins so. Raises PlanError."""
+    given = [(as_text(at(row, column)), row) for row in rows]
+    if not any(text == value for text, _ in given):
+        begun = [text for text, _ in given if value and text.casefold().startswith(value.casefold())]
+        value = _one([(step, text) for text in begun], value) or value
+    return [(step, row) for text, row in given if text == value]
+
+
+def nearest(what: str, rows: Iterable[Row]) -> str | None:
+    """A hint at the name that is most like one that nothing has."""
+    names = {text for row in rows for text in texts(_shown(row)) if len(text) <= _NAME}
+    return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
+
+
+def _begun(row: Row, what: str) -> set[str]:
+    return {text for text in texts(_shown(row)) if what and text.casefold().startswith(what.casefold())}
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != MEMBER}
+
+
+def _one(found: Sequence[tuple[str, str]], what: str) -> str | None:
+    """The text that all of them are; None if there are none. Raises PlanError if they are several."""
+    step_of: dict[str, tuple[str, str]] = {}
+    for step, text in found:
+        step_of.setdefault(text.casefold(), (step, text))
+    if len(step_of) > 1:
+        hint = "write more of the one that is meant"
+        listed = [f'  "{_cut(text)}"   step {step}' for step, text in step_of.values()]
+        more = [f"  … and {len(listed) - _LISTED:,} more"] if len(listed) > _LISTED else []
+        raise PlanError(
+            Problem(f'"{what}" is the beginning of {len(listed):,} values', hint=hint), *listed[:_LISTED], *more
+        )
+    return next((text for _, text in step_of.values()), None)
+
+
+def _cut(text: str) -> str:
+    line = plain_line(text)
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+
+
+Lookup = Callable[[str], "Exchange | None"]
+_WORDY = 3  # letters from which a text tells rows apart
+_TELLING = 0.7  # of the logarithm of rows by rows that share it: about half of them
+_ALONE = 0.1  # for the only row that may be meant
+Weights = Mapping[str, float]
+
+
+def flow(plan: LogicalPlan) -> dict[str, list[str]]:
+    """For each step the steps and inputs that it reads directly; what writes is a step too, named as in the plan's writes."""
+    found: dict[str, dict[str, None]] = {}
+    for node in walk(*plan.roots):
+        reads = found.setdefault(node.step, {})
+        reads.update({source.step: None for source in node.inputs if source.step != node.step})
+    return {step: list(reads) for step, reads in found.items() if step}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One item that a semantic step asked about: what the prompt read, what was answered, and the calls that it took."""
+
+    left: Any
+    right: Any
+    answers: Row
+    error: str | None
+    calls: tuple[tuple[str, Exchange | None], ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One step of the chain: the row as it was there, and what was asked about it."""
+
+    step: str
+    row: Row
+    asked: tuple[Asked, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chain:
+    """How a row came to be, newest first. `others` are rows that what was looked for fits as well, by step."""
+
+    run: str
+    what: str
+    links: tuple[Link, ...]
+    others: tuple[tuple[str, Row], ...] = ()
+
+
+def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
+    """Trace a row back.
+
+    Args:
+        run: The record.
+        what: `STEP:column=value`, or a value that rows hold, a key or a text; of each the beginning will do that only one has.
+        lookup: The journal: a call by its id.
+
+    Raises:
+        PlanError: The record has no such step, column or row, or several begin so.
+    """
+    tracer = _Tracer(run, lookup)
+    matches = tracer.find(what)
+    if not matches:
+        there = "what is looked for is a key or a text, whole or its beginning, or STEP:column=value"
+        near = nearest(what, (row for step in tracer.steps for row in tracer.rows("steps", step)))
+        raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', there=there, hint=near))
+    (step, row), *others = matches
+    return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
+
+
+def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
+    """The run that asked about what another run only found, and the key by which it has it; None if no record tells.
+
+    Args:
+        chain: Of what was found.
+        run: The run that found it.
+        runs: All records, the latest first.
+    """
+    values = (value for link in chain.links[:1] for value in link.row.values())
+    keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
+    for other in runs:
+        if other.name == run.name or not other.asked:
+            continue
+        tracer = _Tracer(other, lambda _call: None)
+        for key in keys:
+            own = [(step, row) for step, row in tracer.find(key) if row.get(str(other.facts.get("key"))) == key]
+            if own and any(link.asked for link in tracer.back(*own[0])):
+                return other, key
+    return None
+
+
+@dataclass
+class _Tracer:
+    run: Run
+    lookup: Lookup
+    _tables: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+
+    @cached_property
+    def steps(self) -> list[str]:
+        """Inputs and steps whose rows are recorded, what is read before what reads it."""
+        reads: dict[str, list[str]] = self.run.facts.get("flow", {})
+        order: dict[str, None] = {}
+
+        def visit(step: str) -> None:
+            for source in reads.get(step, ()):
+                if source not in order:
+                    visit(source)
+            order.setdefault(step)
+
+        for step in reads:
+            visit(step)
+        from semgraph.execution.record import recorded_steps
+
+        known = set(recorded_steps(self.run.folder, "steps"))
+        known |= {path.stem for path in (self.run.folder / "inputs").glob("*.parquet")}
+        return [*(step for step in order if step in known), *sorted(known - set(order))]
+
+    def rows(self, kind: str, step: str) -> list[Row]:
+        """All recorded rows of a step."""
+        if (kind, step) not in self._tables:
+            from semgraph.execution.record import read_rows
+
+            found: list[Row] = list(read_rows(self.run.folder, kind, step))
+            self._tables[kind, step] = found or (self._given(step) if kind == "steps" else [])
+        return self._tables[kind, step]
+
+    def _given(self, name: str) -> list[Row]:
+        """The rows of an input; those that are cut into windows are members by their place."""
+        import pyarrow.parquet as pq
+
+        file = self.run.folder / "inputs" / f"{name}.parquet"
+        rows: list[Row] = list(pq.read_table(file).to_pylist()) if file.exists() else []
+        return [{**row, MEMBER: i} for i, row in enumerate(rows)] if self.run.facts.get("order") == name else rows
+
+    def find(self, what: str) -> list[tuple[str, Row]]:
+        """The rows that hold it, those of the last step first."""
+        step, colon, rest = what.partition(":")
+        column, equals, value = rest.partition("=")
+        if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
+            return in_column(step, column, value, self._of(step, column))
+        return meant(what, str(self.run.facts.get("key", "")), self.steps, partial(self.rows, "steps"))
+
+    def _of(self, step: str, column: str) -> list[Row]:
+        if step not in self.steps:
+            there = "steps: " + ", ".join(self.steps)
+            raise PlanError(
+                Problem(f'run {self.run.name} has no step "{step}"', there=there, hint=did_you_mean(step, self.steps))
+            )
+        rows = self.rows("steps", step)
+        names = [name for name in (rows[0] if rows else {}) if name != MEMBER]
+        if column.partition(".")[0] not in names:
+            hint = did_you_mean(column, names)
+            raise PlanError(
+                Problem(f'step {step} has no column "{column}"', there="columns: " + ", ".join(names), hint=hint)
+            )
+        return rows
+
+    def back(self, step: str, row: Row) -> Iterator[Link]:
+        """The row's step, then every step before it that has a row for it or asked about it, newest first."""
+        reads: dict[str, list[str]] = self.run.facts.get("flow", {})
+        before = _ancestors(step, reads)
+        traced = {step: row}
+        rare = self._rare(row, [step, *before])
+        for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
+            readers = {r: traced[r] for r, sources in reads.items() if r in traced and name in sources} or {step: row}
+            match = row if name == step else self._match(name, readers, rare)
+            if match is not None:
+                traced[name] = match
+            asked = tuple(self._asked(name, row, match, rare))
+            if match is not None or asked:
+                yield Link(name, match or {}, asked)
+
+    def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
+        """How much a text tells about a row: the more, the fewer rows of the member have it."""
+        rows = [set(texts(row)) for step in steps for row in self.rows("steps", step) if same_member(row, start)]
+        held = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
+        return {text: math.log(len(rows) / number) for text, number in held.items()}
+
+    def _match(self, step: str, readers: Mapping[str, Row], rare: Weights) -> Row | None:
+        """The row of a step from which one of the rows that read it was made."""
+        if step == self.run.facts.get("order"):
+            return next(
+                (row for row in self.rows("steps", step) if same_member(row, next(iter(readers.values())))), None
+            )
+        key = str(self.run.facts.get("key", ""))
+        best: tuple[float, Row | None] = (0.0, None)
+        for reader, made in readers.items():
+            rows = [row for row in self.rows("steps", step) if same_member(row, made)]
+            if step in self._kinds and self._kinds[step] == self._kinds.get(reader):
+                same = next((row for row in rows if row.get(key) == made.get(key)), None)
+                if same is not None:
+                    return same
+                continue
+            for row in rows:
+                common = {*texts(row)} & {*texts(made)}
+                score = sum(rare.get(text, 0.0) for text in common) + (_ALONE if common and len(rows) == 1 else 0.0)
+                best = max(best, (score, row), key=lambda pair: pair[0])
+        return best[1]
+
+    @cached_property
+    def _kinds(self) -> dict[str, int]:
+        """A number for each step whose rows have keys: steps with a key in common, through others too, have the same."""
+        key = str(self.run.facts.get("key", ""))
+        kinds: list[tuple[set[str], set[Any]]] = []
+        for step in self.steps:
+            names, keys = {step}, {row[key] for row in self.rows("steps", step) if row.get(key) is not None}
+            if keys:
+                for kind in [kind for kind in kinds if kind[1] & keys]:
+                    names, keys = names | kind[0], keys | kind[1]
+                    kinds.remove(kind)
+                kinds.append((names, keys))
+        return {name: number for number, (names, _) in enumerate(kinds) for name in names}
+
+    def _asked(self, step: str, start: Row, match: Row | None, rare: Weights) -> Iterator[Asked]:
+        """What was asked about the row: the items whose question and answer hold the most of what is rare in it."""
+        own = {text for row in (start, match or {}) for text in texts(row) if not UUID.match(text)}
+        scored = [
+            (sum(rare.get(text, 0.0) for text in own & {*texts(_item(item))}), item)
+            for item in self.rows("answers", step)
+            if same_member(item, start)
+        ]
+        best = max((score for score, _ in scored), default=0.0)
+        for score, item in scored:
+            if score == best and (match is not None or score > _TELLING):
+                calls = tuple((call, self.lookup(call)) for call in item.get("calls") or ())
+                fixed = {MEMBER, "left", "right", "error", "calls"}
+                answers = {name: value for name, value in item.items() if name not in fixed}
+                yield Asked(parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls)
+
+
+def _item(item: Row) -> Row:
+    """An item with its two sides read."""
+    return {**item, "left": parsed(item.get("left")), "right": parsed(item.get("right"))}
+
+
+def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]:
+    found: dict[str, None] = {}
+    stack = [step]
+    while stack:
+        for source in reads.get(stack.pop(), ()):
+            if source not in found:
+                found[source] = None
+                stack.append(source)
+    return found

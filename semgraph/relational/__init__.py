@@ -1,0 +1,1 @@
+"""Relational runtime: scalars and operators as DuckDB SQL, and the fragments that run without it."""

@@ -1,0 +1,415 @@
+"""Segments: each maximal relational run between calls to models and stores is one DuckDB statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache, reduce
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from semgraph.errors import DataError, Fault
+from semgraph.expr.duckdb import ORDINAL, Prepared, connection, prepared, type_of
+from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
+from semgraph.expr.scalar import ROWS, Scalar, from_ast
+from semgraph.expr.types import TIMESTAMP, sql_type
+from semgraph.logical.node import Node, walk
+from semgraph.logical.relational import Add, Filter, Project
+from semgraph.relational.sql import MEMBER, PARTITION, hidden, operator_sql, pick, quote, scalar_sql
+
+Column = Any  # pa.ChunkedArray or pa.Array
+Value = Callable[[pa.Table, datetime | None], Column]
+Change = Callable[[pa.Table, datetime | None], pa.Table]
+
+
+def direct(root: Node, source: Node) -> Change | None:
+    """How to get from the rows of `source` to those of `root` in Arrow alone; None where it takes DuckDB."""
+    changes: list[Change] = []
+    node = root
+    while node is not source:
+        change = _change(node)
+        if change is None or len(node.inputs) != 1:
+            return None
+        changes.append(change)
+        node = node.inputs[0]
+
+    def apply(table: pa.Table, now: datetime | None) -> pa.Table:
+        for change in reversed(changes):
+            table = change(table, now)
+        return table
+
+    return apply
+
+
+def _change(node: Node) -> Change | None:
+    if isinstance(node, Filter):
+        test = value_of(node.where, node.input.schema)
+        if test is None:
+            return None
+        return lambda table, now: table.filter(test(table, now))
+    if not isinstance(node, (Project, Add)):
+        return None
+    computed = {name: value_of(scalar, node.input.schema) for name, scalar in node.columns}
+    if None in computed.values():
+        return None
+    names, schema = node.schema.names, node.schema
+
+    def project(table: pa.Table, now: datetime | None) -> pa.Table:
+        columns: dict[str, Column] = {}
+        for name in names:
+            compute = computed.get(name)
+            columns[name] = table.column(name) if compute is None else compute(table, now)
+        kept = [name for name in (PARTITION, MEMBER) if name in table.column_names]
+        full = pa.schema([*schema, *(table.schema.field(name) for name in kept)])
+        return pa.table(columns | {name: table.column(name) for name in kept}, schema=full)
+
+    return project
+
+
+def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
+    """A scalar as a function of a table, if it is simple enough; with the type that the plan gives it."""
+    kind = type_of(scalar, schema)
+    try:
+        inner = _compile(scalar.ast, schema)
+    except Fault:  # a part that fails by itself, such as a cast of a constant that no row reaches
+        return None
+    return inner and (lambda table, now: inner(table, now).cast(kind))
+
+
+@lru_cache(maxsize=1024)
+def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
+    found = connection().cursor().sql(f"SELECT CAST({sql} AS {sql_type(kind)}) AS x").to_arrow_table()
+    constant: pa.Scalar[Any] = found.column(0).cast(kind)[
+        0
+    ]  # not from a decimal: Arrow makes 0.6000000000000001 of 0.6
+    return constant
+
+
+_LOGICAL: dict[type[exp.Expr], str] = {exp.And: "and_kleene", exp.Or: "or_kleene", exp.Not: "invert"}
+_COMPARED: dict[type[exp.Expr], str] = {
+    exp.EQ: "equal",
+    exp.NEQ: "not_equal",
+    exp.GT: "greater",
+    exp.GTE: "greater_equal",
+    exp.LT: "less",
+    exp.LTE: "less_equal",
+}
+
+
+def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR0911 - a return for each form
+    """A syntax tree of a kind that Arrow computes as DuckDB does, NULLs included; both sides of a comparison have one type."""
+    if isinstance(tree, exp.Paren):
+        return _compile(tree.this, schema)
+    if isinstance(tree, exp.Column):
+        path = ".".join(part.name for part in tree.parts)
+        return (lambda table, _now: pick(table, path)) if tree.parts[0].name in schema.names else None
+    if isinstance(tree, (exp.Parameter, exp.Placeholder)):
+        return lambda table, now: _repeat(pa.scalar(now, TIMESTAMP), table.num_rows)
+    if not tree.find(exp.Column):
+        return None if tree.find(exp.Window, exp.Parameter, exp.Placeholder) else _fixed(tree)
+    name = type(tree)
+    if name in _LOGICAL:
+        return _applied(_LOGICAL[name], _operands(tree), schema) if _have(pa.types.is_boolean, tree, schema) else None
+    if name in _COMPARED and _comparable(tree, schema):
+        floats = _have(pa.types.is_floating, tree, schema)
+        return _applied(_COMPARED[name], _operands(tree), schema, _nan_is_greatest if floats else None)
+    if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
+        return _applied("is_null", [tree.this], schema)
+    if isinstance(tree, exp.Coalesce):
+        operands = [tree.this, *tree.expressions]
+        return _applied("coalesce", operands, schema) if _of_one_type(operands, schema) else None
+    if isinstance(tree, exp.Array) and len(tree.expressions) == 1:
+        return _listed(_compile(tree.expressions[0], schema))
+    return _text_function(tree, schema)
+
+
+def _fixed(tree: exp.Expr) -> Value | None:
+    scalar = from_ast(tree)
+    try:
+        constant = _constant(scalar.sql, type_of(scalar, pa.schema([])))
+    except duckdb.Error:  # of no type that rows have, such as a number of 128 bits
+        return None
+    return lambda table, _now: _repeat(constant, table.num_rows)
+
+
+def _repeat(value: Any, times: int) -> Column:
+    return pa.repeat(value, times) if times else pa.array([], value.type)
+
+
+def _operands(tree: exp.Expr) -> list[exp.Expr]:
+    if isinstance(tree, (exp.And, exp.Or)):
+        return list(tree.flatten())
+    return [part for part in (tree.this, tree.args.get("expression")) if part is not None]
+
+
+def _kind(tree: exp.Expr, schema: pa.Schema) -> pa.DataType:
+    return type_of(from_ast(tree), schema)
+
+
+def _have(test: Callable[[pa.DataType], bool], tree: exp.Expr, schema: pa.Schema) -> bool:
+    return all(test(_kind(part, schema)) for part in _operands(tree))
+
+
+def _comparable(tree: exp.Expr, schema: pa.Schema) -> bool:
+    return _of_one_type(_operands(tree), schema)
+
+
+def _of_one_type(operands: Sequence[exp.Expr], schema: pa.Schema) -> bool:
+    """Arrow refuses, or widens in its own way, what differs in type; DuckDB is asked then."""
+    first, *rest = (_kind(operand, schema) for operand in operands)
+    return all(kind == first for kind in rest) and not pa.types.is_nested(first) and not pa.types.is_null(first)
+
+
+def _applied(
+    function: str, operands: Sequence[exp.Expr], schema: pa.Schema, change: Callable[[str], Any] | None = None
+) -> Value | None:
+    inner = [_compile(operand, schema) for operand in operands]
+    compute = change(function) if change else getattr(pc, function)
+    if None in inner:
+        return None
+    if function not in {"and_kleene", "or_kleene"}:
+        return lambda table, now: compute(*(value(table, now) for value in inner if value is not None))
+    return lambda table, now: reduce(compute, (value(table, now) for value in inner if value is not None))
+
+
+def _nan_is_greatest(function: str) -> Callable[[Column, Column], Column]:
+    """A comparison of floats as DuckDB has it: NaN is equal to itself and greater than all else."""
+
+    def greater(a: Column, b: Column) -> Column:
+        return pc.or_(pc.greater(a, b), pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
+
+    def equal(a: Column, b: Column) -> Column:
+        return pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
+
+    return {
+        "equal": equal,
+        "not_equal": lambda a, b: pc.invert(equal(a, b)),
+        "greater": greater,
+        "greater_equal": lambda a, b: pc.invert(greater(b, a)),
+        "less": lambda a, b: greater(b, a),
+        "less_equal": lambda a, b: pc.invert(greater(a, b)),
+    }[function]
+
+
+def _text_function(tree: exp.Expr, schema: pa.Schema) -> Value | None:
+    function = TEXT_FUNCTIONS.get(str(tree.this).lower()) if isinstance(tree, exp.Anonymous) else None
+    if function is None or len(tree.expressions) != 1 or not pa.types.is_string(_kind(tree.expressions[0], schema)):
+        return None
+    inner = _compile(tree.expressions[0], schema)
+    if inner is None:
+        return None
+    apply = on_columns(function)
+    return lambda table, now: apply(inner(table, now))
+
+
+def _listed(inner: Value | None) -> Value | None:
+    """A list of one element for each row."""
+    if inner is None:
+        return None
+
+    def listed(table: pa.Table, now: datetime | None) -> Column:
+        flat = inner(table, now)
+        flat = flat.combine_chunks() if isinstance(flat, pa.ChunkedArray) else flat
+        return pa.ListArray.from_arrays(pa.array(range(len(flat) + 1), pa.int32()), flat)
+
+    return listed
+
+
+_LARGE = 20_000  # rows from which a statement leaves the event loop's thread
+_HIDDEN = {PARTITION: pa.int64(), MEMBER: pa.int64()}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One statement: SQL over tables named by `inputs`, giving the rows of `root`, in order.
+
+    Args:
+        root: The node whose rows it computes.
+        inputs: The nodes that it reads, by the name of their table.
+        sql: The statement.
+        direct: The same in Arrow alone, where it is simple enough.
+    """
+
+    root: Node
+    inputs: tuple[tuple[str, Node], ...]
+    sql: str
+    direct: Change | None = None
+
+
+def runtime_schema(node: Node) -> pa.Schema:
+    """The schema of a node's rows while a plan runs: its columns and the hidden ones, without the ordinal."""
+    extra = [pa.field(name, _HIDDEN[name]) for name in hidden(node) if name != ORDINAL]
+    return pa.schema([*node.schema, *extra])
+
+
+def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
+    """Compile a relational node down to the nodes that are materialised: names of their tables, by `id`."""
+    names: dict[int, str] = {}
+    inputs: list[tuple[str, Node]] = []
+    parts: list[str] = []
+
+    def visit(node: Node) -> str:
+        if id(node) in names:
+            return names[id(node)]
+        if node is not root and id(node) in materialised:
+            names[id(node)] = name = materialised[id(node)]
+            inputs.append((name, node))
+            return name
+        for child in node.inputs:
+            visit(child)
+        names[id(node)] = name = f"n{len(parts)}"
+        parts.append(f"{name} AS ({operator_sql(node, lambda child: names[id(child)])})")
+        return name
+
+    last = visit(root)
+    columns = [*(quote(name) for name in root.schema.names), *(h for h in hidden(root) if h != ORDINAL)]
+    sql = f"WITH {', '.join(parts)} SELECT {', '.join(columns)} FROM {last} ORDER BY {ORDINAL}"
+    return Segment(root, tuple(inputs), sql, direct(root, inputs[0][1]) if len(inputs) == 1 else None)
+
+
+def gives_nothing(segment: Segment, empty: frozenset[str]) -> bool:
+    """Whether a segment has no rows because the named tables have none: known without running it."""
+    names = {id(node): name for name, node in segment.inputs}
+
+    def visit(node: Node) -> bool:
+        if id(node) in names:
+            return names[id(node)] in empty
+        return node.gives_nothing([visit(child) for child in node.inputs])
+
+    return visit(segment.root)
+
+
+def with_ordinal(table: pa.Table) -> pa.Table:
+    """A table with its row numbers as the ordinal, ready to be a relation of a statement."""
+    return table.append_column(ORDINAL, pa.array(np.arange(table.num_rows)))
+
+
+async def run_segment(segment: Segment, tables: Sequence[pa.Table], now: datetime | None) -> pa.Table:
+    """The rows of a segment over those of its inputs."""
+    schema = runtime_schema(segment.root)
+    if segment.direct is not None:
+        return conform(segment.direct(tables[0], now), schema)
+    named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
+    return await execute(segment.sql, named, schema, now)
+
+
+async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, now: datetime | None = None) -> pa.Table:
+    """Run one statement over Arrow tables and give its rows the canonical types of `schema`.
+
+    Small ones run on the event loop's thread: a hand-off to another costs more than they do.
+    """
+    numbered = {name: with_ordinal(table) for name, table in tables.items()}
+    try:
+        if sum(table.num_rows for table in tables.values()) > _LARGE:
+            found = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))
+        else:
+            found = prepared(sql, numbered).run(numbered, now)
+    except duckdb.Error as error:
+        msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
+        raise DataError(msg) from error
+    return conform(found, schema)
+
+
+async def column_of(
+    scalar: Scalar, source: Node, table: pa.Table, now: datetime | None, kind: pa.DataType | None = None
+) -> pa.Array:  # type: ignore[type-arg]
+    """A scalar over the rows of `source`, as a column of the type that the plan gives it, or of another."""
+    own = type_of(scalar, source.schema)
+    wanted = kind or own
+    simple = value_of(scalar, source.schema) if own == wanted else None  # else a NULL, which is of any type
+    if simple is not None:
+        found = simple(table, now)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    value = f"CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(wanted)})"
+    sql = f"SELECT {value} AS x FROM {ROWS} ORDER BY {ORDINAL}"
+    return (await execute(sql, {ROWS: table}, pa.schema([pa.field("x", wanted)]), now)).column("x").combine_chunks()
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with exactly this schema: DuckDB renames list children and widens numbers."""
+    if table.schema.equals(schema):
+        return table
+    return table.select(schema.names).cast(schema) if table.num_rows else schema.empty_table()
+
+
+def plan_segments(roots: Sequence[Node]) -> dict[int, str]:
+    """Which nodes (by `id`) are materialised, and what their tables are called.
+
+    What is not relational, what such a node reads, the roots, and a relational node that two segments would compute.
+    """
+    order = list(walk(*roots))
+    found = {id(node) for node in (*order, *roots) if not node.relational or not node.inputs}
+    found |= {id(root) for root in roots}
+    owners: dict[int, set[int]] = {}
+    for node in reversed(order):
+        mine = owners.setdefault(id(node), set())
+        if id(node) in found or len(mine) > 1:
+            found.add(id(node))
+            mine = {id(node)}
+        for child in node.inputs:
+            if not node.relational:
+                found.add(id(child))
+            owners.setdefault(id(child), set()).update(mine)
+    return {id(node): f"m{i}" for i, node in enumerate(order) if id(node) in found}
+
+
+Rows = Callable[[Sequence[Node]], Awaitable[list[pa.Table]]]
+_HINTS: dict[type[duckdb.Error], str] = {
+    duckdb.ConversionException: "where x is not of that form, try_cast(x AS TYPE) gives NULL",
+    duckdb.OutOfRangeException: "compute with larger numbers: CAST(x AS DOUBLE)",
+}
+_HINT = "leave such rows out in a step before, or say what they give: CASE WHEN ... THEN ... END"
+
+
+async def placed(
+    error: DataError, node: Node, segments: Mapping[int, Segment], rows: Rows, now: datetime | None
+) -> DataError:
+    """The error with its place: the node's, or that of the operator of its segment that fails first.
+
+    Args:
+        error: What was raised.
+        node: What was computed.
+        segments: The statements of nodes, by `id`.
+        rows: Gives the rows of nodes that are computed.
+        now: The value of `$now`.
+    """
+    if error.problem.position is not None or not isinstance(error.__cause__, duckdb.Error):
+        return error.at(node.step, node.origin)
+    segment = segments.get(id(node))
+    if segment is not None:
+        names = {id(source): name for name, source in segment.inputs}
+        tables = await rows([source for _, source in segment.inputs])
+        named = dict(zip(names.values(), tables, strict=True))
+        node, error = await _first_to_fail(_operators(node, names), names, named, now) or (node, error)
+    cause = error.__cause__
+    hint = next((hint for kind, hint in _HINTS.items() if isinstance(cause, kind)), _HINT)
+    what = f"{node.keyword} cannot compute with its rows" if node.step else "what is to be written cannot be computed"
+    return DataError(f"{what}: {str(cause).splitlines()[0]}", step=node.step, position=node.origin, hint=hint)
+
+
+def _operators(node: Node, given: Mapping[int, str]) -> Iterator[Node]:
+    """What the statement computes, inputs before what reads them."""
+    for child in node.inputs:
+        if id(child) not in given:
+            yield from _operators(child, given)
+    if node.inputs:
+        yield node
+
+
+async def _first_to_fail(
+    parts: Iterable[Node], names: Mapping[int, str], tables: Mapping[str, pa.Table], now: datetime | None
+) -> tuple[Node, DataError] | None:
+    for part in parts:
+        own = compile_segment(part, names)
+        try:
+            await execute(own.sql, {name: tables[name] for name, _ in own.inputs}, runtime_schema(part), now)
+        except DataError as error:
+            return part, error
+    return None

@@ -1,0 +1,398 @@
+"""Scalars and relational operators as DuckDB SQL.
+
+Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning, and, where it derives
+from the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row). They see to it that a wave
+of many partitions computes what each would alone: joins, groups, limits and windows are confined by `_p`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, singledispatch
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from semgraph.errors import EngineError
+from semgraph.expr.duckdb import ORDINAL, called, is_aggregate, window_of
+from semgraph.expr.scalar import LEFT, RIGHT, ROWS, Scalar, from_ast, to_sql
+from semgraph.expr.types import sql_type
+from semgraph.logical.node import Node
+from semgraph.logical.relational import (
+    Add,
+    Aggregate,
+    Distinct,
+    Filter,
+    GroupJoin,
+    Join,
+    Limit,
+    Ordered,
+    Project,
+    Union,
+    Unnest,
+)
+from semgraph.logical.typecheck import Columns, Sort, Using
+
+PARTITION, MEMBER = "_p", "_m"
+RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_MEMBER, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
+_RANK = "#rank"
+_RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a place of its own
+_FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
+_PEER_WINDOWS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)  # equal rows have equal places
+_UNORDERED = frozenset({  # aggregates that have one result for every order of the rows
+    "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "count", "count_if",
+    "count_star", "countif", "entropy", "histogram", "histogram_exact", "mad", "max", "median", "min", "quantile",
+    "quantile_cont", "quantile_disc", "regr_count",
+})  # fmt: skip
+_PICKING = frozenset({  # aggregates that show in which order they see the rows
+    "any_value", "arbitrary", "arg_max", "arg_max_null", "arg_max_nulls_last", "arg_min", "arg_min_null",
+    "arg_min_nulls_last", "argmax", "argmin", "array_agg", "first", "group_concat", "last", "list", "listagg", "max_by",
+    "min_by", "mode", "string_agg",
+})  # fmt: skip
+Source = Callable[[Node], str]
+
+
+def hidden(node: Node) -> tuple[str, ...]:
+    """The hidden columns of a relation."""
+    return (ORDINAL, PARTITION, MEMBER) if node.partitioned else (ORDINAL,)
+
+
+def quote(name: str) -> str:
+    """An identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@lru_cache(maxsize=8192)
+def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()) -> str:
+    """SQL of a scalar: aggregates see rows by their own order, else by `order`, ties by the ordinal; those of distinct
+    values by the values; window functions stay within the partition.
+    """
+    tree = scalar.ast
+    for window in list(tree.find_all(exp.Window)):
+        if partitioned:
+            window.set("partition_by", [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])])
+        _order_window(window, ordinal)
+    for aggregate in [call for call in tree.find_all(exp.Func) if is_aggregate(call)]:
+        name = next(called(to_sql(aggregate)), "")
+        own = window_of(aggregate)
+        if own is None and name not in _UNORDERED:
+            _order_call(aggregate, [*_ordered(order), *_by(ordinal)])
+        elif own is not None and name in _PICKING:
+            _order_call(aggregate, [*_terms(own), *_by(ordinal)])
+    return to_sql(tree)
+
+
+def _by(ordinal: str) -> list[exp.Ordered]:
+    return [exp.Ordered(this=exp.column(ordinal, quoted=True))]
+
+
+def _ordered(order: tuple[Sort, ...]) -> list[exp.Ordered]:
+    """The terms of an order. A constant orders nothing; DuckDB would take a number for the place of a column."""
+    return [exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False) for t in order if t.by.columns]
+
+
+def _terms(window: exp.Window) -> list[exp.Expr]:
+    order = window.args.get("order")
+    return [term.copy() for term in order.expressions] if order is not None else []
+
+
+def _order_window(window: exp.Window, ordinal: str) -> None:
+    """Have rows that a window function's own order leaves equal go by the ordinal, without a change of its frame."""
+    terms = _terms(window)
+    spec, call = window.args.get("spec"), window.this
+    while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        call = call.this
+    in_rows = spec is not None and str(spec.args.get("kind")).upper() == "ROWS"
+    if isinstance(call, _RANKED_WINDOWS) or (in_rows and not isinstance(call, _PEER_WINDOWS)):
+        window.set("order", exp.Order(expressions=[*terms, *_by(ordinal)]))
+    elif isinstance(call, _FRAME_WINDOWS):
+        _order_call(call, [*terms, *_by(ordinal)])
+
+
+def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
+    """Complete the order in which a call sees rows: its own terms, then `rest`, which ends with the ordinal.
+
+    DuckDB orders distinct values by the values alone.
+    """
+    key, i = _last_argument(call)
+    if key is None or isinstance(call.parent, exp.WithinGroup):
+        return
+    argument = call.args[key] if i is None else call.args[key][i]
+    own = list(argument.expressions) if isinstance(argument, exp.Order) else []
+    inner = argument.this if isinstance(argument, exp.Order) else argument
+    distinct = call.find(exp.Distinct)
+    if distinct is not None:
+        rest = [exp.Ordered(this=value.copy()) for value in distinct.expressions]
+    call.set(key, exp.Order(this=inner, expressions=[*own, *rest]), i)
+
+
+def _last_argument(call: exp.Func) -> tuple[str | None, int | None]:
+    """Where the last argument of a call is, to which DuckDB's ORDER BY belongs."""
+    names = ["this"] if isinstance(call, exp.GroupConcat) else reversed(call.arg_types)
+    for name in names:
+        value = call.args.get(name)
+        if isinstance(value, list) and value:
+            return name, len(value) - 1
+        if isinstance(value, exp.Expr):
+            return name, None
+    return None, None
+
+
+def cast_columns(
+    columns: Columns, node: Node, source: Node, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
+) -> list[str]:
+    """Computed columns, each cast to the one canonical type that the schema says."""
+    found = []
+    for name, scalar in columns:
+        sql = scalar_sql(scalar, source.partitioned, ordinal, order)
+        plain = len(scalar.columns) == 1 and scalar.sql == quote(scalar.columns[0])
+        if not plain:
+            sql = f"CAST({sql} AS {sql_type(node.schema.field(name).type)})"
+        found.append(f"{sql} AS {quote(name)}")
+    return found
+
+
+def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
+    """ORDER BY terms; NULLs last, ties by `last`."""
+    terms = [
+        f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
+        for t in order
+        if t.by.columns  # a constant orders nothing; DuckDB would take a number for the place of a column
+    ]
+    return ", ".join([*terms, *last])
+
+
+def _select(columns: list[str], source: str, rest: str = "") -> str:
+    return f"SELECT {', '.join(columns)} FROM {source} AS {ROWS}{' ' + rest if rest else ''}"
+
+
+def _names(node: Node, prefix: str = "") -> list[str]:
+    return [f"{prefix}{quote(name)}" for name in node.schema.names]
+
+
+@singledispatch
+def operator_sql(node: Node, source: Source) -> str:  # noqa: ARG001
+    """SQL of one operator over the named relations of its inputs."""
+    msg = f"{node.keyword} is not relational"
+    raise EngineError(msg)
+
+
+@operator_sql.register
+def _(node: Filter, source: Source) -> str:
+    where = f"WHERE {scalar_sql(node.where, node.partitioned)}"
+    if node.where.ast.find(exp.Window):
+        where = where.replace("WHERE", "QUALIFY", 1)
+    return _select([*_names(node), *hidden(node)], source(node.input), where)
+
+
+@operator_sql.register
+def _(node: Project, source: Source) -> str:
+    return _select([*cast_columns(node.columns, node, node.input), *hidden(node)], source(node.input))
+
+
+@operator_sql.register
+def _(node: Add, source: Source) -> str:
+    computed = dict(zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True))
+    columns = [computed.get(name, quote(name)) for name in node.schema.names]
+    return _select([*columns, *hidden(node)], source(node.input))
+
+
+@operator_sql.register
+def _(node: Limit, source: Source) -> str:
+    per = [quote(name) for name in node.per] + ([PARTITION] if node.partitioned else [])
+    over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
+    return _select(
+        [*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) <= {node.n}"
+    )
+
+
+@operator_sql.register
+def _(node: Ordered, source: Source) -> str:
+    ordinal = f"row_number() OVER (ORDER BY {order_sql(node.by, node, ORDINAL)}) AS {ORDINAL}"
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    return _select([*_names(node), ordinal, *rest], source(node.input))
+
+
+@operator_sql.register
+def _(node: Distinct, source: Source) -> str:
+    by = [quote(name) for name in node.by or node.schema.names] + ([PARTITION] if node.partitioned else [])
+    over = f"PARTITION BY {', '.join(by)} ORDER BY {ORDINAL}"
+    return _select([*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) = 1")
+
+
+@operator_sql.register
+def _(node: Aggregate, source: Source) -> str:
+    partition = [PARTITION] if node.partitioned else []
+    groups = [str(i + 1) for i in range(len(node.by))] + partition
+    columns = [*cast_columns(node.by, node, node.input), *cast_columns(node.add, node, node.input)]
+    columns.append(f"coalesce(min({ORDINAL}), 0) AS {ORDINAL}")
+    if node.partitioned:
+        columns += [PARTITION, f"min({MEMBER}) AS {MEMBER}"]
+    sql = _select(columns, source(node.input), f"GROUP BY {', '.join(groups)}" if groups else "")
+    if node.having is None:
+        return sql
+    return f"SELECT * FROM ({sql}) AS {ROWS} WHERE {scalar_sql(node.having, partitioned=False)}"
+
+
+@operator_sql.register
+def _(node: Union, source: Source) -> str:
+    branches = []
+    for i, branch in enumerate(node.relations):
+        missing = [f"NULL AS {name}" for name in hidden(node) if name not in hidden(branch)]
+        own = [_narrowed(f, branch.schema.field(f.name).type) for f in node.schema]
+        columns = [*own, *hidden(branch), *missing, f"{i} AS {_BRANCH}"]
+        branches.append(_select(columns, source(branch)))
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    columns = [*_names(node), f"row_number() OVER (ORDER BY {_BRANCH}, {ORDINAL}) AS {ORDINAL}", *rest]
+    return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS {ROWS}"
+
+
+def _narrowed(wanted: pa.Field[Any], there: pa.DataType) -> str:
+    """A column, of a struct the fields that are wanted."""
+    name = quote(wanted.name)
+    return name if there == wanted.type else f"{_part(name, there, wanted.type)} AS {name}"
+
+
+def _part(value: str, there: pa.DataType, wanted: pa.DataType) -> str:
+    if not pa.types.is_struct(there) or not pa.types.is_struct(wanted) or there == wanted:
+        return value
+    kinds = {f.name: f.type for f in there}
+    parts = (f"{quote(f.name)} := {_part(f'{value}.{quote(f.name)}', kinds[f.name], f.type)}" for f in wanted)
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
+
+
+@operator_sql.register
+def _(node: Unnest, source: Source) -> str:
+    column, position = quote(node.column), quote(node.position or "#i")
+    kind = sql_type(node.input.schema.field(node.column).type)
+    listed = (
+        column if node.how == "inner" else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
+    )
+    kept = [quote(name) for name in node.input.schema.names if name != node.column]
+    inner = _select(
+        [
+            *kept,
+            *hidden(node),
+            f"unnest({listed}) AS {quote(node.alias)}",
+            f"CAST(generate_subscripts({listed}, 1) AS BIGINT) AS {position}",
+        ],
+        source(node.input),
+    )
+    rest = [name for name in hidden(node) if name != ORDINAL]
+    ordinal = f"row_number() OVER (ORDER BY {ORDINAL}, {position}) AS {ORDINAL}"
+    return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS {ROWS}"
+
+
+def struct_sql(names: Sequence[str]) -> str:
+    """Columns as one struct."""
+    return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in names) + ")"
+
+
+def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | None = None) -> str:
+    """The other relation of a join: its row as a struct named `alias`, and its hidden columns under other names."""
+    columns = [f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
+    if other.partitioned:
+        columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{MEMBER} AS {_RIGHT_MEMBER}"]
+    return f"({_select(columns, source(other))})"
+
+
+def join_condition(node: Node, other: Node, alias: str, using: Using, where: Scalar | None) -> str:
+    """What pairs must satisfy: equal paths, `where`, and one partition."""
+    terms = [f"{LEFT}.{_path(a)} = {quote(alias)}.{_path(b)}" for a, b in using]
+    if where is not None:
+        terms.append(f"({scalar_sql(where, partitioned=False)})")
+    if node.partitioned and other.partitioned:
+        terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_RIGHT_PARTITION}")
+    return " AND ".join(terms) or "TRUE"
+
+
+def _path(path: str) -> str:
+    return ".".join(quote(part) for part in path.split("."))
+
+
+@operator_sql.register
+def _(node: Join, source: Source) -> str:
+    left, right, alias = node.input, node.other, node.alias or "_right"
+    on = join_condition(left, right, alias, node.using, node.where)
+    side = right_side(right, source, alias, node.fields)
+    if node.how in {"semi", "anti"}:
+        no = "NOT " if node.how == "anti" else ""
+        columns = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left))]
+        exists = f"WHERE {no}EXISTS (SELECT 1 FROM {side} AS {RIGHT} WHERE {on})"
+        return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {exists}"
+    columns = [*_names(left, f"{LEFT}."), f"{RIGHT}.{quote(alias)}"]
+    columns.append(f"row_number() OVER (ORDER BY {LEFT}.{ORDINAL}, {RIGHT}.{RIGHT_ORDINAL}) AS {ORDINAL}")
+    if left.partitioned:
+        columns += [f"{LEFT}.{PARTITION}", f"{LEFT}.{MEMBER}"]
+    elif right.partitioned:
+        columns += [f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}", f"{RIGHT}.{_RIGHT_MEMBER} AS {MEMBER}"]
+    kind = "LEFT JOIN" if node.how == "left" else "JOIN"
+    return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {kind} {side} AS {RIGHT} ON {on}"
+
+
+@operator_sql.register
+def _(node: GroupJoin, source: Source) -> str:
+    left, alias = node.input, quote(node.alias)
+    on = join_condition(left, node.other, node.alias, node.using, node.where)
+    ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"
+    own = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left)), f"{RIGHT}.{alias}", ordinal]
+    order, by, within = node.order, RIGHT_ORDINAL.strip('"'), ""
+    if node.limit is not None:
+        over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order_sql(node.order, left, ordinal)}"
+        own.append(f"row_number() OVER ({over}) AS {quote(_RANK)}")
+        order, by, within = (), _RANK, f"WHERE {quote(_RANK)} <= {node.limit}"
+    right = right_side(node.other, source, node.alias)
+    pairs = f"SELECT {', '.join(own)} FROM {source(left)} AS {LEFT} LEFT JOIN {right} AS {RIGHT} ON {on}"
+    matches = tuple((name, _of_matches(scalar)) for name, scalar in node.add)
+    computed = dict(zip((n for n, _ in node.add), cast_columns(matches, node, left, by, order), strict=True))
+    columns = [computed.get(name, f"any_value({quote(name)}) AS {quote(name)}") for name in node.schema.names]
+    rest = [f"any_value({name}) AS {name}" for name in hidden(left) if name != ORDINAL]
+    return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS {ROWS} {within} GROUP BY {ORDINAL}"
+
+
+def _of_matches(scalar: Scalar) -> Scalar:
+    """The same, with aggregates of the matches alone: of a left row without any, of nothing."""
+    tree = scalar.ast
+    matched = exp.column(RIGHT_ORDINAL.strip('"'), quoted=True).is_(exp.Null()).not_()
+    for call in [node for node in tree.find_all(exp.Func) if is_aggregate(node)]:
+        outer: exp.Expr = call
+        while isinstance(outer.parent, (exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
+            outer = outer.parent
+        if isinstance(outer.parent, exp.Window):
+            continue
+        if isinstance(outer.parent, exp.Filter):
+            where = outer.parent.expression
+            where.set("this", exp.and_(matched.copy(), where.this))
+        elif outer.parent is None:
+            tree = exp.Filter(this=outer, expression=exp.Where(this=matched.copy()))
+        else:
+            outer.replace(exp.Filter(this=outer.copy(), expression=exp.Where(this=matched.copy())))
+    return from_ast(tree, scalar.text)
+
+
+def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
+    """A column, or a field of a struct column (`cand.name`)."""
+    root, *rest = path.split(".")
+    column = table.column(root)
+    return pc.struct_field(column, rest) if rest else column
+
+
+def values(column: Any) -> list[Any]:
+    """The values of an Arrow column."""
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """For each value its number in order of first appearance, and where each number first appears."""
+    seen: dict[Any, int] = {}
+    first: list[int] = []
+    numbers = []
+    for i, value in enumerate(values):
+        if value not in seen:
+            seen[value] = len(first)
+            first.append(i)
+        numbers.append(seen[value])
+    return numbers, first

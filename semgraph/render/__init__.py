@@ -1,0 +1,3 @@
+"""What people look at: tables, pictures, pages."""
+
+from __future__ import annotations

@@ -1,0 +1,431 @@
+"""A comparison in a terminal: the table with the best of each column bold, what stands below it, the chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from typing import Any, NamedTuple
+
+from rich.text import Text
+
+from semgraph.compare.comparison import Arm, Comparison, Quality, failure_lines
+from semgraph.render.formats import GAP, Column, fit, fitting, folded
+
+_NONE = "–"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column: its title, a text for each way, and the places of the best."""
+
+    title: str
+    texts: tuple[str, ...]
+    best: frozenset[int] = frozenset()
+    right: bool = True
+
+
+def ranked(comparison: Comparison) -> list[Arm]:
+    """The reference, then the others, the best first."""
+
+    def place(arm: Arm) -> tuple[bool, float]:
+        measure = quality_of(arm)
+        return arm.name != comparison.reference, -(measure if measure is not None else -1.0)
+
+    return sorted(comparison.arms, key=place)
+
+
+def quality_of(arm: Arm) -> float | None:
+    """The one number of a way's quality: F1, or where there is no truth its agreement with the reference.
+
+    Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
+    """
+    found = arm.quality
+    if found.f1 is not None:
+        return found.f1
+    return found.same if found.b_cubed is None else found.b_cubed
+
+
+def graded(arm: Arm) -> bool:
+    """Whether its quality is that of a graph."""
+    return arm.quality.b_cubed is not None
+
+
+def columns(comparison: Comparison) -> list[Cells]:
+    """All columns, what matters most first."""
+    arms = ranked(comparison)
+    number = max((len(arm.seconds) for arm in arms), default=0)
+    found = [
+        Cells("way", tuple(arm.name for arm in arms), right=False),
+        _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
+        _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
+        _column("$ cold", arms, lambda a: dollars(a.cold.dollars), lambda a: _less(a.cold.dollars)),
+        _column(f"time, {number} trials" if number > 1 else "time", arms, _time, _quickest),
+        *_qualities(comparison, arms),
+    ]
+    if any(arm.failed for arm in arms):
+        found.append(_column("failed", arms, lambda a: f"{a.failed:,}", lambda a: -a.failed))
+    if comparison.missing:
+        found.append(Cells("trials", tuple(f"{len(arm.trials)} of {comparison.trials}" for arm in arms)))
+    return found
+
+
+def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
+    """The measures that something is known of."""
+    return [column for column in _measures(comparison, arms) if set(column.texts) != {_NONE}]
+
+
+def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
+    if comparison.kind == "step" and not comparison.truth:
+        return [
+            _column(
+                "agreement [95 %]", arms, lambda a: _with(a.quality.same, a.quality.interval), lambda a: a.quality.same
+            ),
+            *_spread(arms),
+        ]
+    nodes = [
+        _measure("node pairs", arms, lambda q: q.pairs),
+        _measure("node B³", arms, lambda q: q.b_cubed),
+        _measure("edges valid", arms, lambda q: q.validity),
+        _measure("edges ended", arms, lambda q: q.ended),
+    ]
+    of = "edge " if any(map(graded, arms)) else ""
+    found = [
+        *nodes[:2],
+        _measure(f"{of}P", arms, lambda q: q.precision),
+        _measure(f"{of}R", arms, lambda q: q.recall),
+        _column(f"{of}F1 [95 %]", arms, lambda a: _with(a.quality.f1, a.quality.interval), lambda a: a.quality.f1),
+        *_spread(arms),
+        *nodes[2:],
+    ]
+    if comparison.truth and len(arms) > 1:
+        found.append(_column("Δ F1 to reference", arms, _difference, lambda _: None))
+        if any(arm.quality.same is not None for arm in arms):
+            found.append(_column("same rows", arms, _same, lambda a: a.quality.same))
+    return found
+
+
+def _spread(arms: Sequence[Arm]) -> list[Cells]:
+    if all(arm.quality.spread is None for arm in arms):
+        return []
+    return [_column("of trials", arms, lambda a: _between(a.quality.spread), lambda _: None)]
+
+
+def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | None]) -> Cells:
+    return _column(title, arms, lambda a: share(of(a.quality)), lambda a: of(a.quality))
+
+
+def _column(title: str, arms: Sequence[Arm], text: Callable[[Arm], str], worth: Callable[[Arm], float | None]) -> Cells:
+    """A column; the best are those of the greatest worth, unless all are alike."""
+    known = {i: value for i, arm in enumerate(arms) if arm.trials and (value := worth(arm)) is not None}
+    top = max(known.values(), default=0.0)
+    best = frozenset(i for i, value in known.items() if value == top)
+    texts = tuple(text(arm) if arm.trials else _NONE for arm in arms)
+    return Cells(title, texts, best if len(best) < len(known) else frozenset())
+
+
+def _less(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _tokens(arm: Arm) -> str:
+    return f"{_short(arm.cold.tokens_in)} / {_short(arm.cold.tokens_out)}"
+
+
+def _short(number: float) -> str:
+    """A number in three digits.
+
+    >>> [_short(n) for n in (987, 6134, 1_740_000)]
+    ['987', '6.13 k', '1.74 M']
+    """
+    if number < 1000:
+        return f"{number:.0f}"
+    return f"{number / 1000:.3g} k" if number < 999_500 else f"{number / 1e6:.3g} M"
+
+
+def dollars(amount: float | None) -> str:
+    """Dollars, in about three digits; a dash where no price is known.
+
+    >>> dollars(0.1234), dollars(0.0), dollars(None), dollars(0.00004321)
+    ('0.123', '0', '—', '0.000043')
+    """
+    if amount is None:
+        return "—"
+    if amount == 0:
+        return "0"
+    if amount >= 1:
+        return f"{amount:,.2f}"
+    return f"{amount:.3f}" if amount >= 0.01 else f"{amount:.6f}".rstrip("0")
+
+
+def _time(arm: Arm) -> str:
+    times = arm.seconds
+    if not times:
+        return _NONE
+    mean = seconds(sum(times) / len(times))
+    return f"{mean} [{seconds(min(times))}–{seconds(max(times))}]" if len(times) > 1 else mean
+
+
+def seconds(value: float) -> str:
+    """How long something took.
+
+    >>> seconds(0.0123), seconds(4.63), seconds(161)
+    ('12 ms', '4.6 s', '161 s')
+    """
+    if value < 0.0995:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 99.95 else f"{value:,.0f} s"
+
+
+def _quickest(arm: Arm) -> float | None:
+    times = arm.seconds
+    return -sum(times) / len(times) if times else None
+
+
+def share(value: float | None, digits: int = 2) -> str:
+    """A share of 1, without the zero that says nothing.
+
+    >>> share(0.934), share(1.0), share(None), share(0.9405, 3)
+    ('.93', '1.00', '–', '.941')
+    """
+    return (
+        _NONE if value is None else f"{value:.{digits}f}".replace("0.", ".", 1) if value < 1 else f"{value:.{digits}f}"
+    )
+
+
+def _with(value: float | None, interval: tuple[float, float] | None) -> str:
+    between = f" {_between(interval)}" if interval else ""
+    return share(value, 3) + (between if value is not None else "")
+
+
+def _between(interval: tuple[float, float] | None) -> str:
+    return f"[{share(interval[0], 3)} {share(interval[1], 3)}]" if interval else _NONE
+
+
+def _signed(value: float) -> str:
+    return ("−" if value < 0 else "+" if value > 0 else "±") + f"{abs(value):.3f}".replace("0.", ".", 1)
+
+
+def _difference(arm: Arm) -> str:
+    if arm.quality.difference is None:
+        return _NONE
+    value, low, high = arm.quality.difference
+    return _signed(value) + (f" [{_signed(low)} {_signed(high)}]" if low is not None and high is not None else "")
+
+
+def _same(arm: Arm) -> str:
+    return _NONE if arm.quality.same is None else f"{arm.quality.same:.1%}".replace("%", " %")
+
+
+def footer(comparison: Comparison) -> list[str]:
+    """What stands below the table."""
+    found = [_input(comparison)]
+    if not comparison.truth:
+        found.append(
+            f"no truth was given: this is agreement with {comparison.reference}, the reference, not correctness"
+        )
+    said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
+    replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
+    if replayed > 0:
+        said.append(f"{replayed:,} answer{'s' * (replayed != 1)} of earlier comparisons replayed, without a time")
+    paid = comparison.paid
+    money = "price unknown" if paid.dollars is None else f"${dollars(paid.dollars)}"
+    said.append(f"paid now {paid.calls:,} call{'s' * (paid.calls != 1)}, {money}")
+    said.append(f"nothing written to {comparison.store}")
+    if comparison.record is not None:
+        said.append(f"kept as comparison {comparison.id}")
+    failed = (line for arm in ranked(comparison) for line in failure_lines(arm))
+    found += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
+    if comparison.stopped:
+        found.append(f"! stopped: {comparison.stopped}")
+        missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
+        found.append(f"! trials that are missing: {missing}. Run it again with a higher limit: it goes on from here")
+    return found
+
+
+def _input(comparison: Comparison) -> str:
+    rows = comparison.frozen.get("rows", {})
+    if comparison.kind == "plan":  # inputs that need not be given are not
+        rows = {name: number for name, number in rows.items() if number}
+    counts, names = " × ".join(f"{number:,}" for number in rows.values()), " × ".join(rows)
+    if comparison.kind == "step":
+        sha = str(comparison.frozen.get("sha", ""))[:4]
+        what = f"step {comparison.step}, the same frozen input for all ({names}: {counts} rows, sha {sha})"
+    else:
+        held = comparison.frozen.get("copied", 0)
+        what = f"whole plan {comparison.plan}, each in a copy of its own ({names}: {counts} rows; {held:,} stored)"
+    return f"{what} · {comparison.model}"
+
+
+Point = tuple[Arm, float, float]
+_HEIGHT = 8
+_MARKS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def points(comparison: Comparison) -> tuple[str, list[Point]]:
+    """What is across, and the ways that have a cost and a quality: dollars where they differ, else tokens.
+
+    Without a truth the reference agrees with itself.
+    """
+    arms = [(arm, _quality(comparison, arm)) for arm in ranked(comparison) if arm.trials]
+    priced = all(arm.cold.dollars is not None for arm, _ in arms) and any(arm.cold.dollars for arm, _ in arms)
+    cost: Callable[[Arm], float] = lambda a: a.cold.dollars or 0.0  # noqa: E731
+    tokens: Callable[[Arm], float] = lambda a: a.cold.tokens_in + a.cold.tokens_out  # noqa: E731
+    across = cost if priced else tokens
+    return ("$" if priced else "tokens"), [(arm, across(arm), q) for arm, q in arms if q is not None]
+
+
+def _quality(comparison: Comparison, arm: Arm) -> float | None:
+    found = quality_of(arm)
+    return 1.0 if found is None and not comparison.truth and arm.name == comparison.reference else found
+
+
+def measure(comparison: Comparison) -> str:
+    """What is up: of graphs the edges, of those without edges the nodes."""
+    graphs = [arm for arm in comparison if arm.trials and graded(arm)]
+    nodes = [arm for arm in graphs if arm.quality.f1 is None]
+    if not comparison.truth:
+        of = " of nodes" if graphs and nodes == graphs else ""
+        return f"agreement{of} with {comparison.reference}"
+    if nodes:
+        return "node B³" if nodes == graphs else "edge F1, without edges node B³"
+    return "edge F1" if graphs else "F1"
+
+
+def chart(comparison: Comparison) -> Any:
+    """A matplotlib figure; text where that is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return text(comparison, 72)
+    unit, found = points(comparison)
+    figure = Figure(figsize=(5.5, 3.5), layout="constrained")
+    axes = figure.subplots()
+    for i, (names, arm, x, y) in enumerate(_places(found)):
+        low, high = arm.quality.interval or (y, y)
+        axes.errorbar(x, y, yerr=[[max(0.0, y - low)], [max(0.0, high - y)]], fmt="o", capsize=3)
+        side = 4 if i % 2 == 0 else -12  # names of neighbours are not on one line
+        axes.annotate(names, (x, y), xytext=(6, side), textcoords="offset points", parse_math=False)
+    axes.set_xlabel("$ cold, one trial" if unit == "$" else "tokens, one trial")
+    axes.set_ylabel(measure(comparison))
+    return figure
+
+
+def _places(found: Sequence[Point]) -> Iterator[tuple[str, Arm, float, float]]:
+    """The ways by what they cost and how good they are: alike ones are one point with all their names."""
+    together: dict[tuple[float, float], list[Arm]] = {}
+    for arm, x, y in found:
+        together.setdefault((x, y), []).append(arm)
+    for (x, y), arms in together.items():
+        yield ", ".join(arm.name for arm in arms), arms[0], x, y
+
+
+def text(comparison: Comparison, width: int) -> str:
+    """The chart in characters; "" with fewer than two points. Ways in one place have one mark, and equal ones one line."""
+    unit, found = points(comparison)
+    if len(found) < 2:
+        return ""
+    wide = max(20, min(width - 12, 64))
+    xs, ys = [x for _, x, _ in found], [y for _, _, y in found]
+    right, low, high = max(xs) or 1.0, min(ys), max(ys)
+    tall = _HEIGHT if share(high, 3) != share(low, 3) else 1
+    cells: dict[tuple[int, int], list[str]] = {}
+    for arm, x, y in found:
+        up = 0 if tall == 1 else round((high - y) / (high - low) * (tall - 1))
+        cells.setdefault((up, min(wide - 1, round(x / right * (wide - 1)))), []).append(arm.name)
+    grid = [[" "] * wide for _ in range(tall)]
+    for mark, (up, along) in zip(_MARKS, cells, strict=False):
+        grid[up][along] = mark
+    lines = [measure(comparison)]
+    for i, row in enumerate(grid):
+        label = share(high, 3) if i == 0 else share(low, 3) if i == tall - 1 else ""
+        lines.append(f"{label:>6} │{''.join(row)}".rstrip())
+    end = f"${dollars(right)}" if unit == "$" else f"{right:,.0f} tokens"
+    lines += [f"{'':>6} └{'─' * wide}", f"{'':>8}0{end:>{wide - 1}}"]
+    return "\n".join([*lines, *_names(cells.values(), max(width, 20))])
+
+
+def _names(together: Iterable[Sequence[str]], width: int) -> Iterator[str]:
+    """What the marks mean, as many on a line as fit."""
+    line = " " * 8
+    for mark, names in zip(_MARKS, together, strict=False):
+        said = f"{mark} {', '.join(names)}"
+        if line.strip() and len(line) + len(said) > width:
+            yield line.rstrip()
+            line = " " * 8
+        line += said + "   "
+    yield line.rstrip()
+
+
+class Part(NamedTuple):
+    """A part of a line, and whether it is the best of its column."""
+
+    text: str
+    best: bool = False
+
+
+def table_parts(comparison: Comparison, width: int) -> Iterator[list[Part]]:
+    """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
+    yield from _table(comparison, width)
+    for line in footer(comparison):
+        yield from ([Part(part)] for part in folded(line, width))
+    drawn = text(comparison, width)
+    if drawn:
+        yield []
+        yield from ([Part(line)] for line in drawn.splitlines())
+
+
+def plain(comparison: Comparison, width: int) -> str:
+    """The whole as one text."""
+    return "\n".join(joined(line).rstrip() for line in table_parts(comparison, width))
+
+
+def joined(parts: list[Part]) -> str:
+    """A line as text."""
+    return (" " * GAP).join(part.text for part in parts)
+
+
+def _table(comparison: Comparison, width: int) -> Iterator[list[Part]]:
+    cells = columns(comparison)
+    kept, widths = fitting([Column(c.title, c.texts, c.right) for c in cells], width)
+    shown = list(zip(cells, widths, strict=False))
+    yield [Part(fit(c.title, w, right=c.right)) for c, w in shown]
+    for i in range(len(comparison)):
+        yield [Part(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
+    if gone := cells[len(kept) :]:
+        more = f"… {len(gone)} more column{'s' * (len(gone) > 1)}: {', '.join(c.title for c in gone)}"
+        yield from ([Part(part)] for part in folded(more, width))
+
+
+def lines(comparison: Comparison, width: int) -> Iterator[Text]:
+    """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
+    for parts in table_parts(comparison, width):
+        found = Text(" " * GAP).join(Text(part.text, "bold" if part.best else "") for part in parts)
+        found.rstrip()
+        yield found
+
+
+def html(comparison: Comparison) -> str:
+    """The whole as one piece of HTML."""
+    cells = columns(comparison)
+    head = "".join(f"<th>{escape(column.title)}</th>" for column in cells)
+    rows = "".join(f"<tr>{''.join(_cell(column, i) for column in cells)}</tr>" for i in range(len(comparison)))
+    below = "".join(f"<p>{escape(line)}</p>" for line in footer(comparison))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="semgraph">{table}{below}{_chart(comparison)}</div>'
+
+
+def _cell(column: Cells, i: int) -> str:
+    text = escape(column.texts[i])
+    side = "right" if column.right else "left"
+    return f'<td style="text-align:{side}">{f"<b>{text}</b>" if i in column.best else text}</td>'
+
+
+def _chart(comparison: Comparison) -> str:
+    found = chart(comparison)
+    if isinstance(found, str):
+        return f"<pre>{escape(found)}</pre>" if found else ""
+    drawn = StringIO()
+    found.savefig(drawn, format="svg")
+    return drawn.getvalue()[drawn.getvalue().index("<svg") :]

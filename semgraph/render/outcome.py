@@ -1,0 +1,292 @@
+"""What is printed after a run: the graph or the results, the steps with their costs, what was written, what failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from semgraph.execution.record import Run
+from semgraph.execution.result import Result
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.meter import StepMetrics
+from semgraph.render.formats import UNKNOWN, count, dollars, duration, known, plain_line, plural, short
+from semgraph.render.picture import Picture, lines, pictures
+from semgraph.render.tables import Column, fitting, result_lines
+from semgraph.render.tables import lines as table_lines
+
+_PICTURES = 5
+_FAILURES = 5
+_YARDSTICK = "gpt-4.1-mini"
+_PROSE = "is not one JSON document"
+
+
+def outcome(
+    result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False, until: str | None = None
+) -> Iterator[str]:
+    """All of it, a line at a time.
+
+    Args:
+        result: Of the run.
+        plan: As it was run.
+        width: Of the terminal.
+        seconds: Wall time of the run.
+        every: Show every step, not only those that asked a model.
+        until: The step behind which the run stopped, whose rows are shown then.
+    """
+    total = result.meter.total()
+    if plan.order and not result.members:
+        yield f"no rows of {plan.order.input}: nothing to do"
+        return
+    if _nothing_new(result):
+        yield nothing_new(result, plan)
+        return
+    if plan.writes and until is None:
+        yield from _graph(result, plan, width)
+    else:
+        for name, table in result.tables.items():
+            yield from result_lines(name, table, width)
+    counted = result.meter.lines()
+    steps = step_columns(counted, every=every)
+    if steps:
+        yield ""
+        yield from table_lines(narrowed(steps, width - 2), width)
+        idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
+        if idle > 0:
+            yield f"  {plural(idle, 'more step')} had nothing to ask"
+    if plan.writes and until is None:
+        failed = f"{count(failures(result))} rows failed"
+        yield f"  {written(result.written)}       {failed}"
+    if result.skipped:
+        yield f"  {_known(result, plan)} (--again: these too)"
+    yield ""
+    yield cost(total, seconds)
+
+
+def first_lines(result: Result) -> Iterator[str]:
+    """What the plans wrote after which the example comes, in a line; "nothing" where their rows were there already."""
+    if result.first:
+        each = (f"{first.plan}, {written(first.written).replace('written:', 'wrote')}" for first in result.first)
+        yield f"first, for the example: {'; '.join(each)}"
+
+
+def _nothing_new(result: Result) -> bool:
+    return 0 < result.members == result.skipped and not result.failed
+
+
+def nothing_new(result: Result, plan: LogicalPlan) -> str:
+    """What a run says that found everything done.
+
+    The members are called as the input that the plan's order cuts.
+    """
+    total = result.meter.total()
+    trips = plural(total.round_trips, "store query", "store queries")
+    return (
+        f"{_known(result, plan)}: {plural(total.calls_issued, 'call')}, nothing to write ({trips}). "
+        "To read them anew: --again"
+    )
+
+
+def _known(result: Result, plan: LogicalPlan) -> str:
+    what = plan.order.input if plan.order else "rows"
+    return f"{count(result.skipped)} of {count(result.members)} {what} are in the graph already"
+
+
+def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
+    drawn = drawing(result, plan)
+    members = {key: number for number, key in enumerate(result.keys, 1)}
+    for picture in drawn[:_PICTURES]:
+        yield from lines(picture, plan.graph, width, members)
+    if len(drawn) > _PICTURES:
+        yield f"… and {len(drawn) - _PICTURES} more {plan.graph.partition.removesuffix('_id')}s"
+    if not drawn:
+        for name, table in result.tables.items():
+            yield from result_lines(name, table, width)
+
+
+def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
+    """The pictures of what a run wrote: one for each partition."""
+    return pictures(result.tables, plan.graph)
+
+
+def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
+    """The steps that had something to ask a model or met failures, with what they cost; empty if there are none."""
+    shown = {
+        name: m for name, m in steps.items() if every or m.rows_failed or (m.operator and (m.rows_in or _answers(m)))
+    }
+    if not shown:
+        return []
+    rows = list(shown.values())
+    return [
+        Column("step", list(shown)),
+        Column("operator", [m.operator or UNKNOWN for m in rows]),
+        Column("how", [m.how for m in rows]),
+        Column("in → out", [f"{known(m.rows_in)} → {known(m.rows_out)}" for m in rows], right=True),
+        Column("calls", [_calls(m) for m in rows], right=True),
+        Column("tokens in (cached)", [_tokens_in(m) for m in rows], right=True),
+        Column("out", [count(m.tokens_out) if m.calls_issued else "–" for m in rows], right=True),
+        Column("time", [duration(m.seconds) for m in rows], right=True),
+        *(
+            [Column("failed", [count(m.rows_failed) for m in rows], right=True)]
+            if any(m.rows_failed for m in rows)
+            else []
+        ),
+    ]
+
+
+def narrowed(columns: list[Column], width: int) -> list[Column]:
+    """The columns of steps for a terminal: where not all fit, what the plan says too falls away before what it cost."""
+    short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
+    tries = [
+        columns,
+        *([c for c in short_titles if c.title not in gone] for gone in ((), ("how",), ("how", "operator"))),
+    ]
+    return next((found for found in tries if len(fitting(found, width)[0]) == len(found)), tries[-1])
+
+
+def _answers(m: StepMetrics) -> int:
+    return m.calls_issued + m.calls_journal + m.calls_coalesced
+
+
+def _calls(m: StepMetrics) -> str:
+    kept = [(m.calls_journal, "journal"), (m.calls_coalesced, "shared")]
+    more = ", ".join(f"+{count(number)} {where}" for number, where in kept if number)
+    return f"{count(m.calls_issued)} ({more})" if more else count(m.calls_issued)
+
+
+def _tokens_in(m: StepMetrics) -> str:
+    if not m.calls_issued:
+        return "–"
+    return count(m.tokens_in) + (f" ({count(m.tokens_cached)})" if m.tokens_cached else "")
+
+
+def written(rows: Mapping[str, int]) -> str:
+    """What was merged or deleted.
+
+    >>> written({"Person": 3, "KNOWS": 2})
+    'written: 3 Person, 2 KNOWS'
+    """
+    return "written: " + (", ".join(f"{count(n)} {label}" for label, n in rows.items() if n) or "nothing")
+
+
+def cost(total: StepMetrics, seconds: float) -> str:
+    """One line: calls, tokens, dollars, wall time, store queries; and what a known model would have cost, if this was free."""
+    parts = [plural(total.calls_issued, "call")]
+    if total.calls_journal:
+        parts[0] += f" (+{count(total.calls_journal)} from the journal)"
+    if total.calls_coalesced:
+        parts[0] += f" (+{count(total.calls_coalesced)} shared: asked twice, sent once)"
+    parts.append(f"{short(total.tokens_in)} tokens in, {short(total.tokens_out)} out")
+    money = "price unknown" if total.dollars is None else dollars(total.dollars)
+    if total.dollars == 0 and total.calls_issued:
+        money += f" (at {_YARDSTICK} ≈ {dollars(yardstick(total))})"
+    parts += [money, duration(seconds)]
+    if total.round_trips:
+        parts.append(plural(total.round_trips, "store query", "store queries"))
+    return " · ".join(parts)
+
+
+def yardstick(total: StepMetrics) -> float | None:
+    """What the same tokens cost with a model that everybody knows; None if its price is not known."""
+    from semgraph.llm.base import Usage
+    from semgraph.llm.prices import price_of
+
+    price = price_of(_YARDSTICK)
+    usage = Usage(total.tokens_in, total.tokens_cached, total.tokens_out)
+    return None if price is None else price.dollars(usage)
+
+
+def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> Iterator[str]:
+    """What the user should know besides: notes, failed rows and how to run them again, why the run ended early.
+
+    Args:
+        result: Of the run.
+        plan: As it was run.
+        typed: What to type behind `semgraph run` to go on with the run; the rest is in its record.
+        anew: What to type for a run of its own with the same models and store; "": as `typed`.
+    """
+    warned = {str(warning) for warning in plan.warnings}  # before the run
+    for note in result.notes:
+        if note not in warned:
+            yield f"! {note}"
+    if _found_nothing(result, plan):
+        yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
+    for step, m in result.meter.steps.items():
+        if m.unusable:
+            yield f"! {step}: {plural(m.unusable, 'packed answer')} did not answer for every row; the rest was asked again"
+    if result.failed:
+        yield from _failures(result, plan, anew or typed)
+    if result.stopped:
+        yield f"run {result.run} stopped: {result.stopped}"
+        if result.members:
+            yield f"  {_safe(result.committed + result.skipped, result.members, plan, result.record)}"
+        yield f"Go on: semgraph run {typed} --resume {result.run}"
+
+
+def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
+    """Whether a plan that only reads a store looked for something, and nothing was there."""
+    if plan.writes or result.failed or result.stopped or not result.tables:
+        return False
+    reads = any(node.calls_store for node in walk(*plan.roots))
+    return reads and not any(table.num_rows for table in result.tables.values())
+
+
+def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
+    """What is said of a run that was interrupted or broke off: what is safe, and how to go on."""
+    members = run.facts.get("members") or {}
+    if members.get("given"):
+        done = members.get("committed", 0) + members.get("skipped", 0)
+        yield f"run {run.name}: {_safe(done, members['given'], plan, run.folder)}"
+    yield f"Go on: semgraph run {typed} --resume {run.name}"
+
+
+def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
+    """How many rows are written: of those in memory nothing is left for a run that goes on."""
+    said = f"{count(done)} of {count(given)} {plan.order.input if plan.order else 'rows'}"
+    facts = Run(record).facts if record is not None else {}
+    if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
+        return f"{said} are written and complete"
+    again = "; what was answered is in the journal" if facts.get("journal") else ""
+    return f"{said} were written to memory, which is gone: all begins anew{again}"
+
+
+def failures(result: Result) -> int:
+    """How many rows failed; a row of the input that fails in two steps is one."""
+    return len({f.member if f.member is not None else -n for n, f in enumerate(result.failed, 1)})
+
+
+def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
+    kinds = Counter((f.step, plain_line(f.error)) for f in result.failed)
+    yield f"{plural(failures(result), 'row')} failed (exit {result.exit_code}):"
+    for (step, error), number in kinds.most_common(_FAILURES):
+        yield f"  {number} × {step}: {error}"
+    if len(kinds) > _FAILURES:
+        yield f"  … and {len(kinds) - _FAILURES} more kinds"
+    if any(_PROSE in f.error for f in result.failed):
+        yield (
+            "  prose in place of JSON: the endpoint may not enforce the schema of an answer. "
+            'Turn structured outputs on there, or --llm "…?structured=tool"'
+        )
+    file = result.record / "failed.jsonl" if result.record else None
+    if file is not None and file.exists() and not plan.order:
+        yield f"  these rows are in {_shown(file)}"
+    elif file is not None and file.exists() and plan.order:
+        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}"
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
+    """What to do next: see what was asked about the first edge; run the plans whose example builds on this one's."""
+    if result.meter.total().calls_issued and result.record:
+        edges = [edge for picture in drawing(result, plan) for edge in picture.edges.values()] if plan.writes else []
+        if edges:
+            yield f"Models make mistakes. What this one was asked: semgraph why {result.run} {edges[0].name}"
+    for name, doc in following.items():
+        yield f"Next: semgraph run {name}" + (f"   ({doc})" if doc else "")
+    if result.record:
+        yield f"(run kept: {result.run})"

@@ -1,0 +1,223 @@
+"""Pages about plans, made from the plans themselves: Markdown, one page for a plan, and an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from semgraph.explain.algebra import algebra
+from semgraph.frontend.document import Document, Trail, parse, read_text
+from semgraph.logical.semantic import Semantic
+from semgraph.render.plans import PlanFile
+
+INDEX = "README.md"
+
+
+def pages(files: Sequence[PlanFile]) -> dict[str, str]:
+    """The pages of some plans, and an index, by the name of their file. Raises PlanError."""
+    found = {f"{file.plan.name}.md": page(file) for file in files}
+    rows = [(f"[{f.plan.name}]({f.plan.name}.md)", _first(f.plan.doc), str(len(f.semantic) or "")) for f in files]
+    index = [
+        "# Plans",
+        "",
+        "Made by `make pages` from `plans/*.yaml`.",
+        "",
+        *_table(("plan", "does", "steps that ask a model"), rows),
+    ]
+    return found | {INDEX: "\n".join(index) + "\n"}
+
+
+def page(file: PlanFile) -> str:
+    """A plan: what it does, as algebra, its inputs, parameters and steps, what it takes and returns. Raises PlanError."""
+    text = read_text(file.path)
+    notes = Notes(text, parse(text, file.path.name))
+    parts: list[Iterable[str]] = [
+        [
+            f"# {file.plan.name}",
+            "",
+            file.plan.doc.strip(),
+            "",
+            *notes.head,
+            "",
+            f"`plans/{file.path.name}` · `semgraph run {file.plan.name}`",
+        ],
+        _inputs(file, notes),
+        _settings(file, notes),
+        _calls(file),
+        _steps(file, notes),
+        _results(file),
+        ["## As algebra", "", "```", *algebra(file.plan).splitlines(), "```"],
+    ]
+    return "\n\n".join("\n".join(part) for part in (list(part) for part in parts) if part) + "\n"
+
+
+class Notes:
+    """The comments of a plan file: those at its head, and the one on the line of a key."""
+
+    def __init__(self, text: str, document: Document) -> None:
+        self._lines = text.splitlines()
+        self._document = document
+        self.head = [line.lstrip("# ") for line in self._lines[: self._top()]]
+
+    def _top(self) -> int:
+        return next((i for i, line in enumerate(self._lines) if not line.startswith("#")), 0)
+
+    def at(self, *path: str | int) -> str:
+        """The comment at the end of the line on which a key stands; nothing if another one stands before it there."""
+        trail: Trail = path
+        place = self._document.keys.get(trail)
+        if place is None:
+            return ""
+        line = self._lines[place[0] - 1]
+        return _comment(line) if not line[: place[1] - 1].strip(" \"'") else ""
+
+
+def _comment(line: str) -> str:
+    quote = ""
+    for i, char in enumerate(line):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char == "#" and line[i - 1 : i].isspace():
+            return line[i + 1 :].strip()
+    return ""
+
+
+def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
+    if not file.plan.inputs:
+        return
+    yield from ("## Inputs", "")
+    rows = []
+    for name, spec in file.plan.inputs.items():
+        said = notes.at("inputs", name)
+        may = "; ".join(part for part in ("may be left out" if spec.optional else "", said) if part)
+        rows.append((f"**{name}**", "", may))
+        rows += [(column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns]
+    yield from _table(("column", "type", ""), rows)
+
+
+def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
+    document = file.plan.document
+    if document.get("params"):
+        yield from ("## Parameters", "")
+        rows = [(name, f"`{_plain(value)}`", notes.at("params", name)) for name, value in document["params"].items()]
+        yield from _table(("`--set`", "default", ""), rows)
+    if document.get("presets"):
+        yield from (*([""] if document.get("params") else []), "## Presets", "")
+        rows = [(name, _preset(body), notes.at("presets", name)) for name, body in document["presets"].items()]
+        yield from _table(("`--preset`", "sets", ""), rows)
+
+
+def _preset(body: Mapping[str, Any]) -> str:
+    values = [f"`{name} = {_plain(value)}`" for name, value in (body.get("params") or {}).items()]
+    return ", ".join([*values, *(f"`{step}: {_plain(way)}`" for step, way in (body.get("use") or {}).items())])
+
+
+def _calls(file: PlanFile) -> Iterator[str]:
+    yield from ("## Calls of a model", "")
+    calls = file.plan.document.get("calls")
+    if not file.semantic:
+        yield "None: no step asks a model."
+    elif not calls:
+        yield "Not said by a formula; `semgraph explain` estimates them."
+    else:
+        per = f" for each {calls['per']}" if calls.get("per") else ""
+        yield f"`{calls['formula']}`{per}, where"
+        yield ""
+        yield from (f"- `{name}`: {what}" for name, what in (calls.get("where") or {}).items())
+
+
+def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
+    steps = file.plan.document.get("steps") or {}
+    if not steps:
+        return
+    yield from ("## Steps", "")
+    asks = {node.step: node for node in file.semantic}
+    rows = [
+        (name, ", ".join(dict.fromkeys(_operators(body))), _asked(file, asks.get(name)), notes.at("steps", name))
+        for name, body in steps.items()
+    ]
+    yield from _table(("step", "operators", "asks", ""), rows)
+
+
+def _asked(file: PlanFile, node: Semantic | None) -> str:
+    if node is None:
+        return ""
+    choice = file.plan.choice(node.step)
+    return ", ".join(f"`{p.name}`" for p in node.prompt.all) + (f" by `{choice}`" if choice else "")
+
+
+def _operators(body: Any) -> Iterator[str]:
+    """The operators of a step in order, with the plans that it calls; nested steps too."""
+    if isinstance(body, list):
+        for one in body:
+            yield from _operators(one)
+    elif isinstance(body, dict):
+        for keyword, value in body.items():
+            if keyword == "do":
+                yield from _operators(value)
+            elif keyword == "when":
+                yield f"when `{_condition(value)}`"
+            elif keyword == "call":
+                yield f"call [{value['plan']}]({value['plan']}.md)"
+            elif keyword == "switch":
+                yield f"switch on `{value.get('on')}`"
+                yield from _operators([form for name, form in value.items() if name != "on" and isinstance(form, list)])
+            elif keyword == "union":
+                yield keyword
+                yield from _operators([branch for branch in value if isinstance(branch, list)])
+            elif keyword != "from":
+                yield keyword
+
+
+def _condition(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} = {_plain(worth)}" for name, worth in value.items())
+
+
+def _results(file: PlanFile) -> Iterator[str]:
+    plan = file.plan
+    yield from ("## Results", "")
+    rows = [(name, ", ".join(f"{f.name}" for f in node.schema)) for name, node in plan.returns.items()]
+    if rows:
+        yield from _table(("table", "columns"), rows)
+    if plan.writes:
+        yield from (*([""] if rows else []), "## Writes", "")
+        yield from _table(
+            ("label", "", "columns"), [(s.label.name, s.keyword, ", ".join(s.schema.names)) for s in plan.writes]
+        )
+
+
+def _plain(value: Any) -> str:
+    import json
+
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _first(doc: str) -> str:
+    """The first sentence."""
+    return " ".join(doc.split()).partition(". ")[0].rstrip(".") + "."
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * len(titles)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
+    """Write the pages into a folder; returns those that changed. Raises PlanError."""
+    made = pages(files)
+    folder.mkdir(parents=True, exist_ok=True)
+    changed = [folder / name for name, text in made.items() if _read(folder / name) != text]
+    for path in changed:
+        path.write_text(made[path.name], encoding="utf-8")
+    return changed
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None

@@ -1,0 +1,178 @@
+"""A graph in a terminal: what a run wrote, or would have written, as arrows between names.
+
+What can be drawn is decided by the tables alone: a table with the graph's key and the property that `draw: node` names holds
+nodes, one that has `source` and `target` too and what `draw: edge` or `draw: text` names holds edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from semgraph.logical.schema import Graph
+from semgraph.render.formats import day, plain_line, plural
+from semgraph.render.tables import fit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_EDGES = 40
+_NAME = 28
+_MORE = 8
+
+
+@dataclass
+class Edge:
+    """An arrow: the keys of its ends, and what `draw` says of it."""
+
+    source: str
+    target: str
+    name: str = ""
+    text: str = ""
+    start: str = ""
+    end: str = ""
+    sources: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> str:
+        """From when until when, as far as that is known."""
+        return f"{self.start or '…'} → {self.end}".rstrip() if self.start or self.end else ""
+
+
+@dataclass
+class Picture:
+    """All nodes and edges of one partition, by key. `has_edges`: whether its graph has types of edges."""
+
+    partition: str
+    has_edges: bool = False
+    nodes: dict[str, str] = field(default_factory=dict)
+    edges: dict[str, Edge] = field(default_factory=dict)
+
+    @property
+    def ties(self) -> bool:
+        """Whether there is something to say of edges, be it that there are none."""
+        return self.has_edges or bool(self.edges)
+
+    @property
+    def counts(self) -> str:
+        """How much there is: `3 nodes, 0 edges`."""
+        nodes = plural(len(self.nodes), "node")
+        return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.ties else nodes
+
+    def name(self, key: str) -> str:
+        """What a node is called; the beginning of its key if no table says."""
+        return self.nodes.get(key) or key[:_MORE]
+
+
+def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
+    """What the tables hold of the graph, a picture for each partition; none if there is nothing to draw."""
+    found: dict[str, Picture] = {}
+    for table in tables.values():
+        names = set(table.column_names)
+        if graph.key not in names:
+            continue
+        for row in table.to_pylist():
+            whose = row.get(graph.partition)
+            picture = found.setdefault(str(whose or ""), Picture(str(whose or ""), bool(graph.edges)))
+            _add(picture, row, graph, names)
+    return [p for p in found.values() if p.nodes or p.edges]
+
+
+def _add(picture: Picture, row: Mapping[str, Any], graph: Graph, names: set[str]) -> None:
+    draw, key = graph.draw, str(row[graph.key])
+    if {"source", "target"} <= names:
+        if draw.edge in names or draw.text in names:
+            new = Edge(str(row["source"]), str(row["target"]))
+            edge = picture.edges.setdefault(key, new)
+            edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
+            edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
+            edge.start, edge.end = day(row.get(draw.start)) or edge.start, day(row.get(draw.end)) or edge.end
+    elif draw.node in names:
+        picture.nodes[key] = plain_line(str(row[draw.node] or "")) or key[:_MORE]
+    if key in picture.edges:
+        known = picture.edges[key].sources
+        known += [s for s in row.get(draw.sources) or () if s not in known]
+
+
+def lines(picture: Picture, graph: Graph, width: int, members: Mapping[str, int] | None = None) -> Iterator[str]:
+    """The picture, a line at a time: under each node what leaves it. At most 40 edges are shown.
+
+    Args:
+        picture: What to draw.
+        graph: Says what the partition is called.
+        width: Of the terminal.
+        members: Numbers for the keys of the nodes that edges were learnt from; without them they are not shown.
+    """
+    from rich.cells import cell_len
+
+    place = {key: i for i, key in enumerate(picture.nodes)}
+    edges = sorted(picture.edges.values(), key=lambda edge: place.get(edge.source, len(place)))
+    shown = edges[:_EDGES]
+    left = _room([picture.name(edge.source) for edge in shown])
+    right = _room([picture.name(edge.target) for edge in shown])
+    arrows = [f"─ {_cut(edge.name)} " if edge.name else "─" for edge in shown]
+    arrow = max(map(len, arrows), default=0) + 1
+    title = _title(picture, graph)
+    body = max(2 + left + 1 + arrow + 2 + right, cell_len(title))
+    columns, gone = _columns(shown, members or {}, width - body)
+    head = "".join(f"  {fit(title, size)}" for title, size, _ in columns)
+    yield (
+        (fit(_title(picture, graph), body) + head).rstrip() if columns else fit(_title(picture, graph), width).rstrip()
+    )
+    for source, group in groupby(enumerate(shown), key=lambda pair: pair[1].source):
+        lead = fit(picture.name(source), left)
+        for i, edge in group:
+            line = f"  {lead} {arrows[i]:─<{arrow}}▶ {fit(picture.name(edge.target), right)}"
+            yield (fit(line, body) + "".join(f"  {fit(cells[i], size)}" for _, size, cells in columns)).rstrip()
+            lead = " " * left
+            if edge.text:
+                yield fit(f'  {lead} "{edge.text}"', width).rstrip()
+    if len(edges) > _EDGES:
+        yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
+    yield from _alone(picture, edges, width)
+    if gone:
+        yield f"  … {plural(len(gone), 'more column')} in a wider terminal: {', '.join(gone)}"
+
+
+def _room(names: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    return min(_NAME, max(map(cell_len, names), default=0))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+
+
+def _title(picture: Picture, graph: Graph) -> str:
+    return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}", this run: {picture.counts}'
+
+
+def _columns(
+    edges: Sequence[Edge], members: Mapping[str, int], room: int
+) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
+    """What stands right of the arrows, as (title, width, a cell for each edge); and the titles for which there is no room."""
+    origins = [", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members)) for edge in edges]
+    found: list[tuple[str, int, list[str]]] = []
+    gone: list[str] = []
+    for title, cells in (("holds", [edge.holds for edge in edges]), ("from", origins)):
+        size = max(map(len, (title, *cells)))
+        if any(cells) and not gone and size + 2 <= room:
+            found.append((title, size, cells))
+            room -= size + 2
+        elif any(cells):
+            gone.append(title)
+    return found, gone
+
+
+def _alone(picture: Picture, edges: Sequence[Edge], width: int) -> Iterator[str]:
+    """The nodes that no edge touches."""
+    touched = {key for edge in edges for key in (edge.source, edge.target)}
+    alone = [name for key, name in picture.nodes.items() if key not in touched]
+    if alone:
+        rest = f", … {len(alone) - _MORE} more" if len(alone) > _MORE else ""
+        lead = "without an edge: " if picture.ties else ""
+        yield fit("  " + lead + ", ".join(alone[:_MORE]) + rest, width).rstrip()

@@ -1,0 +1,173 @@
+"""What is said while something runs: live on a terminal, a plain line now and then without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from semgraph.execution.result import OnProgress, Progress
+from semgraph.meter import Meter, StepMetrics
+from semgraph.render.formats import clock, dollars, duration, plural, short, size
+from semgraph.render.tables import fit
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+Say = Callable[[str], None]
+Clock = Callable[[], float]
+EVERY = 10.0  # seconds between two plain lines
+_STEPS = 3
+_WARMUP = 3.0  # seconds before an estimate of the rest means anything
+
+
+def spent(total: StepMetrics) -> str:
+    """Calls, tokens and dollars so far.
+
+    >>> spent(StepMetrics(calls_issued=5, tokens_in=3900, tokens_out=204))
+    '5 calls · 4.1 k tokens · $0'
+    """
+    parts = [plural(total.calls_issued, "call")]
+    if total.calls_journal:
+        parts.append(f"{short(total.calls_journal)} from the journal")
+    return " · ".join([*parts, f"{short(total.tokens_in + total.tokens_out)} tokens", dollars(total.dollars)])
+
+
+@dataclass
+class Watch:
+    """What is known of a run: for each step, and for the commits (step ""), how many are done of how many."""
+
+    members: str
+    clock: Clock = time.monotonic
+    steps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    meter: Meter | None = None
+
+    def __post_init__(self) -> None:
+        self.started = self.committed = self.clock()
+
+    def see(self, progress: Progress) -> None:
+        """Take note of what happened."""
+        if not progress.step:
+            self.committed = self.clock()
+        self.steps.pop(progress.step, None)  # the latest stands last
+        self.steps[progress.step] = (progress.done, progress.total)
+        self.meter = progress.meter
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self.started
+
+    def asked(self, step: str) -> bool:
+        """Whether a step has asked a model, or is about to: what is settled without one is no news."""
+        done, total = self.steps[step]
+        found = self.meter.steps.get(step) if self.meter is not None else None
+        return done < total or bool(found and found.calls_issued + found.calls_journal + found.calls_coalesced)
+
+    def summary(self) -> str:
+        """One line: members, what was spent, the time and how long it may still take."""
+        done, total = self.steps.get("", (0, 0))
+        parts = [f"{self.members} {done} of {total}"] if total and self.members else []
+        if self.meter is not None:
+            parts.append(spent(self.meter.total()))
+        each = (self.committed - self.started) / done if done else 0.0
+        left = each * (total - done) - (self.clock() - self.committed)  # counts down until the next commit
+        rest = f", about {clock(left)} left" if done < total and self.elapsed > _WARMUP and left >= 1 else ""
+        return " · ".join([*parts, clock(self.elapsed) + rest])
+
+
+@contextmanager
+def watched(
+    console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
+) -> Iterator[OnProgress | None]:
+    """Something to hand to `Session.run` as `progress`.
+
+    Args:
+        console: Where to say it: live if it is a terminal, else a plain line every few seconds at most.
+        members: What the rows are called that are committed one by one; "" if there are none.
+        quiet: Say nothing.
+        clock: Tells seconds.
+    """
+    watch = Watch(members, clock)
+    if quiet:
+        yield None
+    elif console.is_terminal:
+        yield from _live(console, watch)
+    else:
+        yield _Plain(watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True))
+
+
+def _live(console: Console, watch: Watch) -> Iterator[OnProgress]:
+    from rich.live import Live
+
+    with Live(get_renderable=lambda: _drawn(watch, console.width), console=console, transient=True):
+        yield watch.see
+
+
+def _drawn(watch: Watch, width: int) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(watch.elapsed * 10) % 10]
+    named = [(name, *counts) for name, counts in watch.steps.items() if name and watch.asked(name)]
+    running = [step for step in named if step[1] < step[2]]
+    finished = [step for step in named if step[1] >= step[2]]
+    shown = [*finished[-max(1, _STEPS - len(running)) :], *running[:_STEPS]] if named else []
+    parts = [f"{'✓' if done >= total else spinner} {name}  {done} of {total}" for name, done, total in shown]
+    lines = [f"  {'     '.join(parts)}"] if parts else []
+    return Group(*(Text(fit(line, width).rstrip()) for line in (*lines, f"  {watch.summary()}")))
+
+
+class _Plain:
+    """A line now and then: what was just finished and all that is done so far; always one for the last commit."""
+
+    def __init__(self, watch: Watch, say: Say) -> None:
+        self.watch, self.say = watch, say
+        self._last = watch.started
+
+    def __call__(self, progress: Progress) -> None:
+        self.watch.see(progress)
+        now = self.watch.clock()
+        finished = 0 < progress.total <= progress.done
+        if finished and (now - self._last >= EVERY or not progress.step):
+            self._last = now
+            step = f"✓ {progress.step} {progress.done} of {progress.total} · " if progress.step else ""
+            self.say(f"  {step}{self.watch.summary()}")
+        elif not progress.step and progress.done and now - self._last >= EVERY:
+            self._last = now
+            self.say(f"  {self.watch.summary()}")
+
+
+@contextmanager
+def downloading(console: Console, what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """Something to hand to `pull` as `progress`: a bar on a terminal, else a line when it begins and ends."""
+    seen: list[int] = []
+    started = time.monotonic()
+
+    def told(done: int, total: int, _source: str) -> None:
+        seen[:] = [done, total]
+
+    if quiet:
+        yield told
+        return
+    if console.is_terminal:
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Bar(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(what, total=None)
+
+            def drawn(done: int, total: int, source: str) -> None:
+                told(done, total, source)
+                bar.update(task, completed=done, total=total)
+
+            yield drawn
+    else:
+        yield told
+    if seen:
+        line = f"  ✓ {what}  {size(seen[1])}, checked, {duration(time.monotonic() - started)}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

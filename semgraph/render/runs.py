@@ -1,0 +1,97 @@
+"""Records of runs for people: a line each, or one on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from semgraph.execution.record import Run
+from semgraph.meter import StepMetrics, split
+from semgraph.render.formats import UNKNOWN, cell, count, dollars, duration
+from semgraph.render.outcome import cost, narrowed, step_columns, written
+from semgraph.render.tables import Column, lines
+
+_NAMES = {f.name for f in fields(StepMetrics)}
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """The few facts that tell runs apart."""
+    return {
+        "run": run.name,
+        "started": run.started,
+        "plan": run.facts.get("plan"),
+        "status": run.facts.get("status", "unknown"),
+        "calls": total(run).calls_issued,
+        "dollars": total(run).dollars,
+        "seconds": seconds(run),
+    }
+
+
+def total(run: Run) -> StepMetrics:
+    """The counters of the whole run; zeros if it did not end by itself."""
+    return metrics_of(run.metrics.get("total") or {})
+
+
+def metrics_of(counters: Mapping[str, Any]) -> StepMetrics:
+    """Counters as `metrics.json` has them."""
+    return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
+
+
+def seconds(run: Run) -> float | None:
+    """Wall time; None if it did not end by itself."""
+    start, end = (run.facts.get(name) for name in ("started", "ended"))
+    if not start or not end:
+        return None
+    return (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()
+
+
+def list_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
+    """A line for each run."""
+    rows = [summary(run) for run in runs]
+    yield from lines(
+        [
+            Column("run", [row["run"] for row in rows]),
+            Column("started", [_at(row["started"]) for row in rows]),
+            Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
+            Column("status", [row["status"] for row in rows]),
+            Column("calls", [count(row["calls"]) for row in rows], right=True),
+            Column("$", [dollars(row["dollars"]) for row in rows], right=True),
+            Column(
+                "time", [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows], right=True
+            ),
+        ],
+        width,
+        indent=0,
+    )
+
+
+def _at(text: str) -> str:
+    return cell(datetime.fromisoformat(text)) if text else UNKNOWN
+
+
+def page(run: Run, width: int) -> Iterator[str]:
+    """A run on a page: what `run.json` says, the steps, the cost."""
+    yield f"run {run.name}   {run.folder}"
+    for name, value in run.facts.items():
+        if name in {"flow", "graph", "returns"}:
+            continue
+        if isinstance(value, dict) and value:
+            yield f"{name}"
+            yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
+        elif value not in (None, {}, [], ""):
+            yield f"{name:<24} {_value(value)}"
+    steps = {name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
+    parts = {name: [metrics_of(m) for m in some] for name, some in (run.metrics.get("operators") or {}).items()}
+    if steps:
+        yield ""
+        yield from lines(narrowed(step_columns(split(steps, parts), every=True), width - 2), width)
+        yield f"  {written(run.facts.get('written') or {})}"
+        yield cost(total(run), seconds(run) or 0.0)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict) and {"value", "origin"} <= set(value):
+        return f"{value['value']}   ({value['origin']})"
+    return cell(value)

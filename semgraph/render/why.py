@@ -1,0 +1,151 @@
+"""The chain of `semgraph why` for people, newest first; with the exact requests and answers where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from semgraph.provenance import UUID, Asked, Chain, Row
+from semgraph.render.formats import cell, count, dollars, duration, plural
+from semgraph.render.tables import fit
+
+if TYPE_CHECKING:
+    from semgraph.llm.journal import Exchange
+
+
+_OTHERS = 5
+_KEY = 8
+_TEXT = 120
+
+
+def described(chain: Chain) -> dict[str, Any]:
+    """The chain as plain data, requests and answers included."""
+    return {
+        "run": chain.run,
+        "what": chain.what,
+        "links": [
+            {
+                "step": link.step,
+                "row": dict(link.row),
+                "asked": [
+                    {
+                        "left": asked.left,
+                        "right": asked.right,
+                        "answers": dict(asked.answers),
+                        "error": asked.error,
+                        "calls": [{"id": call, **(_exchange(found) if found else {})} for call, found in asked.calls],
+                    }
+                    for asked in link.asked
+                ],
+            }
+            for link in chain.links
+        ],
+        "others": [{"step": step, "row": dict(row)} for step, row in chain.others],
+    }
+
+
+def _exchange(found: Exchange) -> dict[str, Any]:
+    return {
+        "model": found.model,
+        "role": found.request.role,
+        "messages": [asdict(message) for message in found.request.messages],
+        "schema": found.request.schema,
+        "answer": found.reply.text,
+        "usage": asdict(found.reply.usage),
+        "seconds": found.reply.seconds,
+        "dollars": found.reply.dollars,
+    }
+
+
+def lines(chain: Chain, width: int, *, messages: bool = False, every: bool = False) -> Iterator[str]:
+    """The chain, a line at a time.
+
+    Args:
+        chain: What to show.
+        width: Of the terminal.
+        messages: Show the exact requests and answers.
+        every: Also the steps that only moved the row along.
+    """
+    told: set[str] = set()
+    last = len(chain.links) - 1
+    for i, link in enumerate(chain.links):
+        if not (every or link.asked or i in (0, last)):
+            continue
+        row = _row(link.row) if link.row else ""
+        if i:
+            yield fit(f"← {link.step}   {row}", width).rstrip()
+        else:
+            yield from _wrapped(f"{link.step}   ", row, width)
+        for asked in link.asked:
+            yield from _asked(asked, width, told, messages=messages)
+    if not any(link.asked for link in chain.links):
+        yield "  no model was asked about it"
+    if chain.others:
+        yield ""
+        yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
+        yield from (fit(f"  {step}   {_row(row)}", width).rstrip() for step, row in chain.others[:_OTHERS])
+        yield "  to see one of them, name its key"
+
+
+def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
+    """A row on as many lines as it needs, the later ones below its first word."""
+    from textwrap import wrap
+
+    indent = min(len(lead), 14)
+    lines = wrap(lead + text, max(width, 40), subsequent_indent=" " * indent, break_on_hyphens=False)
+    yield from lines or [lead.rstrip()]
+
+
+def _row(row: Row) -> str:
+    """A row in a line: what people read first, then keys by their beginning; nothing that is NULL or hidden."""
+    shown = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
+    parts = sorted(shown.items(), key=lambda part: _is_key(part[1]))
+    return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str) and UUID.match(value) is not None
+
+
+def _value(value: Any) -> str:
+    if _is_key(value):
+        return str(value)[:_KEY]
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v not in (None, "", [])) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    text = cell(value)
+    if len(text) > _TEXT:
+        text = text[: _TEXT - 1] + "…"
+    return f"“{text}”" if isinstance(value, str) and " " in text else text
+
+
+def _asked(asked: Asked, width: int, told: set[str], *, messages: bool) -> Iterator[str]:
+    yield fit(f"    asked about {_value(asked.left)}", width).rstrip()
+    if asked.right not in (None, {}, ""):
+        yield fit(f"      beside {_value(asked.right)}", width).rstrip()
+    answer = f"failed: {asked.error}" if asked.error else _row(asked.answers)
+    yield from _wrapped("      answer  ", answer, width)
+    for call, found in asked.calls:
+        yield fit(f"      {_call(call, found)}", width).rstrip()
+        if messages and found is not None and call not in told:
+            yield from _messages(found)
+        told.add(call)
+
+
+def _call(call: str, found: Exchange | None) -> str:
+    if found is None:
+        return f"call {call}: the journal does not have it (any more)"
+    usage, reply = found.reply.usage, found.reply
+    tokens = f"{count(usage.prompt)} → {count(usage.completion)} tokens"
+    return f"call {call} · {found.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
+
+
+def _messages(found: Exchange) -> Iterator[str]:
+    for message in found.request.messages:
+        yield f"        ── {message.role}"
+        yield from (f"        {line}" for line in message.content.splitlines())
+    yield f"        ── schema  {found.request.schema}"
+    yield "        ── answer"
+    yield from (f"        {line}" for line in found.reply.text.splitlines())

@@ -1,0 +1,303 @@
+"""What is scored: a graph of nodes that stand for something in the sources, and edges that hold for some time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from semgraph.scores.rows import Score, Tally, pooled, score
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node.
+
+    Args:
+        key: Its key in its graph; two graphs need not have keys in common.
+        members: What it stands for: its occurrences in the sources, named alike in both graphs. None: its key.
+        label: Members of nodes with different labels are different.
+        name: Where members say only roughly what it stands for (the sources, of which each speaks of several nodes): what it
+            is called. Nodes that share members and are called the same are aligned before those that share more.
+    """
+
+    key: Hashable
+    members: frozenset[Hashable] | None = None
+    label: str = ""
+    name: Hashable = None
+
+    @property
+    def occurrences(self) -> list[tuple[str, Hashable]]:
+        """Its members, each with the label."""
+        own = frozenset({self.key}) if self.members is None else self.members
+        return sorted(((self.label, member) for member in own), key=repr)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An edge. It holds from `start` up to, but not at, `end`; None: since ever, for ever.
+
+    Args:
+        source: Key of a node.
+        target: Key of a node.
+        label: What it says.
+        properties: What else must be the same in an edge that says the same.
+        start: When it began to hold; a time, or a number.
+        end: When it ceased to.
+    """
+
+    source: Hashable
+    target: Hashable
+    label: str = ""
+    properties: Mapping[str, Hashable] = field(default_factory=dict)
+    start: Any = None
+    end: Any = None
+
+    def holds(self, time: Any) -> bool:
+        """Whether it holds at a time.
+
+        >>> Edge("a", "b", start=1, end=3).holds(1), Edge("a", "b", start=1, end=3).holds(3)
+        (True, False)
+        """
+        return (self.start is None or self.start <= time) and (self.end is None or time < self.end)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes with different keys, and edges between them."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+
+
+Overlaps = Mapping[tuple[Hashable, Hashable], int]
+Alignment = Mapping[Hashable, Hashable]
+_FINE = 1000
+
+
+def align(nodes: Iterable[Node], truth: Iterable[Node]) -> dict[Hashable, Hashable]:
+    """The true node of each node, one to one, among those with members in common.
+
+    As many of the same name as can be, then as many members in common, then as few that are not.
+    """
+    ours, theirs = {node.key: node for node in nodes}, {node.key: node for node in truth}
+    shared = _shared(ours.values(), theirs.values())
+    most = sum(shared.values()) + 1
+    weights = {}
+    for (own, true), common in shared.items():
+        one, other = ours[own], theirs[true]
+        dice = 2 * common / (len(one.occurrences) + len(other.occurrences))
+        named = one.name is not None and one.name == other.name
+        # Whole numbers: what is added up stays exact, whatever the order.
+        weights[own, true] = (named * most + common) * most * _FINE + round(dice * _FINE)
+    found = dict(pair for part in _parts(weights) for pair in _best(part))
+    return {key: found[key] for key in ours if key in found}
+
+
+def _shared(ours: Iterable[Node], theirs: Iterable[Node]) -> dict[tuple[Hashable, Hashable], int]:
+    """How many members nodes have in common with true nodes."""
+    where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
+    for node in theirs:
+        for member in node.occurrences:
+            where[member].append(node.key)
+    return Counter((node.key, key) for node in ours for member in node.occurrences for key in where[member])
+
+
+def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
+    """The weights as a graph, cut into connected parts; in an order that depends on the keys alone."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for (own, true), weight in sorted(weights.items(), key=repr):
+        graph.add_edge(("o", own), ("t", true), weight=weight)
+    for part in nx.connected_components(graph):
+        yield nx.Graph(sorted(graph.subgraph(part).edges(data=True), key=repr))
+
+
+def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
+    """The matching of the greatest weight in a connected part."""
+    import networkx as nx
+
+    pairs = part.edges if part.number_of_edges() == 1 else nx.max_weight_matching(part)
+    for one, other in pairs:
+        (_, own), (_, true) = (one, other) if one[0] == "o" else (other, one)
+        yield own, true
+
+
+def partition(nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment) -> tuple[Score, Score]:
+    """Whether members are together that belong together: pairs-F1, and B-cubed.
+
+    Pairs count pairs of members of one node; B-cubed asks for each member how much of its node belongs with it, so it also
+    sees nodes of one member. A merged pair of nodes lowers precision, a split node recall. A member that is missing costs
+    recall; one that is in no true node, or in more nodes than it should be, costs precision. Pairs have no F1 where no node
+    has two members; B-cubed has none where there are no nodes.
+    """
+    ours, theirs = list(nodes), list(truth)
+    common = _occurrences_in_common(ours, theirs, alignment)
+    own = {node.key: len(node.occurrences) for node in ours}
+    true = {node.key: len(node.occurrences) for node in theirs}
+    pairs = Score.of(
+        sum(n * (n - 1) // 2 for n in common.values()),
+        sum(n * (n - 1) // 2 for n in own.values()),
+        sum(n * (n - 1) // 2 for n in true.values()),
+    )
+    given, wanted = sum(own.values()), sum(true.values())
+    right = sum(n * n / own[a] for (a, _), n in common.items())
+    found = sum(n * n / true[b] for (_, b), n in common.items())
+    precision, recall = (right / given if given else None), (found / wanted if wanted else None)
+    both = (precision or 0.0) + (recall or 0.0)
+    f1 = 2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
+    return pairs, Score(precision, recall, f1, None, (sum(common.values()), given, wanted))
+
+
+def _occurrences_in_common(
+    ours: Iterable[Node], theirs: Iterable[Node], alignment: Alignment
+) -> Counter[tuple[Hashable, Hashable]]:
+    """Members in common by node and true node; each occurrence of a member once, first where the nodes are aligned."""
+    where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
+    for node in sorted(theirs, key=lambda node: repr(node.key)):
+        for member in node.occurrences:
+            where[member].append(node.key)
+    found: Counter[tuple[Hashable, Hashable]] = Counter()
+    later: list[tuple[Hashable, tuple[str, Hashable]]] = []
+    for node in sorted(ours, key=lambda node: repr(node.key)):
+        for member in node.occurrences:
+            if alignment.get(node.key) in where[member]:
+                where[member].remove(alignment[node.key])
+                found[node.key, alignment[node.key]] += 1
+            else:
+                later.append((node.key, member))
+    for key, member in later:
+        if where[member]:
+            found[key, where[member].pop(0)] += 1
+    return found
+
+
+_MOMENTS = 50
+Saying = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class GraphScore:
+    """How a graph compares with the true one. A part of which neither graph has anything has no F1.
+
+    Args:
+        alignment: The true node of each node that has one.
+        pairs: Nodes as a partition of their members: pairs that are together.
+        b_cubed: The same, member by member.
+        edges: Edges: both ends, label and properties are the same; each counts once. Its interval is by kinds of edges.
+        validity: Edges that hold, over all times that were looked at; None without times.
+        at: The same for each time.
+        ended: Edges that have an end: whether they should, and whether those that should do.
+        tally: Hits, edges given, edges wanted for each pair of ends with label and properties, for `difference`.
+    """
+
+    alignment: Mapping[Hashable, Hashable]
+    pairs: Score
+    b_cubed: Score
+    edges: Score
+    validity: Score | None
+    at: tuple[tuple[Any, Score], ...]
+    ended: Score
+    tally: Tally
+
+
+def score_graph(graph: Graph, truth: Graph, times: Sequence[Any] | None = None) -> GraphScore:
+    """Compare a graph with the true one.
+
+    Args:
+        graph: What was made.
+        truth: What should have been.
+        times: When to look which edges hold; None: at `moments(truth)`.
+    """
+    alignment = align(graph.nodes, truth.nodes)
+    ours, theirs = _said(graph.edges, alignment), _said(truth.edges, None)
+    tally: dict[Hashable, tuple[int, int, int]] = {
+        saying: _counts(ours.get(saying, ()), theirs.get(saying, ())) for saying in {**ours, **theirs}
+    }
+    pairs, b_cubed = partition(graph.nodes, truth.nodes, alignment)
+    at = {time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)}
+    return GraphScore(
+        alignment, pairs, b_cubed, score(tally),
+        score(pooled(at.values())) if at else None,
+        tuple((time, score(held)) for time, held in at.items()),
+        _ended(ours, theirs), tally,
+    )  # fmt: skip
+
+
+def moments(graph: Graph, most: int = _MOMENTS) -> list[Any]:
+    """When something begins or ceases to hold, in order; evenly spread ones where there are more than `most`.
+
+    >>> moments(Graph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
+    [1, 4]
+    """
+    found = sorted({time for edge in graph.edges for time in (edge.start, edge.end) if time is not None})
+    if len(found) <= most:
+        return found
+    return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
+
+
+def _said(edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None) -> dict[Saying, list[Edge]]:
+    """The edges by what they say: their ends as true nodes, label and properties."""
+    found: defaultdict[Saying, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        if alignment is None:
+            ends: tuple[Hashable, ...] = (("true", edge.source), ("true", edge.target))
+        else:
+            ends = tuple(
+                ("true", alignment[key]) if key in alignment else ("own", key) for key in (edge.source, edge.target)
+            )
+        found[(*ends, edge.label, tuple(sorted(edge.properties.items())))].append(edge)
+    return dict(found)
+
+
+def _counts(ours: Sequence[Edge], theirs: Sequence[Edge]) -> tuple[int, int, int]:
+    return min(len(ours), len(theirs)), len(ours), len(theirs)
+
+
+def _holding(
+    ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]], time: Any
+) -> dict[Hashable, tuple[int, int, int]]:
+    """The tally of the edges that hold at a time."""
+    held = {
+        saying: _counts(
+            [edge for edge in ours.get(saying, ()) if edge.holds(time)],
+            [edge for edge in theirs.get(saying, ()) if edge.holds(time)],
+        )
+        for saying in {**ours, **theirs}
+    }
+    return {saying: counts for saying, counts in held.items() if any(counts)}
+
+
+def _ended(ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]]) -> Score:
+    """Whether the edges that have an end are those that should."""
+    hits = Counter[str]()
+    for saying in {**ours, **theirs}:
+        mine, true = ours.get(saying, ()), theirs.get(saying, ())
+        hits["given"] += sum(edge.end is not None for edge in mine)
+        hits["wanted"] += sum(edge.end is not None for edge in true)
+        hits["right"] += sum(a.end is not None and b.end is not None for a, b in _matched(mine, true))
+    return Score.of(hits["right"], hits["given"], hits["wanted"])
+
+
+def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:
+    """Edges that say the same, one to one: first those with the same times, then with the same beginning, then in order."""
+    left, rest = list(ours), sorted(theirs, key=_when)
+    for times in (("start", "end"), ("start",), ()):
+        for edge in sorted(left, key=_when):
+            other = next((o for o in rest if all(getattr(o, t) == getattr(edge, t) for t in times)), None)
+            if other is not None:
+                left.remove(edge)
+                rest.remove(other)
+                yield edge, other
+
+
+def _when(edge: Edge) -> tuple[Any, ...]:
+    """By beginning, then end; since ever is first, for ever is last."""
+    begins = (0, 0) if edge.start is None else (1, edge.start)
+    ends = (1, 0) if edge.end is None else (0, edge.end)
+    return (*begins, *ends)

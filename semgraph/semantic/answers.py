@@ -1,0 +1,211 @@
+"""Tables of answers: from outcomes to what an implementation returns, and the check of what it returned."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Coroutine, Generator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.errors import EngineError, SemgraphError
+from semgraph.logical.semantic import Semantic
+from semgraph.semantic.contract import SCORE, Context, Implementation, Outcome, Rows, answer_schema, verdict_field
+
+LONGEST = 2.0
+"""Seconds that a check allows without an await."""
+_SAID_FROM = 5.0
+"""Seconds without an await from which a run says so: its tables are larger than those of a check."""
+_LOG = logging.getLogger("semgraph")
+
+
+class Blocked(EngineError):
+    """An implementation kept the event loop to itself."""
+
+
+class Watched:
+    """An `answer` under way. Await it: the result is that of the coroutine; `longest` then is known.
+
+    Args:
+        call: What `answer` returned.
+        way: Whose it is, for errors.
+        step: The step that asks, for errors.
+    """
+
+    def __init__(self, call: Coroutine[Any, Any, Any], way: object, step: str = "") -> None:
+        self._call, self._way, self._step = call, way, step
+        self.longest = 0.0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Run it step by step, and time the steps.
+
+        Raises:
+            EngineError: It raised something that semgraph does not know; file and line are named.
+        """
+        if not hasattr(self._call, "send"):
+            raise EngineError(f"{self._place()}{named(self._way)}: answer must be written with async def")
+        began = time.perf_counter()
+        send: Any = None
+        throw: BaseException | None = None
+        while True:
+            try:
+                waits_for = self._call.send(send) if throw is None else self._call.throw(throw)
+            except StopIteration as end:
+                return end.value
+            except EngineError as error:
+                raise self._named(error) from error
+            except SemgraphError:
+                raise
+            except Exception as error:
+                raise self._broken(error) from error
+            finally:
+                self.longest = max(self.longest, time.perf_counter() - began)
+            send, throw = None, None
+            try:
+                send = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - what was thrown in, cancellation too, goes on to the coroutine
+                throw = error
+            began = time.perf_counter()
+
+    async def ended(self) -> Any:
+        """The result, where nothing but it ran.
+
+        Raises:
+            Blocked: It kept the event loop for longer than LONGEST.
+        """
+        found = await self
+        if self.longest > LONGEST:
+            raise Blocked(self.blocked())
+        return found
+
+    def blocked(self) -> str:
+        """What is said of one that kept the event loop."""
+        return (
+            f"{self._place()}{named(self._way)} kept the event loop for {self.longest:.1f} s: no other call could go on. "
+            "Await something meanwhile, or compute in a thread: await asyncio.to_thread(...)"
+        )
+
+    def _named(self, error: EngineError) -> EngineError:
+        """What the context says of a use that is wrong, with the place of that use."""
+        said = str(error).removeprefix(self._place())
+        return EngineError(f"{self._place()}{named(self._way, error)}: {said}")
+
+    def _broken(self, error: Exception) -> EngineError:
+        said = f": {error}" if str(error) else ""
+        return EngineError(f"{self._place()}{named(self._way, error)} raised {type(error).__name__}{said}")
+
+    def _place(self) -> str:
+        return f"step {self._step}: " if self._step else ""
+
+
+async def watched(way: Implementation[Any], node: Semantic, rows: Rows, ctx: Context) -> pa.Table:
+    """What an implementation answers; a warning is logged where it kept the event loop for long.
+
+    Raises:
+        EngineError: It raised something that semgraph does not know; step, file and line are named.
+    """
+    call = Watched(way.answer(node, rows, ctx), way, node.step)
+    found: pa.Table = await call
+    if call.longest > _SAID_FROM:
+        _LOG.warning(call.blocked())
+    return found
+
+
+def file_of(way: object) -> str | None:
+    """The file of an implementation."""
+    return getattr(sys.modules.get(type(way).__module__), "__file__", None)
+
+
+def named(way: object, error: BaseException | None = None) -> str:
+    """An implementation and its file, and the line of it that an error went through."""
+    file = file_of(way)
+    if not file:
+        return type(way).__name__
+    trace = traceback.extract_tb(error.__traceback__) if error is not None else []
+    numbers = [frame.lineno for frame in trace if frame.filename == file]
+    return f"{type(way).__name__} in {file}" + (f":{numbers[-1]}" if numbers else "")
+
+
+def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
+    """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group), in order.
+
+    `scored`: what outcomes have under `score` is kept beside the verdicts, for sem_filter and sem_join.
+    """
+    schema = answer_schema(node)
+    columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
+    for i in range(1, len(schema) - 2):
+        field = schema.field(i)
+        values = [None if o.values is None else o.values.get(field.name) for o in outcomes]
+        columns.append(pa.array(values, field.type))
+    columns.append(pa.array([o.error for o in outcomes], pa.string()))
+    columns.append(pa.array([list(o.calls) for o in outcomes], pa.list_(pa.string())))
+    table = pa.Table.from_arrays(columns, schema=schema)
+    if not scored:
+        return table
+    scores = [None if o.values is None else o.values.get(SCORE) for o in outcomes]
+    return table.append_column(pa.field(SCORE, pa.float64()), pa.array(scores, pa.float64()))
+
+
+def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
+    """The outcomes in a table of answers, by item: the reverse of `answer_table`."""
+    names = [f.name for f in answer_schema(node)][1:-2]
+    return [
+        Outcome(None if row["error"] else {name: row[name] for name in names}, row["error"], tuple(row["calls"]))
+        for row in table.sort_by("item").to_pylist()
+    ]
+
+
+def check_answer(node: Semantic, rows: Rows, table: pa.Table, implementation: object = None) -> None:
+    """Check what an implementation returned; `implementation` is named in the error, with its file.
+
+    Raises:
+        EngineError: Another schema, an item missing, foreign or twice, an item with neither verdict nor error.
+    """
+    wanted = answer_schema(node)
+    wrong = None
+    if not isinstance(table, pa.Table):
+        wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
+    elif not table.schema.equals(wanted) and not _scored(node, table):
+        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(wanted)})"
+    else:
+        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(node, table)
+    if wrong:
+        who = "its implementation" if implementation is None else named(implementation)
+        raise EngineError(f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`")
+
+
+def _scored(node: Semantic, table: pa.Table) -> bool:
+    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(answer_schema(node, scored=True))
+
+
+def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
+    count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
+    seen = Counter(items)
+    missing = [i for i in range(count) if i not in seen]
+    odd = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
+    if not missing and not odd:
+        return None
+    parts = [f"missing: {_some(missing)}"] * bool(missing) + [f"twice or unknown: {_some(odd)}"] * bool(odd)
+    return f"each of the {count} items must come once; {'; '.join(parts)}"
+
+
+def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
+    verdict = verdict_field(node)
+    if verdict is None:
+        return None
+    bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
+    item = pc.index(bare, True).as_py()
+    return None if item < 0 else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
+
+
+def _some(items: Sequence[Any]) -> str:
+    return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))

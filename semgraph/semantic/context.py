@@ -1,0 +1,381 @@
+"""What an implementation may touch while it answers: the model and the embedder, in the name of one node.
+
+Everything that is asked through it is counted for that node when it arrives, whatever becomes of it afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from semgraph.errors import EngineError, RowError, SemgraphError
+from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Message, Reply, Request, Vectors
+from semgraph.llm.stack import bound
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+from semgraph.meter import StepMetrics
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.contract import REFERENCES, Block, Outcome, Part, Ranking, Rows
+from semgraph.semantic.prompt.builder import Framing, Work
+from semgraph.semantic.prompt.groups import GroupFraming, WindowFraming
+from semgraph.semantic.prompt.pairs import PairFraming
+from semgraph.semantic.prompt.reviews import ReviewFraming
+from semgraph.semantic.prompt.rows import RowFraming
+from semgraph.semantic.prompt.words import Words, words_of
+
+_Task = asyncio.Task[Reply | RowError]
+
+
+class NodeContext:
+    """The `Context` of one node. Use it as an async context manager, or close it: then nothing it began is left running.
+
+    Args:
+        llm: Answers requests. Limits and token counts are those of the model bound to the role of the node's first prompt.
+        embedder: Embeds texts.
+        node: In whose name.
+        metrics: The counters of its step.
+        seed: What `random` depends on, beside the node and the key.
+        trial: Which independent repetition this is.
+        paid: Ids of the calls that this run has accounted for; what it adds is in `replayed`, or in `metrics` if issued.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        embedder: Embedder,
+        node: Semantic,
+        metrics: StepMetrics,
+        *,
+        seed: str = "",
+        trial: int = 0,
+        paid: set[str] | None = None,
+    ) -> None:
+        self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
+        self._model = bound(llm, node.prompt.first.role)
+        self._seed, self._trial = seed, trial
+        self._running: set[_Task] = set()
+        self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
+        self.calls: list[str] = []
+        self.notes: dict[str, None] = {}
+        self._paid = paid if paid is not None else set()
+        self.replayed = StepMetrics()  # what answers of earlier runs had cost, each once
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel what is under way and wait until it has ended."""
+        await _end(self._running)
+
+    @property
+    def limits(self) -> Limits:
+        """What the model takes."""
+        return self._model.limits
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text for that model."""
+        return self._model.count_tokens(text)
+
+    def random(self, *key: str) -> random.Random:
+        """A generator that depends on seed, node, trial and key alone."""
+        trial = [str(self._trial)] if self._trial else []  # repetitions draw anew
+        text = json.dumps([self._seed, self._node.fingerprint, *trial, *key])
+        return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
+
+    def request(
+        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any] | None, partition: str, max_tokens: int
+    ) -> Request:
+        """A request in this node's name; without a schema any text is an answer."""
+        messages = [Message("system", system)] if system else []
+        return Request(
+            role=prompt.role,
+            messages=(*messages, Message("user", user)),
+            schema="" if schema is None else self._schema_text(schema),
+            max_tokens=max_tokens,
+            trial=self._trial,
+            partition=partition,
+            step=self._node.step,
+        )
+
+    def _schema_text(self, schema: Mapping[str, Any]) -> str:
+        """JSON in the order of the schema's keys, which is the order models answer in. Written once for each object."""
+        known = self._schemas.get(id(schema))
+        if known is None:
+            text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+            known = self._schemas[id(schema)] = (schema, text)
+        return known[1]
+
+    async def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
+        """Send requests, as many at a time as keep the model busy, and yield (index, reply or error) as they arrive."""
+        waiting = enumerate(requests)
+        arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
+        mine: set[_Task] = set()
+        most = max(1, self.limits.in_flight * 2)
+
+        def start() -> bool:
+            following = next(waiting, None)
+            if following is None:
+                return False
+            index, request = following
+            task = asyncio.create_task(self._complete(request))
+            mine.add(task)
+            self._running.add(task)
+            task.add_done_callback(lambda task: arrived.put_nowait((index, task)))
+            return True
+
+        try:
+            more = True
+            while more or mine:
+                while more and len(mine) < most:
+                    more = start()
+                if mine:
+                    index, task = await arrived.get()
+                    mine.discard(task)
+                    self._running.discard(task)
+                    yield index, task.result()
+        finally:
+            self._running -= mine
+            await _end(mine)
+
+    async def _complete(self, request: Request) -> Reply | RowError:
+        try:
+            reply = await self._llm.complete(request)
+        except RowError as error:
+            count_failure(self._metrics, error)
+            self._remember(error.spent)
+            return error
+        count_reply(self._metrics, reply)
+        self._remember(reply)
+        return reply
+
+    def _remember(self, reply: object) -> None:
+        if not isinstance(reply, Reply) or not reply.call_id:
+            return
+        self.calls.append(reply.call_id)
+        if reply.origin == "journal" and reply.call_id not in self._paid:
+            count_reply(self.replayed, replace(reply, origin="issued"))
+        self._paid.add(reply.call_id)
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
+        """Vectors of texts, shape (texts, dimensions), float32; equal texts are embedded once."""
+        distinct = list(dict.fromkeys(texts))
+        if not distinct:
+            return np.zeros((0, await self._embedder.dimensions()), np.float32)
+        found = await self._embedder.embed(distinct, partition)
+        count_embeddings(self._metrics, found)
+        place = {text: i for i, text in enumerate(distinct)}
+        return found.vectors[[place[text] for text in texts]]
+
+    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
+        """Ask about the items of each block in one call; see `semgraph.semantic.contract.Context`."""
+        count = rows.items.num_rows
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
+        await framing.ask(framing.works(blocks))
+        self._metrics.unusable += framing.unusable
+        missing = [item for item in range(count) if item not in framing.outcomes]
+        if missing:
+            raise EngineError(f"step {node.step}: item {missing[0]} is in no block: put each item in one")
+        return answer_table(node, [framing.outcomes[item] for item in range(count)])
+
+    async def ask_words(
+        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
+    ) -> list[Outcome]:
+        """Ask about each item for one word; see `semgraph.semantic.contract.Context`."""
+        if role:
+            return await self._of_role(node, role, lambda other, asked: other.ask_words(asked, rows, words))
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
+        framing.must_be_sure = True
+        works = list(framing.works([item] for item in range(rows.items.num_rows)))
+        first = 1 if self.limits.logprobs is None else 0
+        for some in filter(None, (works[:first], works[first:])):
+            await framing.ask(some)
+        return [framing.outcomes[item] for item in range(rows.items.num_rows)]
+
+    async def _of_role(
+        self, node: Semantic, role: str, ask: Callable[[NodeContext, Semantic], Awaitable[list[Outcome]]]
+    ) -> list[Outcome]:
+        """Ask the model of another role in this node's name; what it takes is counted here."""
+        asked = replace(node, prompt=node.prompt.of_role(role))
+        other = NodeContext(
+            self._llm, self._embedder, asked, self._metrics, seed=self._seed, trial=self._trial, paid=self._paid
+        )
+        async with other:
+            found = await ask(other, asked)
+        self.calls += other.calls
+        self.replayed.add(other.replayed)
+        return found
+
+    def without_logprobs(self) -> str:
+        """What to say where the endpoint gives no log-probabilities."""
+        instead = REFERENCES[self._node.keyword]
+        return (
+            f"step {self._node.step}: {self._model.name} gives no log-probabilities, which logit needs. "
+            f"Use an implementation that needs none: {self._node.step}={instead}"
+        )
+
+    def note(self, text: str) -> None:
+        """Keep a note for the user."""
+        self.notes.setdefault(text)
+
+    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
+        """Aggregate each part in one call; see `semgraph.semantic.contract.Context`."""
+        framing = GroupFraming(self, node, rows, list(parts))
+        await framing.ask(framing.all_works())
+        return [framing.outcomes[i] for i in range(len(framing.outcomes))]
+
+    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
+        """Rank the items of each window in one call; see `semgraph.semantic.contract.Context`."""
+        framing = WindowFraming(self, node, rows, list(windows))
+        await framing.ask(framing.all_works())
+        return await framing.settled()
+
+    async def ask_reviews(self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]) -> dict[int, Outcome]:
+        """Ask what given answers missed or got wrong; see `semgraph.semantic.contract.Context`."""
+        framing = ReviewFraming(self, node, rows, given)
+        await framing.ask(Work((item,)) for item in given)
+        return framing.outcomes
+
+
+async def _end(tasks: set[_Task]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def count_reply(metrics: StepMetrics, reply: Reply) -> None:
+    """Count a reply for a step: by where it came from, and what it cost if it was issued now."""
+    metrics.attempts += reply.attempts
+    if reply.origin == "journal":
+        metrics.calls_journal += 1
+    elif reply.origin == "coalesced":
+        metrics.calls_coalesced += 1
+    else:
+        metrics.calls_issued += 1
+        metrics.tokens_in += reply.usage.prompt
+        metrics.tokens_cached += reply.usage.cached
+        metrics.tokens_out += reply.usage.completion
+        unknown = metrics.dollars is None or reply.dollars is None
+        metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (reply.dollars or 0.0)
+
+
+def count_failure(metrics: StepMetrics, error: RowError) -> None:
+    """Count a request that has no answer for a step: its attempts, and what was paid for it all the same."""
+    spent = error.spent if isinstance(error.spent, Reply) else None
+    metrics.attempts += error.attempts
+    if spent is not None:
+        count_reply(metrics, spent)
+        metrics.attempts -= spent.attempts
+
+
+def count_embeddings(metrics: StepMetrics, embeddings: Embeddings) -> None:
+    """Count embeddings for a step: calls, the requests sent for them, what they cost."""
+    metrics.embeddings += embeddings.calls
+    metrics.attempts += embeddings.attempts
+    metrics.tokens_in += embeddings.usage.prompt
+    unknown = metrics.dollars is None or embeddings.dollars is None
+    metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (embeddings.dollars or 0.0)
+
+
+_UNASKED = "unasked: only planned"
+_SAMPLE = 200  # requests whose tokens are counted
+
+
+class NeedsVectors(SemgraphError):
+    """A way embeds texts before all that it would ask is known."""
+
+
+@dataclass
+class Batch:
+    """Requests to the model of one role: how many, the tokens their answers may have, and the first of them."""
+
+    calls: int = 0
+    tokens_out: int = 0
+    first: list[Request] = field(default_factory=list)
+
+    def add(self, request: Request) -> None:
+        """Count a request."""
+        self.calls += 1
+        self.tokens_out += request.max_tokens
+        if len(self.first) < _SAMPLE:
+            self.first.append(request)
+
+
+class Planned(NodeContext):
+    """A context in which nothing is asked: each question has no answer, so that a way ends after what it asks at once.
+
+    `batches` are what it would have sent, by role. With `embeds` texts are embedded; without, a way that wants vectors ends
+    in `NeedsVectors`.
+    """
+
+    def __init__(self, *given: Any, embeds: bool = False, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.batches: dict[str, Batch] = {}
+        self._embeds = embeds
+
+    def _keep(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            self.batches.setdefault(request.role, Batch()).add(request)
+
+    async def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
+        """Count the requests."""
+        for index, request in enumerate(requests):
+            self._keep([request])
+            yield index, RowError("unasked", "only planned")
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
+        """Vectors of texts, if there are to be any. Raises NeedsVectors."""
+        if not self._embeds:
+            raise NeedsVectors
+        return await super().embed(texts, partition)
+
+    def _plan(self, framing: Framing, works: Iterable[Work]) -> None:
+        self._keep(framing.requests(works, []))
+
+    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
+        """Count the requests about the blocks."""
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
+        self._plan(framing, framing.works(blocks))
+        return answer_table(node, [Outcome(None, _UNASKED)] * rows.items.num_rows)
+
+    async def ask_words(
+        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
+    ) -> list[Outcome]:
+        """Count the requests about the items."""
+        node = replace(node, prompt=node.prompt.of_role(role)) if role else node
+        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
+        self._plan(framing, framing.works([item] for item in range(rows.items.num_rows)))
+        return [Outcome(None, _UNASKED)] * rows.items.num_rows
+
+    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
+        """Count the requests about the parts."""
+        wanted = list(parts)
+        framing = GroupFraming(self, node, rows, wanted)
+        self._plan(framing, framing.all_works())
+        return [Outcome(None, _UNASKED)] * len(wanted)
+
+    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
+        """Count the requests about the windows."""
+        wanted = list(windows)
+        framing = WindowFraming(self, node, rows, wanted)
+        self._plan(framing, framing.all_works())
+        return [Ranking(None, _UNASKED, (), dict.fromkeys(window, Outcome(None, _UNASKED))) for window in wanted]
+
+    async def ask_reviews(
+        self,
+        node: Semantic,  # noqa: ARG002
+        rows: Rows,  # noqa: ARG002
+        given: Mapping[int, Outcome],
+    ) -> dict[int, Outcome]:
+        """Nothing was answered, so nothing is reviewed."""
+        return dict.fromkeys(given, Outcome(None, _UNASKED))

@@ -1,0 +1,135 @@
+"""Groups of rows: sem_agg and sem_topk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.expr.duckdb import ORDINAL
+from semgraph.expr.scalar import ROWS
+from semgraph.logical.semantic import SemAgg, SemTopk
+from semgraph.relational.fragments import column_of, conform, execute, runtime_schema
+from semgraph.relational.sql import MEMBER, PARTITION, dense, hidden, order_sql, quote, values
+from semgraph.semantic.ask import (
+    Answered,
+    Asking,
+    ask,
+    assemble,
+    evidence,
+    failures,
+    told_apart,
+)
+
+
+async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, now: datetime | None) -> pa.Table:
+    """Row numbers `o` and group numbers `g` (in order of first appearance), rows of a group in the node's order."""
+    keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node.input) else [])
+    first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
+    order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
+    sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order}'
+    found = await execute(sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now)
+    numbers, _ = dense(values(found.column("#g")))
+    return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("#o").combine_chunks()})
+
+
+def _members(items: pa.Table) -> list[list[int]]:
+    """The rows of each group, in their order."""
+    groups = values(items.column("group"))
+    found: list[list[int]] = [[] for _ in range(max(groups) + 1)]
+    for group, row in zip(groups, values(items.column("left")), strict=True):
+        found[group].append(row)
+    return found
+
+
+async def _ask_groups(
+    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], asking: Asking
+) -> pa.Table:
+    """Ask about groups of rows."""
+    pairs = [(number, row) for number, group in enumerate(groups) for row in group]
+    numbers, lefts = (pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1))
+    return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), asking)
+
+
+@assemble.register
+async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+    (table,) = inputs
+    items = await _groups(node, node.by, table, asking.now)
+    members = _members(items)
+    single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in members])
+    several = [rows for rows, alone in zip(members, single, strict=True) if not alone]
+    kinds, _ = dense(told_apart(node, table, asking))
+    numbers, first = dense([tuple(kinds[row] for row in rows) for rows in several])  # equal groups are one
+    answers = await _ask_groups(node, table, [several[i] for i in first], asking)
+    answers = answers.take(pa.array(numbers, pa.int64()))
+    errors = values(answers.column("error"))
+    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(~single))}
+    heads = [min(rows) for rows in members]
+    taken = table.take(pa.array(heads, pa.int64()))
+    columns: dict[str, Any] = {name: taken.column(name) for name in (*node.by, *hidden(node)[1:])}
+    place = pa.array([renumber.get(g) for g in range(len(members))], pa.int64())
+    for f in node.answer_fields():
+        column = answers.column(f.name).combine_chunks().take(place)
+        if single.any():
+            own = await column_of(dict(node.alone)[f.name], node.input, taken, asking.now, f.type)
+            column = pc.if_else(pa.array(single), own, column)
+        columns[f.name] = column
+    failed = np.asarray([g in renumber and errors[renumber[g]] is not None for g in range(len(members))])
+    kept = node.on_error == "null"
+    result = pa.table(columns)
+    if failed.any() and not kept:
+        result = result.filter(pa.array(~failed))
+    asked = [heads[g] for g in renumber]
+    of: list[int | None] = values(table.column(MEMBER)) if MEMBER in table.column_names else [None] * table.num_rows
+    return Answered(
+        conform(result, runtime_schema(node)),
+        failures(node, table, asked, errors),
+        kept,
+        evidence(node, table, asked, answers, ()),
+        sum(map(len, several)),
+        members=[of[row] for rows in several for row in rows],
+    )
+
+
+@assemble.register
+async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+    (table,) = inputs
+    items = await _groups(node, node.per, table, asking.now)
+    groups, lefts = values(items.column("group")), values(items.column("left"))
+    answers = await _scores(node, table, _members(items), asking)
+    errors, scores = values(answers.column("error")), values(answers.column("score"))
+    ranked = sorted((g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None)
+    best: list[tuple[int, int, float]] = []
+    ranks: dict[int, int] = {}
+    for group, _, left, score in ranked:
+        rank = ranks.get(group, 0)
+        ranks[group] = rank + 1
+        if rank < node.k:
+            best.append((left, rank, score))
+    found = table.take(pa.array([left for left, _, _ in best], pa.int64()))
+    found = found.append_column("rank", pa.array([r for _, r, _ in best], pa.int64()))
+    found = found.append_column("score", pa.array([s for _, _, s in best], pa.float64()))
+    return Answered(
+        conform(found, runtime_schema(node)),
+        failures(node, table, lefts, errors),
+        node.on_error == "null",
+        evidence(node, table, lefts, answers, ()),
+        table.num_rows,
+    )
+
+
+async def _scores(node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: Asking) -> pa.Table:
+    """The answer for each row of each group. Equal rows of a group have one place, groups of equal rows are one."""
+    kinds, first_rows = dense(told_apart(node, table, asking))
+    distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in members]
+    numbers, first = dense(distinct)
+    groups = [distinct[i] for i in first]
+    answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, asking)
+    pairs = ((number, kind) for number, group in enumerate(groups) for kind in group)
+    place = {pair: item for item, pair in enumerate(pairs)}
+    found = [place[number, kinds[row]] for number, rows in zip(numbers, members, strict=True) for row in rows]
+    return answers.take(pa.array(found, pa.int64()))

@@ -1,0 +1,293 @@
+"""The implementations that can be chosen: files `<operator>/<name>.py` in the shipped folder and in folders the user names.
+
+A file is loaded by its path, when it is first asked for. Code is run from named folders only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import math
+import sys
+import traceback
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, fields
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.plan import Choice
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.semantic.answers import named
+from semgraph.semantic.contract import REFERENCES, Cost, Implementation, Observed, RowEstimate
+from semgraph.shipped import operators_folder
+
+_NODES: dict[str, type[Semantic]] = {kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)}
+
+
+class Listed(NamedTuple):
+    """One way of an operator, as tables show it."""
+
+    name: str
+    signature: str
+    doc: str
+    same: bool
+    reference: bool
+    file: Path
+
+
+class Library:
+    """All implementations in the shipped folder and in `folders`.
+
+    Raises:
+        PlanError: A folder is not there, or two files have one name.
+    """
+
+    def __init__(self, folders: Iterable[Path | str] = ()) -> None:
+        self._folders = [operators_folder(), *(Path(folder) for folder in folders)]
+        self._loaded: dict[Path, type[Implementation[Any]]] = {}
+        for folder in self._folders:
+            if not folder.is_dir():
+                hint = "name a folder that holds <operator>/<implementation>.py"
+                raise PlanError(Problem(f'no folder "{folder}" of operators', hint=hint))
+        self._files  # noqa: B018  # found now, so that what is wrong is said now
+
+    @cached_property
+    def _files(self) -> dict[str, dict[str, Path]]:
+        found: dict[str, dict[str, Path]] = {keyword: {} for keyword in _NODES}
+        for folder in dict.fromkeys(folder.resolve() for folder in self._folders):
+            for keyword, files in found.items():
+                for file in sorted((folder / keyword).glob("[!_]*.py")):
+                    other = files.setdefault(file.stem, file)
+                    if other != file:
+                        msg = f'two files are {keyword} "{file.stem}": {other} and {file}'
+                        raise PlanError(Problem(msg, hint="rename one of them"))
+        return found
+
+    @staticmethod
+    def reference(operator: str) -> Choice:
+        """The way that defines an operator's answers; used where nothing is chosen."""
+        return Choice(REFERENCES[operator])
+
+    def names(self, operator: str) -> list[str]:
+        """The ways of an operator, its reference first."""
+        reference = REFERENCES[operator]
+        return sorted(self._files[operator], key=lambda name: (name != reference, name))
+
+    def list(self, operator: str) -> list[Listed]:
+        """The ways of an operator with their parameters. Loads their files. Raises PlanError."""
+        found = []
+        for name in self.names(operator):
+            file = self._files[operator][name]
+            kind = self._load(operator, file)
+            doc = (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n", 1)[0]
+            found.append(Listed(name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file))
+        return found
+
+    def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:
+        """The implementation for a choice, with its parameters.
+
+        Args:
+            operator: Such as `sem_join`.
+            choice: A name, or the path of a file in one of the folders, with parameters.
+            step: The step that it is for, named in errors.
+
+        Raises:
+            PlanError: No such way, no such parameter, a value of a wrong type, or a file that cannot be used.
+        """
+        try:
+            kind = self._load(operator, self._find(operator, choice.name))
+            return _made(kind, choice)
+        except PlanError as error:
+            raise PlanError(
+                *(Problem(p.what, step or p.step, p.position, p.there, p.hint) for p in error.problems)
+            ) from None
+
+    def _find(self, operator: str, name: str) -> Path:
+        files = self._files[operator]
+        if name in files:
+            return files[name]
+        if name.endswith(".py"):
+            path = Path(name).resolve()
+            if path in files.values():
+                return path
+            folders = ", ".join(str(folder) for folder in self._folders)
+            hint = f"it must be <folder>/{operator}/<name>.py, and the folder named: --operators, or in semgraph.toml"
+            raise PlanError(
+                Problem(f'"{name}" is in no folder that code is run from', there=f"folders: {folders}", hint=hint)
+            )
+        there = f"Its ways: {', '.join(self._short(operator, n) for n in self.names(operator))}"
+        raise PlanError(
+            Problem(f'"{name}" is no way of doing a {operator}', there=there, hint=did_you_mean(name, files))
+        )
+
+    def _short(self, operator: str, name: str) -> str:
+        try:
+            return signature(name, self._load(operator, self._files[operator][name]), short=True)
+        except PlanError:  # this is said when that one is chosen; here another is wrong
+            return name
+
+    def _load(self, operator: str, file: Path) -> type[Implementation[Any]]:
+        if file not in self._loaded:
+            self._loaded[file] = _implementation(operator, file, _module(operator, file))
+        return self._loaded[file]
+
+
+def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False) -> str:
+    """How a way is written: `block(left=null, right=null)`; short: `block(left, right)`."""
+    shown = [
+        f.name if short or f.default is MISSING else f"{f.name}={canonical_json(f.default)}" for f in _parameters(kind)
+    ]
+    return f"{name}({', '.join(shown)})" if shown else name
+
+
+def _parameters(kind: type[Implementation[Any]]) -> tuple[Field[Any], ...]:
+    return tuple(f for f in fields(kind) if f.init)
+
+
+def _module(operator: str, file: Path) -> ModuleType:
+    """Run a file as a module of its own name: two files of one name, or a file before and after it was edited in a
+    notebook, must not meet in sys.modules.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
+    digest = hashlib.sha256(str(file).encode() + b"\0" + content).hexdigest()[:8]
+    name = f"_semgraph_operators_{digest}.{operator}_{file.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+        line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+        place = f"{file}:{line}" if line else str(file)
+        raise PlanError(Problem(f"{place}: {type(error).__name__}: {error}", hint="correct the file")) from error
+    return module
+
+
+def _implementation(operator: str, file: Path, module: ModuleType) -> type[Implementation[Any]]:
+    """The one implementation in a module, checked as far as that can be done without calling it."""
+    own = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Implementation) and kind.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        names = ", ".join(kind.__name__ for kind in own) or "none"
+        msg = f"{file}: a file holds one implementation, this one holds {names}"
+        raise PlanError(Problem(msg, hint=f"write class Name(Implementation[{_NODES[operator].__name__}])"))
+    kind = own[0]
+    node = next((get_args(base)[0] for base in getattr(kind, "__orig_bases__", ()) if get_args(base)), None)
+    if isinstance(node, type) and node is not _NODES[operator]:
+        msg = f"{file}: {kind.__name__} is for {node.__name__}, but its folder is {operator}"
+        raise PlanError(Problem(msg, hint=f"move it, or write Implementation[{_NODES[operator].__name__}]"))
+    missing = sorted(getattr(kind, "__abstractmethods__", ()))
+    if missing:
+        raise PlanError(Problem(f"{file}: {kind.__name__} lacks the method {', '.join(missing)}"))
+    if "__dataclass_params__" not in vars(kind):
+        msg = f"{file}: {kind.__name__} is no dataclass, so it has no parameters"
+        raise PlanError(Problem(msg, hint="write @dataclass(frozen=True) above the class"))
+    return kind
+
+
+def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any]:
+    known = {f.name: f for f in _parameters(kind)}
+    problems = []
+    hints = get_type_hints(kind)
+    for name, value in choice.params:
+        if name not in known:
+            there = f"Its parameters: {', '.join(known) or 'none'}"
+            problems.append(
+                Problem(f'{choice.name} has no parameter "{name}"', there=there, hint=did_you_mean(name, known))
+            )
+        elif not _fits(hints[name], value):
+            wanted = _type_name(hints[name])
+            problems.append(Problem(f"{choice.name}: {name} must be {wanted}, not {canonical_json(value)}"))
+    given = {name for name, _ in choice.params}
+    lacking = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in given]
+    if lacking:
+        problems.append(
+            Problem(f"{choice.name} needs {', '.join(lacking)}", hint=f"write {choice.name}({lacking[0]}=...)")
+        )
+    if problems:
+        raise PlanError(*problems)
+    try:
+        return kind(**dict(choice.params))
+    except ValueError as error:
+        raise PlanError(Problem(f"{choice}: {error}")) from None
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    origin = get_origin(hint)
+    if origin in {Union, UnionType}:
+        return any(_fits(option, value) for option in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return value is None if hint is NoneType else isinstance(value, hint)
+
+
+def _type_name(hint: Any) -> str:
+    if get_args(hint) and get_origin(hint) is not Literal:
+        return " or ".join(_type_name(option) for option in get_args(hint))
+    if get_origin(hint) is Literal:
+        return " or ".join(canonical_json(value) for value in get_args(hint))
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
+    return words.get(hint, str(hint))
+
+
+def estimated(way: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None) -> Cost:
+    """What answering would take.
+
+    Raises:
+        EngineError: The implementation raised, or gave something else than a `Cost` of numbers from 0 on; it is named, with
+            its file.
+    """
+    step = f"step {node.step}: " if node.step else ""
+    try:
+        found = way.estimate(node, rows, seen)
+    except SemgraphError:
+        raise
+    except Exception as error:
+        raise EngineError(f"{step}{named(way, error)} raised {type(error).__name__}: {error}") from error
+    wrong = wrong_with(found)
+    if wrong is not None:
+        raise EngineError(f"{step}{named(way)} broke its contract: {wrong}. Correct its `estimate`")
+    return found
+
+
+def wrong_with(found: object) -> str | None:
+    """What is wrong with an estimate; None if nothing is."""
+    if not isinstance(found, Cost):
+        return f"it estimated {_shown(found)}, not a Cost"
+    for name, value in found._asdict().items():
+        optional = name in {"tokens_in", "tokens_out", "least"}
+        if (value is None and optional) or (_is_number(value) and value >= 0):
+            continue
+        return f"it estimated {name} {_shown(value)}, not a number from 0 on"
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text}" if len(text) <= 40 else f"a {type(value).__name__}"

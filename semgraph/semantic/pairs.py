@@ -1,0 +1,199 @@
+"""Candidate pairs: sem_join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.expr.duckdb import ORDINAL
+from semgraph.expr.scalar import LEFT, RIGHT, ROWS, STEP
+from semgraph.logical.node import Node, walk
+from semgraph.logical.semantic import SemJoin
+from semgraph.relational.fragments import conform, execute, runtime_schema
+from semgraph.relational.sql import (
+    MEMBER,
+    PARTITION,
+    RIGHT_ORDINAL,
+    dense,
+    join_condition,
+    order_sql,
+    pick,
+    right_side,
+    values,
+)
+from semgraph.semantic.ask import (
+    Answered,
+    Asking,
+    ask,
+    assemble,
+    evidence,
+    failures,
+    owners_of,
+    shown,
+    told_apart,
+)
+
+
+def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Pairs of row numbers with equal values, in order of left then right; a value with NULL matches nothing."""
+    places: dict[Any, list[int]] = {}
+    for r, value in enumerate(right):
+        places.setdefault(value, []).append(r)
+    found = [(n, r) for n, value in enumerate(left) if None not in value for r in places.get(value, ())]
+    return [n for n, _ in found], [r for _, r in found]
+
+
+def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> list[Any]:
+    columns = [values(pick(table, path)) for path in paths]
+    return list(zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True))
+
+
+async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None) -> tuple[list[int], list[int]]:
+    both = node.input.partitioned and node.other.partitioned
+    plain = all(pa.types.is_string(pick(left, path).type) for path, _ in node.using)
+    if node.using and node.where is None and plain:
+        rows = _keys(left, [a for a, _ in node.using], both)
+        return _matching(rows, _keys(right, [b for _, b in node.using], both))
+    names = {id(node.input): ROWS, id(node.other): STEP}
+
+    def source(child: Node) -> str:
+        return names[id(child)]
+
+    on = join_condition(node.input, node.other, node.alias, node.using, node.where)
+    side = right_side(node.other, source, node.alias)
+    columns = f"{LEFT}.{ORDINAL} AS l, {RIGHT}.{RIGHT_ORDINAL} AS r"
+    sql = f"SELECT {columns} FROM {ROWS} AS {LEFT} JOIN {side} AS {RIGHT} ON {on} ORDER BY 1, 2"
+    schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
+    found = await execute(sql, {ROWS: left, STEP: right}, schema, now)
+    return values(found.column("l")), values(found.column("r"))
+
+
+def _of_one_partition(
+    node: SemJoin, left: pa.Table, right: pa.Table, pairs: tuple[list[int], list[int]], asking: Asking
+) -> tuple[list[int], list[int], list[str]]:
+    """The pairs without those of two partitions, and the partition of each: a row of none may meet a row of any.
+
+    A plan that reads `partition: all` compares rows of all partitions on purpose.
+    """
+    lefts, rights = pairs
+    own, other = owners_of(left, asking), owners_of(right, asking)
+    if own is None:
+        return lefts, rights, [""] * len(lefts) if other is None else [other[b] for b in rights]
+    on_purpose = any(getattr(each, "partition", "") == "all" for each in walk(node.input, node.other))
+    if other is not None and not on_purpose:
+        kept = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
+        lefts, rights = [a for a, _ in kept], [b for _, b in kept]
+    return lefts, rights, [own[a] for a in lefts]
+
+
+@assemble.register
+async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+    left, right = inputs[0], inputs[1]
+    candidates = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
+    lefts, rights, owners = _of_one_partition(node, left, right, candidates, asking)
+    others = shown(right, node.prompt.other_fields, range(right.num_rows))
+    sides, sides_first = dense([others[r] for r in rights])  # equal right rows are one
+    right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
+    answers = await _answers(node, left, right_asked, (lefts, sides), owners, asking)
+    errors, match = values(answers.column("error")), values(answers.column("match"))
+    kept = node.on_error == "null"
+    dropped = set() if kept else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
+    chosen = [i for i, matches in enumerate(match) if matches and lefts[i] not in dropped]
+    found = _matched(node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen)
+    if node.keep == "one":
+        found = await _first_match(node, found, asking.now)
+    result = _assemble(node, left, found, dropped)
+    _, first = dense(list(zip(lefts, sides, owners, strict=True)))
+    asked = [lefts[i] for i in first]
+    answers = answers.take(pa.array(first, pa.int64()))
+    return Answered(
+        conform(result, runtime_schema(node)),
+        failures(node, left, asked, values(answers.column("error"))),
+        kept,
+        evidence(node, left, asked, answers, [others[rights[i]] for i in first]),
+        len(first),
+    )
+
+
+async def _answers(
+    node: SemJoin,
+    left: pa.Table,
+    right: pa.Table,
+    pairs: tuple[Sequence[int], Sequence[int]],
+    owners: Sequence[str],
+    asking: Asking,
+) -> pa.Table:
+    """The answer for each pair of a left row and a distinct right row; pairs that show the same are one question.
+
+    A left row of no partition stands once for each partition that it is compared with.
+    """
+    rows, rows_first = dense(list(zip(pairs[0], owners, strict=True)))  # left rows with candidates
+    asked = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
+    whom = [owners[i] for i in rows_first]
+    kinds, kinds_first = dense(told_apart(node, asked, asking, whom))  # equal left rows are one
+    questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
+    distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # those of a left row together
+    items = pa.table(
+        {
+            "left": pa.array([kind for kind, _ in distinct], pa.int64()),
+            "right": pa.array([side for _, side in distinct], pa.int64()),
+        }
+    )
+    distinct_rows = asked.take(pa.array(kinds_first, pa.int64()))
+    answers = await ask(node, distinct_rows, right, items, asking, owners=[whom[i] for i in kinds_first])
+    place = {question: item for item, question in enumerate(distinct)}
+    return answers.take(pa.array([place[question] for question in questions], pa.int64()))
+
+
+def _matched(
+    node: SemJoin,
+    inputs: Sequence[pa.Table],
+    pairs: tuple[list[int], list[int]],
+    answers: pa.Table,
+    items: list[int],
+) -> pa.Table:
+    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l`, the left row's number."""
+    left, right = inputs
+    taken = left.take(pa.array(pairs[0], pa.int64()))
+    other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
+    fields = [f for f in node.other.schema if node.fields is None or f.name in node.fields]
+    arrays = [other.column(f.name).combine_chunks() for f in fields]
+    struct = pa.StructArray.from_arrays(arrays, fields=fields)
+    taken = taken.append_column(node.alias, struct)
+    for name in _whose(node):
+        taken = taken.append_column(name, other.column(name))
+    for f in node.answer_fields():
+        taken = taken.append_column(f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64())))
+    return taken.append_column("_l", pa.array(pairs[0], pa.int64()))
+
+
+def _whose(node: SemJoin) -> tuple[str, ...]:
+    """The hidden columns that a pair has from its right row: where the left rows are of no window."""
+    return (PARTITION, MEMBER) if node.partitioned and not node.input.partitioned else ()
+
+
+async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> pa.Table:
+    each = ["_l", *_whose(node)[:1]]
+    if not node.order:
+        _, first = dense(list(zip(*(values(found.column(name)) for name in each), strict=True)))
+        return found.take(pa.array(first, pa.int64()))
+    over = f"PARTITION BY {', '.join(each)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
+    sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
+    rows = await execute(sql, {ROWS: found}, pa.schema([("o", pa.int64())]), now)
+    return found.take(rows.column("o").combine_chunks())
+
+
+def _assemble(node: SemJoin, left: pa.Table, found: pa.Table, dropped: set[int]) -> pa.Table:
+    """What `how` makes of the matching pairs."""
+    matched = set(values(found.column("_l")))
+    everyone = [i for i in range(left.num_rows) if i not in dropped]
+    if node.how in {"semi", "anti"}:
+        return left.take(pa.array([i for i in everyone if (i in matched) == (node.how == "semi")], pa.int64()))
+    if node.how == "left":
+        rest = [i for i in everyone if i not in matched]
+        alone = left.take(pa.array(rest, pa.int64())).append_column("_l", pa.array(rest, pa.int64()))
+        found = pa.concat_tables([found, alone], promote_options="default").sort_by("_l")
+    return found.drop_columns("_l")

@@ -1,0 +1,1 @@
+"""Prompts: rows, pairs and groups to requests, and replies to outcomes."""

@@ -1,0 +1,184 @@
+"""Asking about groups as a whole: one answer for the rows of a group (sem_agg), or a ranking of a window (sem_topk)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from semgraph.errors import RowError
+from semgraph.expr.types import Type
+from semgraph.llm.base import Reply, Request
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+from semgraph.semantic.contract import Block, Context, Outcome, Part, Ranking, Rows
+from semgraph.semantic.prompt.answers import Form, Invalid, list_of, number
+from semgraph.semantic.prompt.budget import Sheet, TooLong
+from semgraph.semantic.prompt.builder import Framing, Work
+from semgraph.semantic.prompt.records import answer_form, instructions, json_line, numbered, question
+
+_GROUP_TASK = "They belong together. Answer once, for all of them."
+_PARTS_TASK = (
+    "They belong together. A record with the word `part` before it is the answer that was given earlier for some of them. "
+    "Answer once, for all of them."
+)
+_RANKING_TASK = "Rank them: the record that fits best comes first."
+_QUESTION = "The question, where <field> stands for a record's value:"
+_RANKED_QUESTION = "What they are to fit, where <field> stands for a record's value:"
+_LIST = "ranking"
+
+
+class _WholeFraming(Framing):
+    """Requests about several rows that have one answer. `outcomes` are by the number of the part or window."""
+
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
+        super().__init__(ctx, node, rows)
+        self.outcomes: dict[int, Outcome] = {}
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Keep the outcome of a part or window."""
+        self.outcomes[work.items[0]] = outcome
+
+    def works(self, sets: Sequence[Sequence[int]]) -> Iterator[Work]:
+        """Sets of rows as work; a set whose rows may not share a request is an error."""
+        for i, items in enumerate(sets):
+            work = Work((i,))
+            mixed = self._mixed(items)
+            if mixed:
+                self.fail(work, RowError("mixed", mixed))
+            else:
+                yield work
+
+    def _mixed(self, items: Sequence[int]) -> str | None:
+        """Why rows may not share a request, or None."""
+        keys = [self.keys.of(item) for item in items]
+        for position, what in enumerate(("partitions", "prompts", "contexts")):
+            if len({key[position] for key in keys}) > 1:
+                remedy = "name what differs in # item" if what == "contexts" else "group by what they differ in"
+                return f"rows that are asked about together have several {what}: {remedy}"
+        return None
+
+
+class GroupFraming(_WholeFraming):
+    """One answer for each part of a group: of its rows, of earlier answers, or of both."""
+
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows, parts: Sequence[Part]) -> None:
+        super().__init__(ctx, node, rows)
+        self._parts = parts
+        self._groups = rows.groups()
+
+    def all_works(self) -> Iterator[Work]:
+        """The parts as work."""
+        return self.works([self._groups[part.group] for part in self._parts])
+
+    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
+        """Instructions for rows, or for rows and earlier answers."""
+        own = Form.of(prompt)
+        task = _PARTS_TASK if form == "parts" else _GROUP_TASK
+        system = instructions(prompt, task, question(prompt.item, _QUESTION), answer=answer_form(own))
+        return Sheet(prompt, system, own.schema, own)
+
+    def request(self, work: Work) -> Request:
+        """The request for a part. Raises TooLong."""
+        part = self._parts[work.items[0]]
+        earlier = any(isinstance(member, Outcome) for member in part.members)
+        item = self._groups[part.group][0]
+        sheet = self.sheet(self.prompt_of(item), "parts" if earlier else "rows")
+        lines = numbered(map(self._record, part.members))
+        return self.compose_whole(work, item, sheet, "Records:\n" + "\n".join(lines))
+
+    def _record(self, member: int | Outcome) -> str:
+        if not isinstance(member, Outcome):
+            return self.record_of(member)
+        values: Mapping[str, Any] = member.values or {}
+        return f"part {json_line({name: values[name] for name, _ in self.node.answers})}"
+
+    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+        """Keep the answer for a part, which rests on the calls of its members too."""
+        form = self.sheet(self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows").form
+        return self.settle_alone(work, reply, form.reads)
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Keep the outcome of a part with all calls it rests on."""
+        members = self._parts[work.items[0]].members
+        earlier = [call for member in members if isinstance(member, Outcome) for call in member.calls]
+        super().done(work, outcome._replace(calls=tuple(dict.fromkeys((*earlier, *outcome.calls)))))
+
+
+class WindowFraming(_WholeFraming):
+    """A ranking of the rows of each window."""
+
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows, windows: Sequence[Block]) -> None:
+        super().__init__(ctx, node, rows)
+        self._windows = windows
+
+    def all_works(self) -> Iterator[Work]:
+        """The windows as work."""
+        return self.works(self._windows)
+
+    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:  # noqa: ARG002
+        """Instructions for a window."""
+        own = Form(
+            ((_LIST, Type("list", item=Type("int64"))),),
+            ((_LIST, "the numbers of all records, each once, the best first"),),
+        )
+        system = instructions(prompt, _RANKING_TASK, question(prompt.item, _RANKED_QUESTION), answer=answer_form(own))
+        return Sheet(prompt, system, own.schema, own)
+
+    def request(self, work: Work) -> Request:
+        """The request for a window. Raises TooLong."""
+        window = self._windows[work.items[0]]
+        sheet = self.sheet(self.prompt_of(window[0]), "window")
+        lines = numbered(map(self.record_of, window))
+        return self.compose_whole(work, window[0], sheet, "Records:\n" + "\n".join(lines))
+
+    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+        """Keep the ranking of a window."""
+        return self.settle_alone(work, reply, _ranking_of(self._windows[work.items[0]]))
+
+    async def settled(self) -> list[Ranking]:
+        """What became of the windows, in order; of a window that failed each row is tried alone."""
+        found = [self.outcomes[i] for i in range(len(self._windows))]
+        several = [i for i, o in enumerate(found) if _depends_on_rows(o) and len(self._windows[i]) > 1]
+        alone = await self._alone(list(dict.fromkeys(item for i in several for item in self._windows[i])))
+        alone |= {self._windows[i][0]: o for i, o in enumerate(found) if o.error and len(self._windows[i]) == 1}
+        rankings = []
+        for outcome, window in zip(found, self._windows, strict=True):
+            faulty = {item: alone[item] for item in window if item in alone} if outcome.error else {}
+            order = None if outcome.values is None else outcome.values[_LIST]
+            rankings.append(Ranking(order, outcome.error, outcome.calls, faulty))
+        return rankings
+
+    async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
+        """The items that fail alone, and how. Where a window was too long a row is not sent, only measured."""
+        if not items:
+            return {}
+        single = WindowFraming(self.ctx, self.node, self.rows, [[item] for item in items])
+        too_long = {
+            item
+            for i, window in enumerate(self._windows)
+            if (self.outcomes[i].error or "").startswith("too_long:")
+            for item in window
+        }
+        for i, item in enumerate(items):
+            if item in too_long:
+                try:
+                    single.request(Work((i,)))
+                except TooLong as error:
+                    single.fail(Work((i,)), error)
+        await single.ask(Work((i,)) for i, item in enumerate(items) if item not in too_long)
+        return {item: found for i, item in enumerate(items) if (found := single.outcomes.get(i)) and found.error}
+
+
+def _depends_on_rows(outcome: Outcome) -> bool:
+    """Whether an error may be that of one row: an answer that is no ranking says nothing of any row."""
+    return outcome.error is not None and not outcome.error.startswith(("invalid:", "truncated:", "mixed:"))
+
+
+def _ranking_of(window: Block) -> Callable[[str], dict[str, Any]]:
+    def read(text: str) -> dict[str, Any]:
+        numbers = [number(value) for value in list_of(text, _LIST)]
+        if sorted(n or 0 for n in numbers) != list(range(1, len(window) + 1)):
+            raise Invalid(f"ranking must have each number from 1 to {len(window)} once")
+        return {_LIST: tuple(window[n - 1] for n in numbers if n is not None)}
+
+    return read

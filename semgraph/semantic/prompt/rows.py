@@ -1,0 +1,174 @@
+"""Asking about rows, one by one or several in a request: sem_map, sem_filter, and sem_topk by scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from semgraph.errors import RowError
+from semgraph.expr.types import Type, object_schema
+from semgraph.llm.base import Reply, Request
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+from semgraph.relational.sql import dense
+from semgraph.semantic.contract import Block, Context, Outcome, Rows, apart
+from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, number, parse
+from semgraph.semantic.prompt.budget import Load, Sheet
+from semgraph.semantic.prompt.builder import Framing, Work, answer_text, calls_of, halves
+from semgraph.semantic.prompt.records import answer_form, instructions, numbered, paragraphs, question
+from semgraph.semantic.prompt.words import Words, by_default
+
+_VERDICTS = {
+    # Small models understand yes and no; a boolean called "keep" they take for advice on what to do with the row.
+    "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
+    "sem_topk": ("score", Type("double"), "how well it fits, from 0 (not at all) to 100 (perfectly)"),
+}
+_BEST = 100
+_HEADING = "Records:\n"
+_TASK = "Answer for each record by itself, as if it were the only one."
+_QUESTION = "The question for each record, where <field> stands for the record's value:"
+
+
+class RowFraming(Framing):
+    """One row in the prompt's words, or several as numbered records."""
+
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None) -> None:
+        super().__init__(ctx, node, rows)
+        self.words = words or by_default(node, ctx.limits.yes_no)
+        self.outcomes: dict[int, Outcome] = {}
+        self._verdict = [_VERDICTS[node.keyword]] if node.keyword in _VERDICTS else []
+        taken = [name for name, _ in node.answers]
+        self._id, self._list = free_name("id", taken), "answers"
+        numbers, first = dense(self.keys.left)
+        self._first = [first[number] for number in numbers]  # a row of several groups of sem_topk is asked about once
+        self._named: dict[int, None] = {}
+
+    async def ask(self, works: Iterable[Work]) -> None:
+        """Ask, and ask again, until every item is settled; items of one row have one answer."""
+        await super().ask(works)
+        for item in self._named:
+            if self._first[item] in self.outcomes:
+                self.outcomes[item] = self.outcomes[self._first[item]]
+
+    def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
+        """Blocks as work: apart where they may not be together, and cut to fit."""
+        begun: set[int] = set()
+        for block in blocks:
+            self._named |= dict.fromkeys(block)
+            new = [item for item in dict.fromkeys(self._first[item] for item in block) if item not in begun]
+            begun.update(new)
+            for together in apart(self.keys, new):
+                yield from self._cut(together)
+
+    def _cut(self, items: Sequence[int]) -> Iterator[Work]:
+        block: list[int] = []
+        load: Load | None = None
+        for item in items if len(items) > 1 else ():
+            line = f"{len(items)}. {self.record_of(item)}\n"
+            if load is None or not load.takes(len(block) + 1, line):
+                if block:
+                    yield Work(tuple(block))
+                sheet = self.sheet(self.prompt_of(item), "records")
+                load = self.room.load(sheet, self.keys.context(self.keys.left[item]), _HEADING)
+                block = []
+                if not load.takes(1, line):
+                    yield Work((item,))
+                    load = None
+                    continue
+            block.append(item)
+        rest = tuple(block) if len(items) > 1 else tuple(items)
+        if rest:
+            yield Work(rest)
+
+    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
+        """Instructions for one row, or for records."""
+        if form == "row" and self.words:
+            return self.word_sheet(prompt, self.words)
+        own = Form.of(prompt, *self._verdict)
+        if form == "row":
+            return Sheet(prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own)), own.schema, own)
+        entry = Form.of(prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict)
+        sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
+        how = answer_form(entry, ", with one answer for every record", sketch)
+        system = instructions(prompt, _TASK, question(prompt.item, _QUESTION), answer=how, singly="record")
+        return Sheet(prompt, system, object_schema({self._list: {"type": "array", "items": entry.schema}}), entry)
+
+    def request(self, work: Work) -> Request:
+        """The request for a row or a block."""
+        item, count = work.items[0], len(work.items)
+        prompt = self.prompt_of(item)
+        if count == 1:
+            sheet = self.sheet(prompt, "row")
+            text = sheet.prompt.item.render(self.records.values(self.keys.left[item], prompt))
+            return self.compose_whole(work, item, sheet, text)
+        lines = numbered(map(self.record_of, work.items))
+        return self.compose(work, item, self.sheet(prompt, "records"), count, _HEADING + "\n".join(lines))
+
+    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+        """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can be read."""
+        sheet = self.sheet(self.prompt_of(work.items[0]), "row")
+        if len(work.items) == 1 and self.words:
+            return self.settle_word(work, reply, self.words)
+        if len(work.items) == 1:
+            return self.settle_alone(work, reply, lambda text: self._read_one(sheet.form, text, work.items[0]))
+        calls = (*work.calls, *calls_of(reply))
+        try:
+            good = self._read_block(work, answer_text(reply))
+        except RowError:
+            return [Work(half, calls=calls) for half in halves(work.items)]
+        except Invalid as error:
+            if error.kind == "truncated":
+                return [Work(half, calls=calls) for half in halves(work.items)]
+            good = {}
+        for item, values in good.items():
+            self.outcomes[item] = Outcome(values, None, calls_of(reply))
+        return [Work((item,), calls=calls) for item in work.items if item not in good]
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Keep the outcome of a row."""
+        for item in work.items:
+            self.outcomes[item] = outcome
+
+    def _read_one(self, form: Form, text: str, item: int) -> dict[str, Any]:
+        return self._checked(form.read(parse(text)), item)
+
+    def _checked(self, values: dict[str, Any], item: int) -> dict[str, Any]:
+        if self.node.keyword == "sem_filter":
+            return values | {"keep": values.pop("answer") == "yes"}
+        if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
+            raise Invalid(f"score must be from 0 to {_BEST}")
+        listed = getattr(self.node, "numbers_of", None)
+        if listed is not None:
+            self._check_numbers(values[listed[0]], listed, item)
+        return values
+
+    def _check_numbers(self, given: list[int], listed: tuple[str, str], item: int) -> None:
+        name, column = listed
+        shown = self.records.values(self.keys.left[item], self.prompt_of(item))[column]
+        foreign = set(given) - {record["number"] for record in shown}
+        if foreign:
+            raise Invalid(f"{name} has {min(foreign)}, which is the number of no record")
+
+    def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
+        """The good answers of a block by item. Raises Invalid if it is no list of answers."""
+        form = self.sheet(self.prompt_of(work.items[0]), "records").form
+        good: dict[int, dict[str, Any]] = {}
+        seen: set[int] = set()
+        foreign = False
+        for entry in list_of(text, self._list):
+            found = number(entry.get(self._id)) if isinstance(entry, dict) else None
+            if found is None or not 1 <= found <= len(work.items):
+                foreign = True
+                continue
+            item = work.items[found - 1]
+            if item in seen:
+                good.pop(item, None)
+                continue
+            seen.add(item)
+            try:
+                good[item] = self._checked(form.read(entry), item)
+                del good[item][self._id]
+            except Invalid:
+                continue
+        # Foreign numbers where others are missing: it counted otherwise, so no number can be trusted.
+        return {} if foreign and len(seen) < len(work.items) else good

@@ -1,0 +1,94 @@
+"""Rows that are asked about one by one: sem_map and sem_filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.semantic import SemFilter, SemMap
+from semgraph.relational.fragments import column_of, conform, runtime_schema
+from semgraph.relational.sql import MEMBER, PARTITION, pick, values
+from semgraph.semantic.ask import (
+    Answered,
+    Asking,
+    Failure,
+    ask_rows,
+    assemble,
+    evidence,
+    failures,
+)
+
+
+@assemble.register
+async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+    (table,) = inputs
+    wanted = np.ones(table.num_rows, bool)
+    if node.when is not None:
+        when = await column_of(node.when, node.input, table, asking.now, pa.bool_())
+        wanted = np.asarray([bool(x) for x in values(when)])
+    if node.form:
+        wanted &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
+    told = await ask_rows(node, table, wanted, asking)
+    index, answers = np.asarray(told.asked, np.int64), told.answers
+    errors = values(answers.column("error"))
+    place = np.full(table.num_rows, -1)
+    place[index] = np.arange(len(index))
+    taken = pa.array([None if p < 0 else int(p) for p in place], pa.int64())
+    otherwise = dict(node.otherwise)
+    columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
+    for f in node.answer_fields():
+        column = answers.column(f.name).combine_chunks().take(taken)
+        if f.name in otherwise and not wanted.all():
+            rest = await column_of(otherwise[f.name], node.input, table, asking.now, f.type)
+            column = pc.if_else(pa.array(wanted), column, rest)
+        columns[f.name] = column
+    found = pa.table(columns)
+    kept = node.on_error == "null"
+    stays = told.reached
+    if not kept:
+        stays[index[[e is not None for e in errors]]] = False
+    result = found if stays.all() else found.filter(pa.array(stays))
+    return Answered(
+        conform(result, runtime_schema(node)),
+        failures(node, table, told.asked, errors),
+        kept,
+        evidence(node, table, told.asked, answers, ()),
+        len(index),
+        np.flatnonzero(stays).tolist(),
+    )
+
+
+@assemble.register
+async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+    (table,) = inputs
+    told = await ask_rows(node, table, np.ones(table.num_rows, bool), asking)
+    errors = values(told.answers.column("error"))
+    kept = node.on_error == "null"
+    keep = np.zeros(table.num_rows, bool)
+    answered = values(told.answers.column("keep"))
+    keep[np.asarray(told.asked, np.int64)] = [kept if answer is None else bool(answer) for answer in answered]
+    return Answered(
+        conform(table.filter(pa.array(keep)), runtime_schema(node)),
+        _failures(node, table, told.asked, errors),
+        kept,
+        evidence(node, table, told.asked, told.answers, ()),
+        len(told.asked),
+        np.flatnonzero(keep).tolist(),
+    )
+
+
+def _failures(
+    node: SemFilter, table: pa.Table, asked: Sequence[int], errors: Sequence[str | None]
+) -> tuple[Failure, ...]:
+    """The rows with an error; one that joins repeated before it was asked about is one row, without its partners."""
+    if not node.late:
+        return failures(node, table, asked, errors)
+    own = table.select([name for name in (*node.late, MEMBER, PARTITION) if name in table.column_names])
+    found = failures(node, own, asked, errors)
+    first = {(failure.member, canonical_json(failure.row)): failure for failure in reversed(found)}
+    return tuple(reversed(first.values()))

@@ -1,0 +1,293 @@
+"""Verdicts by log-odds: what the implementations `logit` of sem_filter and sem_join share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.llm.base import Limits
+from semgraph.logical.semantic import Semantic, SemJoin
+from semgraph.semantic.contract import REFERENCES, SCORE, Context, Implementation, N, Outcome, Rows, verdict_field
+from semgraph.semantic.prompt.words import log_odds
+
+
+class Labelled(NamedTuple):
+    """Rows, and for each item whether the right answer is yes."""
+
+    rows: Rows
+    labels: list[bool]
+
+
+def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
+    """The labelled rows of a CSV, JSON lines or Parquet file.
+
+    Its columns are those that the prompt reads (of the other side of a join with the alias before them, as `c.name`), the one
+    that picks the prompt where there are several, and the label: `keep` for a sem_filter, `match` for a sem_join.
+
+    Args:
+        node: Whose rows they are.
+        rows: What the node asks about, for the types of its columns.
+        path: The file.
+
+    Raises:
+        PlanError: The file cannot be read, lacks a column, or has a value of another type.
+    """
+    file = _File(node, path)
+    verdict = verdict_field(node)
+    assert verdict is not None
+    labels: list[Any] = file.column(verdict.name, verdict).to_pylist()
+    if not labels:
+        raise file.wrong("it has no rows")
+    if None in labels:
+        raise file.wrong(f'a row has no "{verdict.name}"')
+    numbers = pa.array(range(len(labels)), pa.int64())
+    sides = ["left"] if rows.right is None else ["left", "right"]
+    right = None
+    if rows.right is not None:
+        assert isinstance(node, SemJoin)
+        right = file.side(rows.right, node.prompt.other_fields, f"{node.alias}.")
+    items = pa.table(dict.fromkeys(sides, numbers))
+    left = file.side(rows.left, node.prompt.fields)
+    return Labelled(Rows(left, right, items, [""] * len(labels), file.prompts()), labels)
+
+
+class _File:
+    """A file of labels; what is wrong with it is an error that names it, and the step."""
+
+    def __init__(self, node: Semantic, path: str) -> None:
+        self._node, self._path = node, path
+        try:
+            self._table = _read(Path(path).expanduser())
+        except (OSError, pa.ArrowException) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise self.wrong(f"it cannot be read: {first}") from error
+
+    def wrong(self, what: str, hint: str | None = None) -> PlanError:
+        """The error to raise."""
+        return PlanError(
+            Problem(f"the labels {self._path}: {what}", self._node.step or None, self._node.origin, hint=hint)
+        )
+
+    def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
+        """The columns of one side that the prompts read, with its types."""
+        return pa.table({name: self.column(prefix + name, like.schema.field(name)) for name in names})
+
+    def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
+        """A column with the type of a field."""
+        names = self._table.column_names
+        if name not in names:
+            hint = did_you_mean(name, names) or f'add the column "{name}"'
+            raise self.wrong(f'it has no column "{name}" (it has: {", ".join(names)})', hint)
+        try:
+            return self._table.column(name).cast(field.type)
+        except pa.ArrowException as error:
+            raise self.wrong(f'column "{name}": {str(error).splitlines()[0]}') from error
+
+    def prompts(self) -> Sequence[int]:
+        """For each row the index of its prompt."""
+        prompts = self._node.prompt
+        if not prompts.by:
+            return [0] * self._table.num_rows
+        found = []
+        for value in self.column(prompts.by, pa.field(prompts.by, pa.string())).to_pylist():
+            prompt = prompts.pick(value)
+            if prompt is None:
+                raise self.wrong(f'there is no prompt for {prompts.by} "{value}"')
+            found.append(next(i for i, one in enumerate(prompts.all) if one is prompt))
+        return found
+
+
+def _read(file: Path) -> pa.Table:
+    match file.suffix.lower():
+        case ".csv":
+            from pyarrow import csv
+
+            return csv.read_csv(file)
+        case ".jsonl" | ".ndjson":
+            from pyarrow import json
+
+            return json.read_json(file).flatten()
+        case ".parquet":
+            from pyarrow import parquet
+
+            return parquet.read_table(file).flatten()
+    raise pa.ArrowInvalid("it must be a .csv, .jsonl or .parquet file")
+
+
+_FEW = 5
+"""Labels of each answer that count as seen beforehand: a few labels tell little of how often each answer is right."""
+_SPREAD = 1 / 6
+"""The least spread within an answer, in distances between the two: labels that are separated cleanly do not make sure."""
+
+
+class Curve(NamedTuple):
+    """The probability of yes at a score: `1 / (1 + exp(-(slope * score + offset)))`."""
+
+    slope: float
+    offset: float
+
+    def log_odds(self, score: float) -> float:
+        """The calibrated log-odds of yes at a score."""
+        return self.slope * score + self.offset
+
+
+def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
+    """The curve between the labelled scores of both answers, taken as two bells of one width (Fisher, 1936).
+
+    With some twenty labels it is nearer to the best curve than logistic regression, which does not know of the bells.
+
+    Args:
+        scores: Of labelled items.
+        labels: Whether their answer is yes; each answer must be there.
+
+    >>> curve = fitted([-1.0, 0.5, 1.0, 4.0, 5.0, 6.0], [False, False, False, True, True, True])
+    >>> curve.log_odds(2.0) < 0 < curve.log_odds(3.0)
+    True
+    """
+    pairs = list(zip(scores, labels, strict=True))
+    yes, no = [s for s, label in pairs if label], [s for s, label in pairs if not label]
+    high, low = mean(yes), mean(no)
+    squares = math.fsum((s - high) ** 2 for s in yes) + math.fsum((s - low) ** 2 for s in no)
+    variance = max(squares / max(len(pairs) - 2, 1), ((high - low) * _SPREAD) ** 2) or 1.0
+    slope = (high - low) / variance
+    before = math.log((len(yes) + _FEW) / (len(no) + _FEW))
+    return Curve(slope, before - slope * (high + low) / 2)
+
+
+def right_when_left_out(scores: Sequence[float], labels: Sequence[bool]) -> int:
+    """How many labels a curve through all the others gets right, each left out in turn."""
+    right = 0
+    for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
+        curve = fitted([*scores[:i], *scores[i + 1 :]], [*labels[:i], *labels[i + 1 :]])
+        right += (curve.log_odds(score) > 0) == label
+    return right
+
+
+def cut(scores: Sequence[float]) -> float:
+    """The score between the two groups that scores fall into: those with the least spread within (Otsu, 1979).
+
+    >>> cut([1.0, 1.5, 2.0, 7.0, 8.0])
+    4.5
+    """
+    rising = sorted(scores)
+    total, below, best = math.fsum(rising), 0.0, (-1.0, rising[0])
+    for count, (low, high) in enumerate(pairwise(rising), 1):
+        below += low
+        rest = len(rising) - count
+        between = count * rest * (below / count - (total - below) / rest) ** 2
+        if low < high:
+            best = max(best, (between, (low + high) / 2))
+    return best[1]
+
+
+_LEAST = 4
+"""Labelled rows of each answer that a curve needs."""
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """How log-odds become a verdict.
+
+    Args:
+        threshold: The probability of yes from which on the answer is yes.
+        labels: A file of labelled rows: log-odds are calibrated on them first. Empty: they are taken as they are.
+        split: Whether the log-odds are divided into two groups, for each partition and prompt by itself, instead.
+
+    Raises:
+        ValueError: The threshold is none, or both `labels` and `split` are given.
+    """
+
+    threshold: float = 0.5
+    labels: str = ""
+    split: bool = False
+    _curves: dict[str, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < 1:
+            raise ValueError("threshold must be above 0 and below 1")
+        if self.labels and self.split:
+            raise ValueError("labels and split exclude each other: split needs no labels")
+
+    async def answer(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
+        """Ask about each item; outcomes have the verdict and, under `score`, the log-odds of yes after calibration.
+
+        Raises:
+            PlanError: The labels cannot be used.
+            ModelUnavailable: The endpoint gives no log-probabilities.
+        """
+        verdict = verdict_field(node)
+        assert verdict is not None
+        found = await ctx.ask_words(node, rows) if not self.labels else await self._after_labels(node, rows, ctx)
+        scores = {item: log_odds(outcome) for item, outcome in enumerate(found) if outcome.values is not None}
+        curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
+        scores = {item: curve.log_odds(score) for item, score in scores.items()}
+        if self.split:
+            scores = _divided(rows, scores)
+        least = math.log(self.threshold / (1 - self.threshold))
+        for item, score in scores.items():
+            found[item] = found[item]._replace(values={verdict.name: score > least, SCORE: score})
+        return found
+
+    async def _after_labels(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
+        if rows.items.num_rows and node.fingerprint not in self._curves:
+            self._curves[node.fingerprint] = await self._calibrated(node, rows, ctx)
+        return await ctx.ask_words(node, rows)
+
+    async def _calibrated(self, node: Semantic, rows: Rows, ctx: Context) -> Curve:
+        labelled = read_labels(node, rows, self.labels)
+        outcomes = await ctx.ask_words(node, labelled.rows)
+        pairs = zip(outcomes, labelled.labels, strict=True)
+        answered = [(log_odds(outcome), label) for outcome, label in pairs if outcome.values is not None]
+        scores, labels = [score for score, _ in answered], [label for _, label in answered]
+        if min(sum(labels), len(labels) - sum(labels)) < _LEAST:
+            what = f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"
+            raise self._wrong(node, f"{what}: calibration needs at least {_LEAST} of yes and of no")
+        curve = fitted(scores, labels)
+        if curve.slope <= 0:
+            raise self._wrong(node, "the model's answers do not follow them: rows labelled no have the higher log-odds")
+        right = right_when_left_out(scores, labels)
+        ctx.note(
+            f"step {node.step}: calibrated on {len(labels)} labelled rows of {self.labels}: yes from log-odds "
+            f"{-curve.offset / curve.slope:.2f} on; {right} of {len(labels)} are right when each is left out"
+        )
+        return curve
+
+    def _wrong(self, node: Semantic, what: str) -> PlanError:
+        return PlanError(Problem(f"the labels {self.labels}: {what}", node.step or None, node.origin))
+
+
+@dataclass(frozen=True)
+class ByLogOdds(Implementation[N]):
+    """An implementation whose verdicts rest on log-odds; the parameters are those of `Verdicts`, which gives them."""
+
+    threshold: float = 0.5
+    labels: str = ""
+    split: bool = False
+    verdicts: Verdicts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdicts", Verdicts(self.threshold, self.labels, self.split))
+
+    def refuses(self, node: N, limits: Limits) -> str | None:
+        """The model must not be known to give no log-probabilities."""
+        instead = REFERENCES[node.keyword]
+        return f"the model gives no log-probabilities; use {instead}" if limits.logprobs is False else None
+
+
+def _divided(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
+    """Log-odds, less what divides those of their partition and prompt into two groups."""
+    lefts: Sequence[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+    groups: dict[tuple[str, int], list[int]] = {}
+    for item in scores:
+        left = lefts[item]
+        groups.setdefault((rows.partition[left], rows.prompt[left]), []).append(item)
+    cuts = {whose: cut([scores[item] for item in items]) for whose, items in groups.items()}
+    return {item: scores[item] - cuts[whose] for whose, items in groups.items() for item in items}

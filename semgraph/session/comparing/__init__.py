@@ -1,1 +1,0 @@
-"""Comparing ways of a step over one frozen input, and whole plans in scratch copies."""

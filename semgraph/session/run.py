@@ -1,0 +1,341 @@
+"""One run, from a checked plan and typed rows to a result and its record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import semgraph
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.execution.evaluation import Uniform
+from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.record import CallLog, RunRecord, new_run, timestamp
+from semgraph.execution.result import OnProgress, Options, Outcome, Progress, Result
+from semgraph.execution.runtime import Memory, NoRecord, Observations, Runtime
+from semgraph.frontend.load import dump
+from semgraph.llm.base import Embedder, Usage
+from semgraph.llm.stack import bound
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.search import Search
+from semgraph.logical.semantic import OnError, Semantic
+from semgraph.logical.sinks import Merge
+from semgraph.meter import Meter
+from semgraph.optimizer import optimized
+from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.provenance import flow
+from semgraph.redaction import redacted
+from semgraph.semantic.ask import Answered
+from semgraph.semantic.library import Library
+from semgraph.session.resources import Opened, Resources
+from semgraph.session.resume import keep_inputs
+from semgraph.stores.base import Settles, open_to_read
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a run is asked to do; see `Session.arun`."""
+
+    plan: LogicalPlan
+    inputs: Mapping[str, pa.Table]
+    until: str | None = None
+    again: bool = False
+    fresh: bool = False
+    write: bool = True
+    on_error: OnError | None = None
+    progress: OnProgress | None = None
+    runs: Path | None = None
+    record_to: str | Path | None = None
+    sample: bool = False  # some rows of many
+    begun: Callable[[str], object] | None = None  # told the id of the run
+
+
+async def run_plan(request: RunRequest, resources: Resources) -> Result:
+    """Run a plan with what the session has."""
+    logical = _trimmed(request)
+    if not (request.plan.writes or request.plan.schema) and any(node.calls_store for node in walk(*logical.roots)):
+        resources.need_graph()
+    record_to = Path(request.record_to) if request.record_to else None
+    async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
+        library = Library(resources.settings.operators)
+        limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
+        physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
+        _require_prices(physical.logical, opened)
+        await _ensure(physical, opened, write=request.write)
+        notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
+        return await _Run(request, physical, opened, resources, [*map(str, logical.warnings), *notes]).run()
+
+
+def _roles(plan: LogicalPlan) -> set[str]:
+    return {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
+
+
+def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
+    """Refuse a limit in dollars for what a plan asks that has no price, before anything is spent. Raises PlanError."""
+    for role in sorted(_roles(plan)):
+        model = bound(opened.llm, role)
+        opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
+    if _embeds(plan):
+        opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
+
+
+def _trimmed(request: RunRequest) -> LogicalPlan:
+    """The plan up to `until`, with `on_error` in place of each step's own."""
+    plan = request.plan
+    if request.until is not None:
+        if request.until not in plan.steps:
+            there = "steps: " + ", ".join(plan.steps)
+            hint = did_you_mean(request.until, plan.steps)
+            raise PlanError(Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint))
+        plan = replace(plan, writes=(), returns={request.until: plan.steps[request.until]})
+    if request.on_error is not None:
+        plan = _with_on_error(plan, request.on_error)
+    return plan
+
+
+def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
+    from semgraph.logical.node import rewrite
+
+    def change(node: Node) -> Node:
+        return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
+
+    roots = rewrite(plan.roots, change)
+    count = len(plan.writes)
+    writes: Any = roots[:count]
+    return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
+
+
+async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
+    """Create what the store lacks, if anything is to be written; refuse an embedder with vectors of another length."""
+    plan, store = physical.logical, opened.store
+    if plan.schema is None and not any(node.calls_store for node in walk(*plan.roots)):
+        return
+    length = await vector_length(plan, opened.embedder)
+    if write and (plan.writes or plan.schema):
+        await store.ensure(plan.graph, length)
+    else:
+        await open_to_read(store, plan.graph, length)
+
+
+async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
+    """Write the schema, if the plan does; what was done, or else what the store lacks."""
+    store = opened.store
+    if not isinstance(store, Settles):
+        return []
+    if plan.schema is None or not write:
+        equal = (
+            (n.label, by.prop) for n in walk(*plan.roots) if isinstance(n, Search) for by in n.by if by.via == "equal"
+        )
+        await store.look(place for place in equal if place[0])
+        return list(store.notes)
+    vectors = any(label.vectors for label in plan.graph.labels.values())
+    stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None
+    length = stored or (await opened.embedder.dimensions() if vectors else None)
+    return await store.settle(plan.graph, length, drop=plan.schema.drop) or [
+        "the store lacks nothing that the graph needs"
+    ]
+
+
+async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
+    """The length of the vectors that a plan searches or stores; None if it has nothing to do with vectors."""
+    return await embedder.dimensions() if _embeds(plan) else None
+
+
+def _embeds(plan: LogicalPlan) -> bool:
+    """Whether a plan needs an embedder."""
+    return any(node.embeds for node in walk(*plan.roots)) or any(
+        d.by == "embed" and d.of in sink.schema.names
+        for sink in plan.writes
+        if isinstance(sink, Merge)
+        for d in sink.label.derived.values()
+    )
+
+
+class _Recorder:
+    """The rows, failed rows and calls of a run record, written before and after a window is committed."""
+
+    def __init__(self, record: RunRecord, calls: CallLog | None, set_aside: Callable[[], None]) -> None:
+        self.begin, self.take_back = record.begin, record.take_back
+        self._record, self._calls, self._set_aside = record, calls, set_aside
+
+    def keep(self) -> None:
+        """As `Recorder.keep`."""
+        self._record.keep()
+        self._set_aside()
+        if self._calls is not None:
+            self._calls.flush()
+
+    def end(self) -> None:
+        """As `Recorder.end`."""
+        self._record.end()
+        self._set_aside()
+
+
+class _Run:
+    """One run and its record."""
+
+    def __init__(
+        self, request: RunRequest, physical: PhysicalPlan, opened: Opened, resources: Resources, notes: Sequence[str]
+    ) -> None:
+        self.notes = notes
+        self.request, self.physical, self.opened = request, physical, opened
+        self.meter = Meter()
+        runs = request.runs
+        self.name = new_run(runs or Path())
+        self.record = RunRecord(runs / self.name) if runs is not None else None
+        self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
+        if request.begun is not None:
+            request.begun(self.name)
+        self.observations = Observations(physical, request.sample)
+        self.said: dict[str, None] = {}  # notes of implementations
+        self.uniform = Uniform()
+        self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
+        self.outcome = Outcome()
+        self.in_file: set[int] = set()  # member rows that are in `failed.jsonl`; without an order, numbers of failures
+        self.last = physical.named()
+        self.settings = {
+            key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}  # no letter of a key is kept
+            for key, value, origin in resources.settings.rows()
+        }
+
+    async def run(self) -> Result:
+        """Run, and keep the record true whatever happens."""
+        logical = self.physical.logical
+        fingerprint = self.request.plan.fingerprint
+        llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
+        runtime = Runtime(
+            self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
+            observe=self._observe, answered=self._answered, asking=self._asking,
+            note=self._said, observations=self.observations,
+            remembers=self.opened.journal is None or self.request.fresh,
+            recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
+        )  # fmt: skip
+        write = self.request.write and self.request.until is None
+        options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
+        executor = Executor(runtime, options)
+        self.outcome = executor.outcome
+        self.outcome.notes += self.notes
+        self._describe(
+            status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
+            flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,
+            journal=str(self.opened.journal.path) if self.opened.journal else None,
+            returns={name: node.step for name, node in logical.returns.items()},
+            graph={"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
+        )  # fmt: skip
+        try:
+            outcome = await executor.run(self.request.inputs)
+        except BaseException as error:
+            status = "interrupted" if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) else "failed"
+            self._finish(executor.outcome, status, redacted(str(error)))
+            raise
+        self._finish(outcome, "budget" if outcome.stopped else "done", outcome.stopped)
+        return self._result(outcome)
+
+    def _describe(self, **facts: Any) -> None:
+        if self.record is None:
+            return
+        plan = self.request.plan
+        if not (self.record.folder / "plan.yaml").exists():
+            self.record.text("plan.yaml", dump(plan))
+            keep_inputs(self.record.folder, self.request.inputs)
+        use = {step: str(choice) for step, choice in plan.use.items()}
+        request = self.request
+        asked = {"until": request.until, "write": request.write, "again": request.again, "on_error": request.on_error}
+        self.record.describe(
+            semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use, asked=asked,
+            settings=self.settings, **facts,
+        )  # fmt: skip
+
+    def _observe(self, node: Node, table: pa.Table) -> None:
+        """Rows of a node: recorded where the node is the last of its step."""
+        if self.record is not None and self.last.get(node.step) is node:
+            self.record.rows("steps", node.step, table)
+
+    def _answered(self, node: Node, answered: Answered) -> None:
+        self.opened.answered(node, answered)
+        if answered.evidence is not None:
+            self.uniform.add(node, answered.evidence)
+        if self.record is not None and answered.evidence is not None:
+            self.record.rows("answers", node.step, answered.evidence)
+
+    def _said(self, text: str) -> None:
+        self.said[text] = None
+
+    def _asking(self, node: Node, rows: int) -> None:
+        """Rows of a step that are asked about, or (below 0) that were."""
+        done, total = self.asked.get(node.step, (0, 0))
+        done, total = self.asked[node.step] = (done, total + rows) if rows > 0 else (done - rows, total)
+        if self.request.progress is not None and rows:
+            self.request.progress(Progress(node.step, done, total, self.meter))
+
+    def _committed(self, done: int, total: int) -> None:
+        if self.request.progress is not None:
+            self.request.progress(Progress("", done, total, self.meter))
+
+    def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
+        outcome.notes += [*self.said, *self.uniform.notes(self.name if self.record is not None else "")]
+        memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
+        if memory is not None:
+            memory.add(self.observations.seen)
+            if memory.note:
+                outcome.notes.append(memory.note)
+        if self.record is None:
+            return
+        self.record.flush()
+        if self.calls is not None:
+            self.calls.flush()
+        self._set_aside()
+        steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
+        operators = {name: [part.as_dict() for part in parts] for name, parts in self.meter.operators().items()}
+        counted = {"total": self.meter.total().as_dict(), "steps": steps, "operators": operators}
+        self.record.text("metrics.json", json.dumps(counted, indent=1))
+        members = len(outcome.members.keys) if outcome.members else 0
+        self._describe(
+            status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
+            members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
+        )  # fmt: skip
+
+    def _set_aside(self) -> None:
+        """Write the failed rows that are not in `failed.jsonl` yet, so that they outlast the process."""
+        if self.record is not None:
+            found = self._failed_rows()
+            self.record.failed(found[number] for number in sorted(found.keys() - self.in_file))
+            self.in_file |= found.keys()
+
+    def _failed_rows(self) -> dict[int, dict[str, Any]]:
+        """Member rows that were set aside, as they were given; without an order the failed rows themselves, by number."""
+        order, outcome = self.physical.logical.order, self.outcome
+        if order is None or outcome.members is None:
+            return {n: {**f.row, "_step": f.step, "_error": f.error} for n, f in enumerate(outcome.failures)}
+        first = {f.member: f for f in reversed(outcome.failures)}
+        given = self.request.inputs[order.input]
+        return {
+            m: {**given.slice(m, 1).to_pylist()[0], "_step": first[m].step, "_error": first[m].error}
+            for m in outcome.failed_members - self.in_file
+        }
+
+    def _result(self, outcome: Outcome) -> Result:
+        logical = self.physical.logical
+        code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
+        return Result(
+            plan=logical.name,
+            run=self.name,
+            tables={name: result_table(node, outcome.tables.get(name, [])) for name, node in logical.returns.items()},
+            meter=self.meter,
+            failed=tuple(outcome.failures),
+            written=outcome.written,
+            members=len(outcome.members.keys) if outcome.members else 0,
+            skipped=outcome.skipped,
+            committed=outcome.committed,
+            keys=tuple(outcome.members.keys) if outcome.members else (),
+            notes=tuple(outcome.notes),
+            stopped=outcome.stopped,
+            record=self.record.folder if self.record else None,
+            exit_code=code,
+        )

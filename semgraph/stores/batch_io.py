@@ -1,0 +1,362 @@
+"""Rows that go into a store and tables that come out of one: columns, schemas and forms that are the same in every store."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.errors import DataError, EngineError, Problem, StoreUnavailable
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.graph import Element, elements_of, step_type
+from semgraph.logical.schema import NAME, Graph, Label
+from semgraph.stores.base import Batch, Delete, MatchQuery, SearchQuery, Write
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Write)
+
+KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
+
+
+@contextmanager
+def writing(write: Write) -> Iterator[None]:
+    """Rows that are refused are those of this write, and nothing of its batch is written."""
+    try:
+        yield
+    except DataError as error:
+        if error.write is not None:
+            raise
+        found = DataError(f"{error.problem.what}; nothing was written", hint=error.problem.hint)
+        found.write = write
+        raise found from error.__cause__
+
+
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key, and why."""
+
+    write: object
+    key: str
+    problem: Problem
+
+
+class RowsRefused(DataError):
+    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names each of them once."""
+
+    def __init__(self, rows: Iterable[RefusedRow]) -> None:
+        self.rows = tuple(rows)
+        first = self.rows[0]
+        super().__init__(f"{first.problem.what}; nothing was written", hint=first.problem.hint)
+        self.write = first.write
+
+
+class Refusals:
+    """The rows of a batch that a store refuses, each with the first reason that was found."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, str], RefusedRow] = {}
+
+    def add(self, write: Write, key: str, error: DataError) -> None:
+        """Note that a row of a write is refused."""
+        self._rows.setdefault((id(write), key), RefusedRow(write, key, error.problem))
+
+    def holds(self, write: Write, key: str) -> bool:
+        """Whether a row of a write is refused."""
+        return (id(write), key) in self._rows
+
+    def check(self) -> None:
+        """Raise RowsRefused if any row was refused."""
+        if self._rows:
+            raise RowsRefused(self._rows.values())
+
+    def attempt(self, write: W, key: str, prepare: Callable[[W], T]) -> T | None:
+        """Prepare a write. None if rows of it are refused; they are noted.
+
+        Args:
+            write: What to prepare.
+            key: The key column of its rows.
+            prepare: Raises DataError for a write with a row that cannot be stored.
+        """
+        with writing(write):
+            try:
+                return prepare(write)
+            except DataError:
+                found = dict(_faulty(write, prepare)) or dict(_conflicting(write, prepare))
+        for place, error in found.items():
+            self.add(write, write.rows.column(key)[place].as_py(), error)
+        return None
+
+
+def _faulty(write: W, prepare: Callable[[W], object], start: int = 0) -> Iterator[tuple[int, DataError]]:
+    """The places of rows that are refused by themselves, found by halving."""
+    try:
+        prepare(write)
+    except DataError as error:
+        count = write.rows.num_rows
+        if count == 1:
+            yield start, error
+        for first, last in ((0, count // 2), (count // 2, count)) if count > 1 else ():
+            yield from _faulty(replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first)
+
+
+def _conflicting(write: W, prepare: Callable[[W], object]) -> Iterator[tuple[int, DataError]]:
+    """The places of rows that are refused together with those before them, found by halving."""
+    places = list(range(write.rows.num_rows))
+
+    def error(count: int) -> DataError | None:
+        try:
+            prepare(replace(write, rows=write.rows.take(places[:count])))
+        except DataError as refused:
+            return refused
+        return None
+
+    while (refused := error(len(places))) is not None:
+        good, bad = 0, len(places)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            found = error(middle)
+            good, bad, refused = (middle, bad, refused) if found is None else (good, middle, found)
+        yield places.pop(bad - 1), refused
+
+
+def taken(row: str) -> DataError:
+    """The error for a write to a key (`Person p1`) that is stored in another partition, which is not named."""
+    hint = "a key is one for all groups: make it of the group too, id(group_id, ...)"
+    return DataError(f"the key of {row} is taken", hint=hint)
+
+
+def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
+    """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own partition.
+
+    The text is the same if another partition has the node: nobody learns what others store.
+    """
+    if key is None:
+        return DataError(f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before")
+    hint = (
+        f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
+    )
+    return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
+
+
+def other_end(edge: str, end: str, stored: str, given: str) -> DataError:
+    """The error for an edge that is stored between other ends."""
+    return DataError(
+        f'{edge} has the {end} "{stored}" and was to get "{given}": an edge keeps its ends', hint=KEEPS_ENDS
+    )
+
+
+def meant_otherwise(name: str, of: str) -> DataError:
+    """The error for a further label that is a label of the graph, or one of semgraph's own."""
+    return DataError(
+        f'"{name}" cannot be a further label of {of}: it has a meaning of its own', hint="give it another name"
+    )
+
+
+def still_has_edges(node: str, edges: str) -> DataError:
+    """The error for a node that cannot be deleted."""
+    return DataError(f"{node} cannot be deleted: {edges}", hint="delete its edges before, or say detach: true")
+
+
+# The embedders that are used where none is named, by the length of their vectors.
+_EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
+
+
+def other_length(store: str, label: str, index: str, stored: int, given: int) -> StoreUnavailable:
+    """The error for vectors of another length than the stored ones."""
+    likely = _EMBEDDERS.get(stored)
+    made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
+    return StoreUnavailable(
+        f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {given:,}. "
+        f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
+    )
+
+
+Dimensions = Mapping[tuple[str, str], int]
+"""Lengths of the stored vectors, by label and vector property."""
+
+
+def column(rows: pa.Table, path: str) -> pa.Array[Any]:
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it is not there."""
+    root, *fields = path.split(".")
+    if root not in rows.column_names:
+        there = ", ".join(rows.column_names)
+        raise EngineError(f'a store was asked about the column "{path}", and its rows have only {there}')
+    chunks: Any = rows.column(root)
+    found: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    for name in fields:
+        found = pc.struct_field(found, name)
+    return found
+
+
+def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
+    """For each row the partitions that it may see, each once. A NULL or an empty list: none."""
+    values = column(rows, path).to_pylist()
+    listed = [value if isinstance(value, list) else [value] for value in values]
+    return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
+
+
+def returned(graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False) -> dict[str, None]:
+    """What is returned of a node or an edge, in order: its key, its partition if asked for, an edge's ends, properties."""
+    first = [graph.key, *([graph.partition] if partition else [])]
+    ends = ["source", "target"] if label.kind == "edge" else []
+    known = {*label.columns, *label.vectors.values()}
+    found = dict.fromkeys([*first, *ends, *properties])
+    for name in found:
+        if name not in known:
+            raise EngineError(
+                f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
+            )
+    return found
+
+
+def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
+    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are NULL: length 1."""
+    if name in label.columns:
+        return label.columns[name].arrow
+    return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
+
+
+def _fields(label: Label, names: Iterable[str], dimensions: Dimensions) -> list[pa.Field[Any]]:
+    return [pa.field(name, type_of(label, name, dimensions)) for name in names]
+
+
+def end_column(end: str) -> str:
+    """The column of a hit with the node at an end."""
+    return f"#{end}"
+
+
+def aliases(query: SearchQuery) -> tuple[str, ...]:
+    """What the conditions of a search call the hit and the nodes at its ends."""
+    return (query.alias, *(name for _, name, _ in query.ends))
+
+
+def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
+    """The label of the nodes at the ends that a search returns, and what it returns of them, by `source` and `target`."""
+    label = graph.label(query.label)
+    nodes = {end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends}
+    return {end: (node, tuple(returned(graph, node, properties))) for end, (node, properties) in nodes.items()}
+
+
+def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
+    """Schema of what a search gives."""
+    ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64(), "score": pa.float64()}
+    names = returned(graph, graph.label(query.label), query.properties)
+    ranked = [pa.field(name, kind) for name, kind in ranking.items()]
+    ends = [
+        pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
+        for end, (node, listed) in end_nodes(graph, query).items()
+    ]
+    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions), *ends])
+
+
+def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
+    """Schema of what a match gives: a struct for each variable, of a trail a list of structs."""
+    fields: list[Any] = [("_q", pa.int64())]
+    for element, label in elements_of(graph, query.pattern):
+        if label is None and element.var:
+            fields.append(pa.field(element.var, pa.list_(step_type(graph))))
+        elif label is not None and element.var:
+            names = returned(graph, label, query.properties.get(element.var, ()))
+            fields.append(pa.field(element.var, pa.struct(_fields(label, names, dimensions))))
+    return pa.schema(fields)
+
+
+def path_order(record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]) -> tuple[Any, ...]:
+    """What a path is sorted by: its row, then the keys of its variables; a trail by its length first.
+
+    Args:
+        record: The ordinal, then for each variable its properties, the key first; for a trail its edges.
+        named: The variables.
+    """
+    keys = [
+        (len(value), [step[0] for step in value]) if label is None else value[0]
+        for value, (_, label) in zip(record[1:], named, strict=True)
+    ]
+    return (record[0], *keys)
+
+
+def steps_of(trails: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
+    """Trails as a column: each a list of edges, with key, label, source and target."""
+    fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
+    return pa.array([[dict(zip(fields, step, strict=True)) for step in trail] for trail in trails], kind)
+
+
+def scan_schema(graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions) -> pa.Schema:
+    """Schema of what a scan gives."""
+    names = returned(graph, graph.label(label), properties, partition=True)
+    return pa.schema(_fields(graph.label(label), names, dimensions))
+
+
+def check_columns(graph: Graph, write: Write) -> None:
+    """Refuse rows to write that lack the key, or have columns that the label does not. Raises EngineError."""
+    label = graph.label(write.label)
+    if graph.key not in write.rows.column_names:
+        raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
+    keys = write.rows.column(graph.key)
+    if keys.null_count:
+        raise EngineError(f"a row to write to {label.name} has no {graph.key}")
+    unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
+    if unknown and hasattr(write, "unite"):
+        raise EngineError(f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}")
+
+
+def check_partitions(graph: Graph, batch: Batch, refusals: Refusals) -> None:
+    """Refuse rows that merge one key under two partitions, whether or not it is stored: all but those of the first."""
+    seen: dict[tuple[str, str | None], str] = {}
+    times = Counter(write.label for write in batch.writes)
+    for write in batch.writes:
+        if isinstance(write, Delete) or times[write.label] < 2 or graph.partition not in write.rows.column_names:
+            continue
+        parts = write.rows.column(graph.partition).to_pylist()
+        keys: list[str] = write.rows.column(graph.key).to_pylist()  # type: ignore[assignment]  # no NULL
+        for key, part in zip(keys, parts, strict=True):
+            if part is not None and seen.setdefault((write.label, key), part) != part:
+                refusals.add(write, key, taken(f"{write.label} {key}"))
+
+
+def json_form(text: str, what: str) -> str:
+    """JSON text in canonical form. `what` says what it is, should it be none. Raises DataError."""
+    try:
+        found = canonical_json(json.loads(text, parse_constant=_no_number))
+        found.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
+    except ValueError as error:
+        raise DataError(f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)") from None
+    return found
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
+    """Open attributes as a store keeps them: by name, without those that are null. Raises DataError."""
+    found = json.loads(json_form(text, f"attributes of {label.name} {key}"))
+    if not isinstance(found, dict):
+        raise DataError(f"attributes of {label.name} {key} are no JSON object", hint='write {"name": value, ...}')
+    for name in found:
+        if not NAME.match(name) or name in {*label.columns, *label.derived, *label.ignore}:
+            why = (
+                "a property of its own" if NAME.match(name) else "not letters, digits and _, not starting with a digit"
+            )
+            raise DataError(
+                f'attribute "{name}" of {label.name} {key} is {why}', hint="give it another name in a step before"
+            )
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def labels_form(names: Iterable[str | None], label: Label, key: str) -> list[str]:
+    """Open labels as they are returned: sorted, each once, without the label itself. Raises DataError."""
+    found = {name for name in names if name is not None}
+    for name in sorted(found):
+        if not NAME.match(name):
+            what = f'label "{name}" of {label.name} {key} is not letters, digits and _, not starting with a digit'
+            raise DataError(what, hint="give it another name in a step before")
+    return sorted(found - {label.name})

@@ -1,0 +1,367 @@
+"""What stores take of a conjunct, in no store's language: tests over hit properties, and values that rows alone decide.
+
+Whatever part of a conjunct reads no property of a hit is a `Value`: DuckDB computes it over the rows before the store is
+asked, so it means there what it means everywhere, and only comparisons of properties have to be said in Cypher or SQL.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from semgraph.errors import Fault
+from semgraph.expr import Scalar, Type
+from semgraph.expr.duckdb import type_of as type_of_scalar
+from semgraph.expr.scalar import ROWS, Faithful, to_sql
+from semgraph.expr.types import TIMESTAMP, type_of_arrow
+from semgraph.stores.base import Alias
+from semgraph.stores.batch_io import column
+
+Op = Literal[
+    "and",
+    "or",
+    "not",
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "is null",
+    "in",
+    "contains",
+    "overlaps",
+    "coalesce",
+    "same",
+    "pair",
+]
+
+
+@dataclass(frozen=True)
+class Prop:
+    """A property of the hit, or of a variable of the pattern."""
+
+    var: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """DuckDB SQL over columns of the rows, or over none."""
+
+    sql: str
+    columns: tuple[str, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a text as the plan writes it, which DuckDB reads as whatever it meets."""
+        return _TEXT.fullmatch(self.sql) is not None
+
+
+@dataclass(frozen=True)
+class Test:
+    """An operator and its operands; NULL as in SQL.
+
+    `in` is a needle and its items; `contains` a list and an item, `overlaps` two lists (NULL if an operand is; a NULL inside
+    a list counts for nothing); `same` is IS NOT DISTINCT FROM; `pair` is {a, b} = {c, d} in either order, never NULL.
+    """
+
+    op: Op
+    args: tuple[Term, ...]
+
+    def walk(self) -> Iterator[Term]:
+        """This and all below it."""
+        yield self
+        for arg in self.args:
+            yield from arg.walk() if isinstance(arg, Test) else (arg,)
+
+
+Term = Prop | Value | Test
+
+_MEETING = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"}
+)  # whose operands DuckDB brings to one type
+_BOOLEAN = Type("boolean")
+_TEXT = re.compile(r"'(?:[^']|'')*'")
+_COMPARISONS: dict[type[exp.Expr], Op] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "same",
+    exp.And: "and",
+    exp.Or: "or",
+    exp.ArrayContains: "contains",
+    exp.ArrayOverlaps: "overlaps",
+}
+
+
+def read(expr: Scalar, alias: Alias) -> Term | None:
+    """A conjunct as a term, or None if stores do not take it.
+
+    Args:
+        expr: The conjunct.
+        alias: One name, or several; None: every `a.b` is a variable and a property; "": every plain name is a property.
+    """
+    return _read(expr.sql, alias)
+
+
+@lru_cache(maxsize=4096)
+def _read(sql: str, alias: Alias) -> Term | None:
+    import sqlglot
+
+    try:
+        return _term(sqlglot.parse_one(sql, dialect=Faithful), alias)
+    except _Untaken:
+        return None
+
+
+class _Untaken(Exception):
+    pass
+
+
+def _term(tree: exp.Expr, alias: Alias) -> Term:
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    columns = list(tree.find_all(exp.Column))
+    if not any(_prop(column, alias) for column in columns):
+        return _value(tree)
+    if isinstance(tree, exp.Column) and (found := _prop(tree, alias)):
+        return found
+    if type(tree) in _COMPARISONS:
+        pair = _pair(tree, alias) if isinstance(tree, exp.EQ) else None
+        return pair or Test(_COMPARISONS[type(tree)], (_term(tree.this, alias), _term(tree.expression, alias)))
+    return _other(tree, alias)
+
+
+def _other(tree: exp.Expr, alias: Alias) -> Term:
+    def test(op: Op, *parts: exp.Expr) -> Test:
+        return Test(op, tuple(_term(part, alias) for part in parts))
+
+    match tree:
+        case exp.Not():
+            found = test("not", tree.this)
+        case exp.NullSafeNEQ():
+            found = Test("not", (test("same", tree.this, tree.expression),))
+        case exp.Is() if isinstance(tree.expression, exp.Null):
+            found = test("is null", tree.this)
+        case exp.Between():
+            sides = test(">=", tree.this, tree.args["low"]), test("<=", tree.this, tree.args["high"])
+            found = Test("and", sides)
+        case exp.Coalesce():
+            found = test("coalesce", tree.this, *tree.expressions)
+        case exp.In() if tree.args.get("field") is not None:
+            found = test("contains", tree.args["field"], tree.this)
+        case exp.In() if tree.expressions:
+            found = test("in", tree.this, *tree.expressions)
+        case _:
+            raise _Untaken
+    return found
+
+
+def _path(column: exp.Column) -> tuple[str, ...]:
+    return tuple(part.name for part in column.parts)
+
+
+def _prop(column: exp.Column, alias: Alias) -> Prop | None:
+    path = _path(column)
+    if alias == "":
+        return Prop("", path[0]) if len(path) == 1 else None
+    names = (alias,) if isinstance(alias, str) else alias
+    if len(path) == 2 and (names is None or path[0] in names):
+        return Prop(path[0], path[1])
+    if names and path[0] in names:
+        raise _Untaken
+    return None
+
+
+def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
+    """The terms that read the hit alone, not the nodes at its ends."""
+    return tuple(term for term in terms if all(part.var == alias for part in _props(term)))
+
+
+def _props(term: Term) -> Iterator[Prop]:
+    return (part for part in (term.walk() if isinstance(term, Test) else (term,)) if isinstance(part, Prop))
+
+
+def _value(tree: exp.Expr) -> Value:
+    if any(isinstance(node, (exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)) for node in tree.walk()):
+        raise _Untaken
+    bound = {name.name for node in tree.find_all(exp.Lambda) for name in node.expressions}
+    bound |= {node.expression.name for node in tree.find_all(exp.Comprehension)}
+    paths = {".".join(_path(column)) for column in tree.find_all(exp.Column) if _path(column)[0] not in bound}
+    return Value(to_sql(tree), tuple(sorted(paths)))
+
+
+def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
+    """`list_sort([hit.source, hit.target]) = list_sort([x, y])`, either way round."""
+    sides: list[tuple[Term, ...]] = []
+    for side in (tree.this, tree.expression):
+        listed = side.this if isinstance(side, exp.ArraySort) else None
+        if not isinstance(listed, exp.Array) or len(listed.expressions) != 2:
+            return None
+        sides.append(tuple(_term(part, alias) for part in listed.expressions))
+    sides.sort(key=lambda side: not all(isinstance(part, Prop) for part in side))
+    ends = {part.name for part in sides[0] if isinstance(part, Prop)}
+    return Test("pair", (*sides[0], *sides[1])) if ends == {"source", "target"} else None
+
+
+def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
+    """The same with values cast to what they meet, as DuckDB would. Only for what `compares_alike` says is alike."""
+    return _cast(term, type_of)[0]
+
+
+def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Type | None]:
+    """A term with its values cast, and the type that its properties give it; None if none does."""
+    if isinstance(term, Value):
+        return term, None
+    if isinstance(term, Prop):
+        return term, type_of(term)
+    args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
+    if term.op not in _MEETING:
+        return replace(term, args=args), _BOOLEAN
+    given = [kind for kind in kinds if kind is not None]
+    met = next((kind for kind in given if kind.name == "double"), given[0] if given else None)
+    cast = tuple(_cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args)
+    return replace(term, args=cast), met if term.op == "coalesce" else _BOOLEAN
+
+
+def _cast_to(value: Value, kind: Type) -> Value:
+    always = kind.name in ("timestamp", "date", "double")
+    if always or (value.is_text and kind.name in ("int64", "boolean")):
+        return replace(value, sql=f"CAST({value.sql} AS {kind.sql})")
+    return value
+
+
+def compares_alike(
+    expr: Scalar, alias: Alias, type_of: Callable[[Prop], Type | None], rows: Mapping[str, pa.DataType]
+) -> bool:
+    """Whether every store decides a conjunct as DuckDB does: what it compares is of one type, or values can be cast to it.
+
+    Args:
+        expr: The conjunct.
+        alias: As in `read`.
+        type_of: The types of properties; None of vectors.
+        rows: The columns of the rows that ask, and their types.
+    """
+    term = read(expr, alias)
+    if term is None:
+        return False
+    try:
+        _require(_kind(term, type_of, pa.schema(list(rows.items()))) in (pa.bool_(), None))
+    except (_Untaken, Fault):
+        return False
+    return all(_is_plain_constant(value) for value in values_of([cast_values(term, type_of)]) if not value.columns)
+
+
+def _kind(term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema) -> pa.DataType | None:
+    """The type of a term; None of what takes any, as NULL and texts do. Raises _Untaken where types differ."""
+    if isinstance(term, Prop):
+        kind = type_of(term)
+        return pa.list_(pa.float32()) if kind is None else kind.arrow
+    if isinstance(term, Value):
+        return _kind_of_value(term, rows)
+    kinds = [_kind(arg, type_of, rows) for arg in term.args]
+    given = {kind for kind in kinds if kind is not None}
+    if term.op in ("and", "or", "not"):
+        texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
+        _require(given <= {pa.bool_()} and not texts)
+    elif term.op in ("contains", "overlaps"):
+        lists = {pa.list_(kind) for kind in kinds[1:] if kind is not None} if term.op == "contains" else {kinds[1]}
+        _require(kinds[0] is None or lists <= {kinds[0], None})
+    elif term.op in _MEETING:
+        if TIMESTAMP in given and not any(
+            kind == pa.date32() for arg, kind in zip(term.args, kinds, strict=True) if not isinstance(arg, Value)
+        ):
+            given.discard(pa.date32())  # a value of which a time is made
+        _require(len(given) < 2 or given == {pa.int64(), pa.float64()})
+        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, given)))
+        if term.op == "coalesce":
+            return pa.float64() if len(given) > 1 else next(iter(given), None)
+    return pa.bool_()
+
+
+def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
+    if value.is_text or value.sql.upper() == "NULL":
+        return None
+    kind = type_of_scalar(Scalar(value.sql, value.sql, value.columns), rows)
+    item = kind.value_type if pa.types.is_list(kind) else kind
+    _require(not value.columns or not pa.types.is_floating(item))  # it may be NaN, which stores compare in other ways
+    return kind
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise _Untaken
+
+
+@lru_cache(maxsize=1024)
+def constant(value: Value) -> pa.Array[Any]:
+    """What a value is that reads no column, once; asking DuckDB takes a millisecond."""
+    return evaluate([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
+
+
+def _is_plain_constant(value: Value) -> bool:
+    """Whether a value that reads no column is one that stores know: neither NaN, nor an infinite time, nor too large."""
+    try:
+        array = constant(value)
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    found: Any = array.flatten() if isinstance(array, pa.ListArray) else array
+    if pa.types.is_floating(found.type):
+        return not any(number is not None and math.isnan(number) for number in found.to_pylist())
+    if pa.types.is_temporal(found.type):
+        whole = found.view(pa.int32() if pa.types.is_date32(found.type) else pa.int64())
+        largest = 2 ** (whole.type.bit_width - 1) - 1
+        return not any(number is not None and abs(number) >= largest for number in whole.to_pylist())
+    return True
+
+
+def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
+    """The distinct values in the terms, in order."""
+    found: dict[Value, None] = {}
+    for term in terms:
+        for node in term.walk() if isinstance(term, Test) else (term,):
+            if isinstance(node, Value):
+                found[node] = None
+    return tuple(found)
+
+
+def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
+    """What each value is for each of the rows, in canonical types."""
+    from semgraph.expr.duckdb import prepared
+
+    if not values:
+        return []
+    plain = [_plain(value, rows) for value in values]
+    if all(array is not None for array in plain):
+        return [array for array in plain if array is not None]
+    read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
+    numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
+    listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
+    table = prepared(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered}).run({ROWS: numbered})
+    return [_canonical(table.column(i).combine_chunks()) for i in range(len(values))]
+
+
+def _canonical(array: pa.Array[Any]) -> pa.Array[Any]:
+    wanted = type_of_arrow(array.type).arrow
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.string())  # Arrow makes 0.6000000000000001 of the decimal 0.6
+    return array.cast(wanted)
+
+
+def _plain(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
+    """A value that is a column of the rows, or a field of one, without asking DuckDB."""
+    if len(value.columns) != 1 or value.sql != ".".join(f'"{part}"' for part in value.columns[0].split(".")):
+        return None
+    return column(rows, value.columns[0])

@@ -1,0 +1,226 @@
+"""A connection to a Neo4j server: one RUN at a time, counted, and its errors in words that say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
+from semgraph.redaction import learn, learn_from_addresses
+from semgraph.stores.base import made
+
+if TYPE_CHECKING:
+    from neo4j import AsyncDriver, AsyncManagedTransaction
+
+
+T = TypeVar("T")
+Records = list[list[Any]]
+SECONDS = 5.0
+OLDEST = (5, 26)
+PATIENCE = 20.0
+"""Seconds for which a connection that fails is tried again: a server that restarts, or that is busy for a while."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_ADDRESS = re.compile(r"(neo4j(\+s|\+ssc)?://[^/?#\s]+/?(\?[^#\s]*)?|bolt(\+s|\+ssc)?://[^/?#\s]+/?)\Z")
+"""Routing settings (`?policy=eu`) may follow the address of a cluster."""
+_READ_ONLY = (
+    "ForbiddenOnReadOnlyDatabase",
+    "WriteOnReadOnlyAccessDatabase",
+    "Security.Forbidden",
+    "NotALeader",
+    "ReadOnly",
+)
+
+
+class RuleBroken(EngineError):
+    """A write that a constraint of the database forbids; it was rolled back."""
+
+
+class Bolt:
+    """The connection; it opens with the first use."""
+
+    def __init__(self, uri: str, user: str, password: str, database: str | None) -> None:
+        self.uri, self.user, self.database = uri, user, database
+        learn(password)
+        learn_from_addresses([uri])
+        self.round_trips = 0
+        self._password = password
+        self._driver: AsyncDriver | None = None
+        self.heard: Callable[[str], None] | None = None
+        self._answered = False
+
+    async def open(self) -> None:
+        """Connect, and refuse a server that is too old. Raises StoreUnavailable."""
+        info = await self._patiently(lambda: self._connected().get_server_info())
+        version = re.search(r"(\d+)\.(\d+)", info.agent)
+        if version is None or tuple(map(int, version.groups())) < OLDEST:
+            raise StoreUnavailable(
+                f"{self.uri}  is {info.agent}; semgraph needs Neo4j {'.'.join(map(str, OLDEST))} or later. "
+                "A local one: semgraph neo4j start"
+            )
+
+    async def read(self, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
+        """Run a statement that reads, and give its records. Raises StoreUnavailable."""
+        return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
+
+    async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
+        """Do work in one transaction; whatever it raises rolls it back, and a deadlock makes it start again.
+
+        Raises:
+            StoreUnavailable: The server does not answer, or does not let this user write.
+        """
+        return await self._session("execute_write", work)
+
+    async def run(self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
+        """One statement within a transaction."""
+        self.round_trips += 1
+        made()
+        if self.heard is not None:
+            self.heard(text)
+        result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
+        return [record.values() async for record in result]
+
+    async def in_batches(self, text: str, parameters: Mapping[str, Any]) -> None:
+        """A statement that commits as it goes. Raises StoreUnavailable."""
+
+        async def work() -> None:
+            self.round_trips += 1
+            made()
+            async with self._connected().session(database=self.database) as session:
+                await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
+
+        await self._told(work())
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._driver is not None:
+            driver, self._driver = self._driver, None
+            await driver.close()
+
+    async def _session(self, how: str, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
+        async def within() -> T:
+            async with self._connected().session(database=self.database) as session:
+                found: T = await getattr(session, how)(work)
+                return found
+
+        return await self._patiently(within)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt again while the connection fails, for `PATIENCE` seconds. Raises StoreUnavailable.
+
+        What fails for good fails at once: no server at an address that never answered, and a commit of which nobody knows
+        whether it was done.
+        """
+        until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
+        while True:
+            try:
+                found = await self._told(attempt())
+            except StoreUnavailable as error:
+                if not self._may_pass(error.__cause__) or time.monotonic() + pause > until:
+                    raise
+            else:
+                self._answered = True
+                return found
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _may_pass(self, error: BaseException | None) -> bool:
+        """Whether the connection failed, and the next one may not."""
+        from neo4j.exceptions import (
+            ConnectionAcquisitionTimeoutError,
+            IncompleteCommit,
+            ServiceUnavailable,
+            SessionExpired,
+        )
+
+        lost = isinstance(error, ConnectionAcquisitionTimeoutError | ServiceUnavailable | SessionExpired | OSError)
+        if not lost or isinstance(error, IncompleteCommit):
+            return False
+        nobody = any(isinstance(cause, ConnectionRefusedError | socket.gaierror) for cause in _causes(error))
+        return self._answered or not nobody
+
+    def _connected(self) -> AsyncDriver:
+        if self._driver is None:
+            import neo4j
+
+            if "@" in self.uri:
+                raise StoreUnavailable(
+                    f"{self.uri}  the address of a Neo4j server holds no user and no password: "
+                    "set NEO4J_USERNAME and NEO4J_PASSWORD"
+                )
+            if not _ADDRESS.match(self.uri):
+                raise StoreUnavailable(
+                    f"{self.uri}  is no address of a Neo4j server: neo4j://host:7687, or bolt://host:7687"
+                )
+            self._driver = neo4j.AsyncGraphDatabase.driver(
+                self.uri,
+                auth=(self.user, self._password) if self.user else None,
+                connection_timeout=SECONDS,
+                connection_acquisition_timeout=2 * SECONDS,
+                max_transaction_retry_time=SECONDS,
+                notifications_min_severity="OFF",
+            )
+        return self._driver
+
+    async def _told(self, work: Awaitable[T]) -> T:
+        from neo4j.exceptions import DriverError, Neo4jError
+
+        try:
+            return await work
+        except (DriverError, Neo4jError, OSError) as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception) -> SemgraphError:
+        from neo4j.exceptions import AuthError, Neo4jError, TransientError
+
+        code = getattr(error, "code", None) or ""
+        message = str(getattr(error, "message", None) or error).splitlines()[0]
+        if "ConstraintValidationFailed" in code:
+            return RuleBroken(message)
+        if isinstance(error, AuthError) or "Security.Auth" in code:
+            wait = ". Too many wrong ones: wait a few seconds" if "RateLimit" in code else ""
+            said = f'rejects user "{self.user}" and its password: see NEO4J_USERNAME, NEO4J_PASSWORD{wait}'
+        elif "DatabaseNotFound" in code:
+            said = f'has no database "{self.database}". Name one that it has: NEO4J_DATABASE'
+        elif any(part in code for part in _READ_ONLY):
+            said = (
+                f'lets user "{self.user}" only read ({message}). Nothing was written. '
+                "Use a user and a database that can be written, or --no-write"
+            )
+        elif isinstance(error, TransientError) or "DatabaseError" in code:
+            said = f"could not finish: {message}. Nothing was written; run again to go on"
+        elif isinstance(error, Neo4jError):
+            return EngineError(f"{self.uri}  {message} [{code}]")
+        else:
+            said = (
+                f"no answer in {SECONDS:.0f} s ({_reason(str(error))}). Is it running? "
+                "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
+            )
+        return StoreUnavailable(f"{self.uri}  {said}")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and all that led to it."""
+    while error is not None:
+        yield error
+        for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+            yield from _causes(part)
+        error = error.__cause__ or error.__context__
+
+
+_REASONS = {
+    "Errno 111": "connection refused",
+    "Errno 61": "connection refused",
+    "refused": "connection refused",
+    "timed out": "timed out",
+    "reset": "connection reset",
+    "DNS": "unknown host",
+}
+
+
+def _reason(message: str) -> str:
+    """The cause in what a driver says of all addresses that it tried."""
+    return next((said for word, said in _REASONS.items() if word in message), message.splitlines()[0])

@@ -1,0 +1,306 @@
+"""Names, properties and conjuncts in Cypher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from semgraph.errors import EngineError
+from semgraph.expr import Scalar, Type
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.base import Alias
+from semgraph.stores.conditions import Prop, Term, Test, Value, cast_values, read, values_of
+
+ROW = "q"
+UNDERIVED = "underived"
+SYSTEM = "_Semgraph"
+MARK, HEAD = f"{SYSTEM}Mark", f"{SYSTEM}Head"
+
+
+def quoted(name: str) -> str:
+    """A label, property or column as an identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def string(text: str) -> str:
+    """A text as a literal; for names that come from the graph alone."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def hidden(label: Label) -> tuple[str, ...]:
+    """The properties of a stored row that are not its attributes."""
+    return tuple(dict.fromkeys((*label.columns, *label.vectors.values(), *label.ignore)))
+
+
+def stored(graph: Graph, label: Label, var: str, name: str) -> str:
+    """What a property of a hit is in Cypher, as it comes back."""
+    if name == "source" and label.kind == "edge":
+        return f"startNode({var}).{quoted(graph.key)}"
+    if name == "target" and label.kind == "edge":
+        return f"endNode({var}).{quoted(graph.key)}"
+    if name == "labels" and "labels" in label.open:
+        return f"[l IN labels({var}) WHERE l <> {string(label.name)}]"
+    if name == "attributes" and "attributes" in label.open:
+        own = f"{{.*, {', '.join(f'{quoted(known)}: null' for known in hidden(label))}}}"
+        return f"{var} {own}" if var.isidentifier() else f"[n IN [{var}] | n {own}][0]"
+    return f"{var}.{quoted(name)}"
+
+
+def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
+    """What a statement returns of a property; of a derived text that a row lacks, a list with what it derives from.
+
+    Times come as maps with microseconds since 1970, which are read much faster than the driver's own; what others have
+    stored in place of a time, as it is: never a map.
+    """
+    found, derived, kind = stored(graph, label, var, name), label.derived.get(name), label.columns.get(name)
+    if kind is not None and kind.name == "timestamp":
+        micros = f"{{us: {found}.epochSeconds * 1000000 + {found}.microsecond}}"
+        return f"CASE WHEN {found} IS :: ZONED DATETIME NOT NULL THEN {micros} ELSE {found} END"
+    if derived is None or derived.by == "embed":
+        return found
+    return f"coalesce({found}, [{var}.{quoted(derived.of)}])"
+
+
+def held(graph: Graph, label: Label, var: str, name: str, underived: frozenset[tuple[str, str]]) -> str:
+    """What a property is compared as: what is stored, or, where it is derived and some rows lack it, would be."""
+    found = stored(graph, label, var, name)
+    if (label.name, name) not in underived:
+        return found
+    return f"coalesce({found}, ${UNDERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
+
+
+def type_of(label: Label, name: str) -> Type | None:
+    """The type of a property; None of a vector."""
+    if name in label.columns:
+        return label.columns[name]
+    if name in label.vectors.values():
+        return None
+    raise EngineError(f'label "{label.name}" has no property "{name}": the graph declares {", ".join(label.columns)}')
+
+
+def instant(text: str) -> str:
+    """A time on the one scale: Cypher sorts and compares equal instants by their time zones too."""
+    return f"CASE WHEN {text} IS NULL THEN null ELSE datetime({{datetime: {text}, timezone: 'Z'}}) END"
+
+
+_SAID: dict[str, Callable[[list[str]], str]] = {
+    "not": lambda a: f"(NOT {a[0]})",
+    "is null": lambda a: f"({a[0]} IS NULL)",
+    "in": lambda a: f"({a[0]} IN [{', '.join(a[1:])}])",
+    "coalesce": lambda a: f"coalesce({', '.join(a)})",
+    "same": lambda a: f"coalesce({a[0]} = {a[1]}, {a[0]} IS NULL AND {a[1]} IS NULL)",
+    "pair": lambda a: (
+        f"coalesce(({a[0]} = {a[2]} AND {a[1]} = {a[3]}) OR ({a[0]} = {a[3]} AND {a[1]} = {a[2]}), false)"
+    ),
+}
+
+
+def sent(value: Any) -> Any:
+    """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which Cypher takes for less than 0."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, list):
+        return [sent(item) for item in value if item is not None]
+    return value
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the text of a statement needs beside it.
+
+    Args:
+        values: What DuckDB computes from the rows, by the name of the row field.
+        constants: Parameters that are the same for all rows.
+    """
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Conditions:
+    """Conjuncts over the variables of one statement, and the names under which their values are bound.
+
+    Args:
+        graph: Says what the properties are.
+        labels: The label of each variable.
+        names: Under which values are bound.
+        underived: Derived properties that some rows lack, by label.
+    """
+
+    graph: Graph
+    labels: Mapping[str, Label]
+    names: dict[Value, str] = field(default_factory=dict)
+    underived: frozenset[tuple[str, str]] = frozenset()
+
+    def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
+        """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for one not taken."""
+        terms = []
+        for scalar in where:
+            term = read(scalar, alias)
+            if term is None:
+                raise EngineError(f'the store does not take "{scalar.text}"')
+            terms.append(cast_values(term, self._type))
+        for value in values_of(terms):
+            self.names.setdefault(value, f"v{len(self.names)}")
+        return tuple(terms)
+
+    def _type(self, prop: Prop) -> Type | None:
+        return type_of(self._label(prop.var), prop.name)
+
+    def _label(self, var: str) -> Label:
+        if var not in self.labels:
+            raise EngineError(f'a conjunct names "{var}", which the pattern does not: {", ".join(self.labels)}')
+        return self.labels[var]
+
+    @property
+    def bound(self) -> Bound:
+        """The values of all conjuncts read so far: those of the rows, and constants, which are computed here."""
+        import pyarrow as pa
+
+        from semgraph.stores.conditions import evaluate
+
+        constant = [value for value in self.names if not value.columns]
+        arrays = evaluate(constant, pa.table({"_q": pa.array([0], pa.int64())}))
+        found = {self.names[value]: array[0].as_py() for value, array in zip(constant, arrays, strict=True)}
+        return Bound(
+            {name: value for value, name in self.names.items() if value.columns},
+            {name: sent(value) for name, value in found.items()},
+        )
+
+    def text(self, terms: Iterable[Term], variables: Mapping[str, str]) -> str:
+        """All of the terms in Cypher; `variables` says what each stands for in the statement."""
+        return " AND ".join(self._text(term, variables, plain=True) for term in terms)
+
+    def value(self, value: Value) -> str:
+        """What stands for a value."""
+        return f"{ROW}.{self.names[value]}" if value.columns else f"${self.names[value]}"
+
+    def _text(self, term: Term, variables: Mapping[str, str], *, plain: bool) -> str:
+        """`plain`: a NULL may come out as false, as nothing above tells them apart."""
+        if isinstance(term, Value):
+            return self.value(term)
+        if isinstance(term, Prop):
+            return self._prop(term, variables)
+        args = [self._text(arg, variables, plain=plain and term.op in ("and", "or")) for arg in term.args]
+        if term.op in ("contains", "overlaps"):
+            return self._of_lists(term, args, plain=plain)
+        return _SAID[term.op](args) if term.op in _SAID else f"({args[0]} {term.op.upper()} {args[1]})"
+
+    def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
+        label = self._label(prop.var)
+        found = held(self.graph, label, variables[prop.var], prop.name, self.underived)
+        kind = type_of(label, prop.name)
+        if kind is not None and kind.name == "timestamp":
+            return instant(found)
+        return found
+
+    def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
+        first, second = args
+        said = f"{second} IN {first}" if term.op == "contains" else f"any(x IN {first} WHERE x IN {second})"
+        return f"({said})" if plain else f"CASE WHEN {first} IS NULL OR {second} IS NULL THEN null ELSE {said} END"
+
+
+Ends = tuple[Value | None, Value | None]
+_MOST = 8
+
+
+def by_key(terms: Sequence[Term], key: str) -> bool:
+    """Whether a conjunct says which keys hits may have."""
+    return any(isinstance(t, Test) and _known(t, key) is not None for t in terms)
+
+
+def ends(terms: Sequence[Term]) -> tuple[Ends, ...]:
+    """The pairs of ends (None: any) between which all hits lie; empty if the conjuncts do not say."""
+    return _all_of(terms) or ()
+
+
+def _ends(term: Term) -> tuple[Ends, ...] | None:
+    if not isinstance(term, Test):
+        return None
+    match term:
+        case Test("and", args):
+            return _all_of(args)
+        case Test("or", args):
+            return _one_of(args)
+        case Test("pair", (Prop(), Prop(), Value() as one, Value() as other)):
+            return (one, other), (other, one)
+    sources, targets = _known(term, "source"), _known(term, "target")
+    if sources is not None:
+        return tuple((value, None) for value in sources)
+    return None if targets is None else tuple((None, value) for value in targets)
+
+
+def _known(term: Test, name: str) -> tuple[Value, ...] | None:
+    """The values among which a term wants a property to be."""
+    if term.op not in ("=", "in"):
+        return None
+    first, *others = term.args
+    if term.op == "=" and isinstance(first, Value):
+        first, others = others[0], [first]
+    values = tuple(other for other in others if isinstance(other, Value))
+    return values if isinstance(first, Prop) and first.name == name and len(values) == len(others) else None
+
+
+def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
+    found: tuple[Ends, ...] | None = None
+    for term in terms:
+        more = _ends(term)
+        if more is not None and found is not None:
+            more = tuple((s or source, t or target) for s, t in found for source, target in more)
+        if more is not None and len(more) <= _MOST:
+            found = more
+    return found
+
+
+def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
+    found: tuple[Ends, ...] = ()
+    for term in terms:
+        more = _ends(term)
+        if more is None:
+            return None
+        found += more
+    return found
+
+
+def match(
+    graph: Graph, label: Label, pairs: Sequence[Ends], value: Callable[[Value], str], hint: Callable[[str, str], str]
+) -> str:
+    """The clauses that bind `h` to the edges between the pairs, or to more, to each once; a `WHERE` may follow.
+
+    Args:
+        graph: Says what the key is.
+        label: Of the edges.
+        pairs: Ends that are known; not empty.
+        value: What stands for a value.
+        hint: Names the index with which to find a variable of a label.
+    """
+    edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
+    hints = []
+
+    def node(var: str, end: str, pinned: Value | None) -> str:
+        if pinned is None:
+            return "()"
+        hints.append(hint(var, end))
+        return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
+
+    either_way = (
+        len(pairs) == 2 and pairs[0] == pairs[1][::-1] and label.source == label.target and None not in pairs[0]
+    )
+    if len(pairs) == 1 or either_way:
+        arrow = "-" if either_way else "->"
+        path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
+        return f"MATCH {path}{''.join(hints)}"
+    sources, targets = ([pair[i] for pair in pairs if pair[i] is not None] for i in (0, 1))
+    path, ends, pinned = f"({{}})-{edge}-()", tuple(dict.fromkeys((label.source, label.target))), [*sources, *targets]
+    if len(sources) == len(pairs):
+        path, ends, pinned = f"({{}})-{edge}->()", (label.source,), sources
+    elif len(targets) == len(pairs):
+        path, ends, pinned = f"()-{edge}->({{}})", (label.target,), targets
+    known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
+    begun = path.format("a:" + "|".join(quoted(end) for end in ends))
+    return f"MATCH {begun}{hint('a', ends[0]) if len(ends) == 1 else ''} WHERE a.{key} IN [{known}] WITH DISTINCT h"

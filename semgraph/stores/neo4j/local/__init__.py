@@ -1,0 +1,1 @@
+"""A Neo4j server on this machine: its files and its process."""

@@ -1,0 +1,313 @@
+"""What a database has to have: uniqueness of keys, and range, full-text and vector indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semgraph.logical.schema import Derived, Graph, Label
+from semgraph.stores.neo4j.cypher import HEAD, MARK, quoted, string
+from semgraph.stores.neo4j.hits import Indexes
+
+SHOW = (
+    "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
+    "RETURN name, type, entityType, labelsOrTypes, properties, owningConstraint, options"
+)
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index that the database has."""
+
+    name: str
+    type: str
+    kind: str
+    labels: tuple[str, ...]
+    properties: tuple[str, ...]
+    constraint: str | None
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, record: Sequence[Any]) -> Index:
+        """From a record of `SHOW`."""
+        name, type_, kind, labels, properties, constraint, options = record
+        on = "node" if kind == "NODE" else "edge"
+        return cls(name, type_, on, tuple(labels or ()), tuple(properties or ()), constraint, options or {})
+
+    @property
+    def dimensions(self) -> int | None:
+        """Length of the vectors in a vector index."""
+        found = self.options.get("indexConfig", {}).get("vector.dimensions")
+        return None if found is None else int(found)
+
+    @property
+    def cosine(self) -> bool:
+        """Whether a vector index compares by cosine."""
+        return str(self.options.get("indexConfig", {}).get("vector.similarity_function", "")).upper() == "COSINE"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Something that a graph needs and a database does not have.
+
+    Args:
+        label: Whose.
+        what: In words: `unique uuid`, `index on name`, `full-text index person_text`, `vector index on name_embedding`.
+        name: Of the index or constraint.
+        create: The statement that makes it.
+        drop: The statement that makes room before: for a vector index of semgraph's own over vectors of another length.
+        blocked: The plain index that stands where a constraint would bring its own; "" if none does.
+    """
+
+    label: str
+    what: str
+    name: str
+    create: str
+    drop: str = ""
+    blocked: str = ""
+
+
+def missing(graph: Graph, dimensions: int | None, there: Sequence[Index]) -> list[Wanted]:
+    """What a database lacks; vector indexes only if the length of vectors is known."""
+    found: list[Wanted] = []
+    for label in graph.labels.values():
+        found += _missing_unique(graph, label, there)
+        found += [
+            Wanted(label.name, f"index on {name}", f"{label.name}_{name}", _range(label, name))
+            for name in dict.fromkeys((graph.partition, *label.index))
+            if not _has(there, label, (name,))
+        ]
+        found += [
+            Wanted(label.name, f"full-text index {name}", name, _fulltext(graph, label, name))
+            for name in label.fulltext
+            if text_index(label, name, there) is None
+        ]
+        for name in label.vectors.values() if dimensions is not None else ():
+            found += _missing_vectors(label, name, dimensions or 0, there)
+    return found
+
+
+def _missing_unique(graph: Graph, label: Label, there: Sequence[Index]) -> list[Wanted]:
+    if is_settled(graph, label, there):
+        return []
+    name = f"{label.name}_{graph.key}"
+    blocked = next((i.name for i in there if i.type == "RANGE" and _on(i, label, (graph.key,))), "")
+    return [Wanted(label.name, f"unique {graph.key}", name, _unique(label.name, label.kind, (graph.key,)), "", blocked)]
+
+
+def _missing_vectors(label: Label, name: str, dimensions: int, there: Sequence[Index]) -> list[Wanted]:
+    found = _vector(label, name, there)
+    own = f"{label.name}_{name}"
+    if found is not None and (found.dimensions == dimensions or found.name != own):
+        return []
+    drop = "" if found is None else drop_index(own)
+    return [Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)]
+
+
+def is_settled(graph: Graph, label: Label, there: Iterable[Index]) -> bool:
+    """Whether the keys of a label are unique, as semgraph makes them where it sets up a database."""
+    return _has(there, label, (graph.key,), unique=True)
+
+
+def is_anothers(graph: Graph, there: Sequence[Index], counts: Mapping[str, int]) -> bool:
+    """Whether another program made this database: a label has rows, or an index on its key, and keys are not unique."""
+    open_ = [label for label in graph.labels.values() if not is_settled(graph, label, there)]
+    return any(counts.get(label.name, 0) or _has(there, label, (graph.key,)) for label in open_)
+
+
+def own_names(graph: Graph, there: Iterable[Index]) -> list[Index]:
+    """Indexes and constraints that are there under the names that this graph gives them."""
+    names = {
+        name
+        for label in graph.labels.values()
+        for name in (
+            *(f"{label.name}_{prop}" for prop in (graph.key, graph.partition, *label.index, *label.vectors.values())),
+            *label.fulltext,
+        )
+    }
+    return [index for index in there if index.name in names]
+
+
+def drop_index(name: str) -> str:
+    """The statement that drops an index."""
+    return f"DROP INDEX {quoted(name)} IF EXISTS"
+
+
+def drop_constraint(name: str) -> str:
+    """The statement that drops a constraint and its index."""
+    return f"DROP CONSTRAINT {quoted(name)} IF EXISTS"
+
+
+def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
+    return index.kind == label.kind and index.labels == (label.name,) and index.properties == properties
+
+
+def _has(there: Iterable[Index], label: Label, properties: tuple[str, ...], *, unique: bool = False) -> bool:
+    return any(i.type == "RANGE" and _on(i, label, properties) and (bool(i.constraint) or not unique) for i in there)
+
+
+def _vector(label: Label, name: str, there: Iterable[Index]) -> Index | None:
+    return next((i for i in there if i.type == "VECTOR" and _on(i, label, (name,))), None)
+
+
+def _any(label: Label) -> str:
+    return f"(n:{quoted(label.name)})" if label.kind == "node" else f"()-[n:{quoted(label.name)}]-()"
+
+
+def _range(label: Label, name: str) -> str:
+    index = quoted(f"{label.name}_{name}")
+    return f"CREATE INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)})"
+
+
+def _unique(name: str, kind: str, properties: tuple[str, ...]) -> str:
+    pattern = f"(n:{quoted(name)})" if kind == "node" else f"()-[n:{quoted(name)}]-()"
+    listed = ", ".join(f"n.{quoted(prop)}" for prop in properties)
+    constraint = quoted("_".join((name, *properties)))
+    return f"CREATE CONSTRAINT {constraint} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
+
+
+def _fulltext(graph: Graph, label: Label, name: str) -> str:
+    listed = ", ".join(f"n.{quoted(prop)}" for prop in dict.fromkeys((*label.fulltext[name], graph.partition)))
+    return f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {_any(label)} ON EACH [{listed}]"
+
+
+def text_index(label: Label, name: str, there: Iterable[Index]) -> Index | None:
+    """The full-text index that has this name, or another one of the label that has all its properties."""
+    texts = [i for i in there if i.type == "FULLTEXT" and i.kind == label.kind]
+    wanted = set(label.fulltext[name])
+    return next(
+        (i for i in texts if i.name == name),
+        next((i for i in texts if i.labels == (label.name,) and wanted <= set(i.properties)), None),
+    )
+
+
+def _vectors(label: Label, name: str, dimensions: int) -> str:
+    options = f"{{indexConfig: {{`vector.dimensions`: {dimensions}, `vector.similarity_function`: 'cosine'}}}}"
+    index = quoted(f"{label.name}_{name}")
+    return f"CREATE VECTOR INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)}) OPTIONS {options}"
+
+
+def own(there: Sequence[Index]) -> list[str]:
+    """Statements for what marks and heads lack: these labels are semgraph's own in every database."""
+    unique = {i.labels for i in there if i.constraint}
+    found = [] if (HEAD,) in unique else [_unique(HEAD, "node", ("partition",))]
+    if (MARK,) not in unique:
+        found.append(_unique(MARK, "node", ("plan", "partition", "row")))
+        found.append(f"CREATE INDEX {MARK}_row IF NOT EXISTS FOR (n:{MARK}) ON (n.row)")
+    return found
+
+
+def usable(graph: Graph, there: Sequence[Index]) -> Indexes:
+    """The indexes that searches can read."""
+    fulltext, vectors = {}, {}
+    for label in graph.labels.values():
+        for name in label.fulltext:
+            text = text_index(label, name, there)
+            if text is not None and set(label.fulltext[name]) <= set(text.properties):
+                fulltext[name] = (text.name, graph.partition in text.properties)
+        for name in label.vectors.values():
+            vector = _vector(label, name, there)
+            if vector is not None and vector.cosine:
+                vectors[label.name, name] = vector.name
+    ranges = {
+        (i.labels[0], i.properties[0]) for i in there if i.type == "RANGE" and len(i.labels) == len(i.properties) == 1
+    }
+    return Indexes(fulltext, vectors, frozenset(ranges))
+
+
+def duplicates(graph: Graph, label: Label) -> str:
+    """A query for keys that several rows of a label have: how many, and three of them."""
+    pattern = _any(label).replace("]-()", "]->()")
+    return (
+        f"MATCH {pattern} WITH n.{quoted(graph.key)} AS key, count(*) AS rows WHERE rows > 1\n"
+        "RETURN count(key) AS keys, collect(key)[..3] AS some"
+    )
+
+
+def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+    """A query for how many rows are without some derived properties. Where these have an index, no row is read."""
+    return _for_each(
+        graph,
+        places,
+        lambda found, d: (
+            f"CALL () {{ MATCH {found} RETURN count(n) AS every }}\n"
+            f"CALL () {{ MATCH {found} WHERE n.{quoted(d.name)} IS NOT NULL RETURN count(n) AS have }}\n"
+            "WITH every - have AS number"
+        ),
+    )
+
+
+def lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+    """A query for how many rows are without some derived properties, and have what these derive from."""
+    return _for_each(
+        graph,
+        places,
+        lambda found, d: (
+            f"MATCH {found} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\nWITH count(n) AS number"
+        ),
+    )
+
+
+def _for_each(graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[str, Derived], str]) -> str:
+    parts = []
+    for label, name in places:
+        found = _any(graph.label(label)).replace("]-()", "]->()")
+        counted = part(found, graph.label(label).derived[name])
+        parts.append(f"{counted} RETURN {string(label)} AS label, {string(name)} AS name, number")
+    return "\nUNION ALL\n".join(parts)
+
+
+def underived(graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None) -> str:
+    """A query for the rows that lack a derived text property: key, partition, and the text that it derives from."""
+    own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
+    return (
+        f"MATCH {_any(label).replace(']-()', ']->()')}\n"
+        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} IS NOT NULL{own}\n"
+        f"RETURN n.{quoted(graph.key)}, n.{quoted(graph.partition)}, n.{quoted(derived.of)}"
+        + (f" LIMIT {limit}" if limit is not None else "")
+    )
+
+
+def fill(graph: Graph, label: Label, derived: Derived) -> str:
+    """A statement that stores a derived text property of `$rows`, each with key, text and value, where it is missing."""
+    found = f"n:{quoted(label.name)} {{{quoted(graph.key)}: row.k}}"
+    pattern = f"({found})" if label.kind == "node" else f"()-[{found}]->()"
+    return (
+        f"UNWIND $rows AS row\nMATCH {pattern}\n"
+        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} = row.of\n"
+        f"SET n.{quoted(derived.name)} = row.value\nRETURN count(n)"
+    )
+
+
+def statistics(graph: Graph) -> str:
+    """A query for the number of rows of each label, and the length of one stored vector of each vector property."""
+    parts = []
+    for label in graph.labels.values():
+        pattern = _any(label).replace("]-()", "]->()")
+        parts.append(
+            f"MATCH {pattern} WITH count(n) AS number RETURN {string(label.name)} AS label, '' AS name, number"
+        )
+        parts += [
+            f"MATCH {pattern} WHERE n.{quoted(name)} IS NOT NULL\n"
+            f"RETURN {string(label.name)} AS label, {string(name)} AS name, size(n.{quoted(name)}) AS number LIMIT 1"
+            for name in label.vectors.values()
+        ]
+    return "\nUNION ALL\n".join(parts)
+
+
+def compile_states(graph: Graph, indexes: Indexes) -> str:
+    """The head of each of `$partitions`, and its marks of `$plan` whose witness is still there."""
+    key = quoted(graph.key)
+    witnesses = " OR ".join(
+        f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
+        for label in graph.nodes
+    )
+    hint = f" USING INDEX SEEK m:{MARK}(plan, partition, row)" if (MARK, "row") in indexes.ranges else ""
+    return (
+        "UNWIND $partitions AS p\n"
+        f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}){hint}\n"
+        f"WHERE m.row IS NOT NULL AND (m.witness IS NULL OR {witnesses})\n"
+        "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS marks }\n"
+        f"OPTIONAL MATCH (h:{HEAD} {{partition: p}})\nRETURN p, h.head, marks"
+    )

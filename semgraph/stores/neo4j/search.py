@@ -1,0 +1,380 @@
+"""Searches in Neo4j: one statement for all rows, and further ones only for rows whose index has to be read further."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.batch_io import (
+    Dimensions,
+    column,
+    end_column,
+    end_nodes,
+    other_length,
+    partitions_of,
+    search_schema,
+)
+from semgraph.stores.conditions import Value
+from semgraph.stores.neo4j import lucene
+from semgraph.stores.neo4j.bolt import Bolt, Records
+from semgraph.stores.neo4j.cypher import ROW, Bound, Conditions, sent
+from semgraph.stores.neo4j.hits import EXACT_BELOW, VECTORS, Hits, Indexes
+from semgraph.stores.neo4j.setup import Underived
+from semgraph.stores.neo4j.values import column_of, fields, partition_field
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One method of one query.
+
+    Args:
+        query: Number of the query.
+        method: Number of its method.
+        number: Under which its hits come back; its row field is `m{number}`, its limit the parameter `f{number}`.
+        index: The index that it reads as far as needed; "" if it finds all at once.
+        whole: Whether it always reads all of it.
+    """
+
+    query: int
+    method: int
+    number: int
+    index: str = ""
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class SearchText:
+    """A statement for some queries, whatever the rows.
+
+    Args:
+        text: Reads `$groups`: rows in lists, each of one partition.
+        bound: Values of its conjuncts.
+        branches: What its records belong to.
+        partitions: Row fields by the column with the partition value.
+        near: For each `l{number}` of a group, the label and the column of the partition (None: all) that it is about: whether
+            these are known to have `EXACT_BELOW` rows, so that they need not be counted.
+    """
+
+    text: str
+    bound: Bound
+    branches: tuple[Branch, ...]
+    partitions: Mapping[str, str]
+    near: tuple[tuple[str, str | None], ...] = ()
+
+
+def compile_search(
+    graph: Graph,
+    queries: Sequence[SearchQuery],
+    lists: frozenset[str],
+    indexes: Indexes,
+    only: frozenset[int] | None = None,
+) -> SearchText:
+    """The statement for queries over the same rows.
+
+    Args:
+        graph: Says what labels and properties are.
+        queries: What to find.
+        lists: The partition columns of the rows that hold lists.
+        indexes: What the database has.
+        only: Numbers of the branches to ask; None: all.
+
+    Raises:
+        EngineError: A query names what the graph does not have.
+        StoreUnavailable: It needs an index that the database does not have.
+    """
+    writer = _Writer(graph, lists, indexes)
+    number = 0
+    for i, query in enumerate(queries):
+        for j in range(len(query.methods)):
+            if only is None or number in only:
+                writer.add(query, Branch(i, j, number))
+            number += 1
+    return writer.done()
+
+
+@dataclass
+class _Writer:
+    """The statement while it grows."""
+
+    graph: Graph
+    lists: frozenset[str]
+    indexes: Indexes
+    names: dict[Value, str] = field(default_factory=dict)
+    partitions: dict[str, str] = field(default_factory=dict)
+    near: dict[tuple[str, str, str], tuple[str, str | None]] = field(default_factory=dict)
+    branches: list[Branch] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+    def add(self, query: SearchQuery, branch: Branch) -> None:
+        """Add a method."""
+        label = self.graph.label(query.label)
+        labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
+        conditions = Conditions(self.graph, {query.alias: label, **labels}, self.names, self.indexes.underived)
+        hits = Hits(query, label, conditions, self.indexes, self.confined)
+        parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
+        self.parts += parts
+        self.branches.append(replace(branch, index=index, whole=hits.pinned))
+
+    def confined(self, query: SearchQuery, own: str, row: str) -> str:
+        """The condition that keeps hits, whose partition is `own`, in the row's."""
+        if query.partition is None:
+            return ""
+        name = self.partitions.setdefault(query.partition, f"p{len(self.partitions)}")
+        operator = "IN" if query.partition in self.lists else "="
+        return f"{own} {operator} {row}.{name}"
+
+    def known(self, query: SearchQuery, pattern: str, confined: str, vector: str) -> tuple[str, str]:
+        """Two variables: how many rows of a label a partition has, as far as it matters, and, if few, what they are with
+        their vectors. They are the same for all rows of a group, so vectors are read once for all of them.
+        """
+        self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
+        return _names(list(self.near).index((pattern, confined, vector)))
+
+    def done(self) -> SearchText:
+        """All of it, joined."""
+        prelude, imported = ["UNWIND $groups AS g"], [ROW]
+        for i, (pattern, confined, vector) in enumerate(self.near):
+            n, known = _names(i)
+            imported += n, known
+            where = f" WHERE {confined}" if confined else ""
+            prelude.append(
+                f"CALL () {{ MATCH {pattern} RETURN count(h) AS t{i} }}\n"
+                f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW} AND NOT g.l{i}\n"
+                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} WITH count(h) AS counted\n"
+                f"  RETURN CASE WHEN g.l{i} THEN {EXACT_BELOW} ELSE counted END AS {n} }}\n"
+                f"CALL (g, {n}) {{ WITH g, {n} WHERE {n} < {EXACT_BELOW}\n"
+                f"  MATCH {pattern}{where} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
+            )
+        prelude.append(f"UNWIND g.rows AS {ROW}")
+        text = (
+            "\n".join((*prelude, f"CALL ({', '.join(imported)}) {{", "\nUNION ALL\n".join(self.parts), "}"))
+            + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
+        )
+        bound = Conditions(self.graph, {}, self.names).bound
+        return SearchText(text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values()))
+
+
+def _names(number: int) -> tuple[str, str]:
+    """Variables: how many rows a partition has of a label, and what they are, where they are few."""
+    return f"n{number}", f"c{number}"
+
+
+_FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
+"""An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a full-text index, which
+sorts all its entries anyway, for all where that is more than 5,000.
+"""
+
+
+@dataclass
+class Searches:
+    """What outlives a search: the statements made so far, how far each index had to be read, and which labels and partitions
+    were seen to have so many rows that their vector index is read.
+    """
+
+    bolt: Bolt
+    graph: Graph | None = None
+    indexes: Indexes = field(default_factory=Indexes)
+    dimensions: Dimensions = field(default_factory=dict)
+    underived: Underived | None = None
+    factors: dict[str, int] = field(default_factory=dict)
+    large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
+    _texts: dict[Any, SearchText] = field(default_factory=dict)
+
+    def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived) -> None:
+        """Say what the database holds; where that is another thing than before, statements are made anew."""
+        if (graph, indexes) != (self.graph, self.indexes):
+            self._texts.clear()
+            self.large.clear()
+        self.graph, self.indexes, self.dimensions, self.underived = graph, indexes, dimensions, underived
+
+    def shrunk(self, deletes: bool = True) -> None:
+        """Say that partitions may have become small."""
+        if deletes:
+            self.large.clear()
+
+    async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """The hits of each query. Raises EngineError, StoreUnavailable."""
+        if self.graph is None or self.underived is None:
+            raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
+        return await _Search(self, self.graph, self.underived, tuple(queries), rows).run()
+
+    def text(self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None) -> SearchText:
+        """The statement for some queries, made once."""
+        assert self.graph is not None
+        key = queries, lists, only
+        if key not in self._texts:
+            self._texts[key] = compile_search(self.graph, queries, lists, self.indexes, only)
+        return self._texts[key]
+
+
+class _Search:
+    """One search: its queries, its rows, and what has been found."""
+
+    def __init__(
+        self, of: Searches, graph: Graph, underived: Underived, queries: tuple[SearchQuery, ...], rows: pa.Table
+    ) -> None:
+        self.of, self.graph, self.underived, self.queries, self.rows = of, graph, underived, queries, rows
+        self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
+        self.limits: dict[int, int] = {}
+        self.found: dict[tuple[int, int, int], list[list[Any]]] = {}
+
+    async def run(self) -> list[pa.Table]:
+        columns = {query.partition for query in self.queries if query.partition is not None}
+        lists = frozenset(name for name in columns if pa.types.is_list(column(self.rows, name).type))
+        only: frozenset[int] | None = None
+        rows = self.rows
+        await self._read_underived()
+        while self.queries and rows.num_rows:
+            text = self.of.text(self.queries, lists, only)
+            records = await self.of.bolt.read(text.text, self._parameters(text, rows))
+            only, unfinished = self._take(text, records)
+            rows = rows.filter(pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_()))
+        return [self._table(number) for number in range(len(self.queries))]
+
+    async def _read_underived(self) -> None:
+        """Read what rows lack, in the partitions that are asked about."""
+        for query in self.queries if self.underived.counts and self.rows.num_rows else ():
+            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
+            labels = [query.label, *(node.name for node, _ in end_nodes(self.graph, query).values())]
+            await self.underived.read(labels, None if seen is None else {p for parts in seen for p in parts})
+
+    def _method(self, branch: Branch) -> Method:
+        return self.queries[branch.query].methods[branch.method]
+
+    def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
+        more = {name: partition_field(rows, path) for path, name in text.partitions.items()}
+        vectors: dict[tuple[float, ...], int] = {}
+        found: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
+        for branch in text.branches:
+            method = self._method(branch)
+            if branch.index and branch.number not in self.limits:
+                factor = max(_FACTOR, self.of.factors.get(branch.index, 0))
+                all_ = branch.whole or method.k is None
+                self.limits[branch.number] = _ALL if all_ else factor * (method.k or 0) + _FIRST
+            if method.via != "order":
+                sought = self._sought(branch, rows)
+                more[f"m{branch.number}"] = _numbered(sought, vectors) if method.via == "nearest" else sought
+            limit = self.limits.get(branch.number, _ALL)
+            found[f"f{branch.number}"] = (
+                limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
+            )
+            if (
+                method.via == "equal"
+                and (label := self.queries[branch.query].label, method.prop) in self.underived.counts
+            ):
+                sought = more[f"m{branch.number}"]
+                more[f"u{branch.number}"] = [self.underived.holders(label, method.prop, value) for value in sought]
+        found |= self.underived.parameters(text.text)
+        found[VECTORS] = list(map(list, vectors))
+        groups: dict[str, dict[str, Any]] = {}
+        for row in fields(rows, text.bound.values, more):
+            partition = {name: row[name] for name in text.partitions.values()}
+            if repr(partition) not in groups:
+                groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
+            groups[repr(partition)]["rows"].append(row)
+        return found | {"groups": list(groups.values())}
+
+    def _large(self, text: SearchText, q: int) -> dict[str, bool]:
+        """Of what is read of the partition of a row, whether it is known to be much."""
+        return {f"l{i}": (label, self._whose(path, q)) in self.of.large for i, (label, path) in enumerate(text.near)}
+
+    def _whose(self, path: str | None, q: int) -> tuple[str, ...] | None:
+        return None if path is None else partitions_of(self.rows.slice(self.places[q], 1), path)[0]
+
+    def _sought(self, branch: Branch, rows: pa.Table) -> list[Any]:
+        """What each row looks for."""
+        query, method = self.queries[branch.query], self._method(branch)
+        label = self.graph.label(query.label)
+        given: Any = column(rows, method.column)
+        if method.via == "equal":
+            return [sent(value) for value in given.to_pylist()]
+        if method.via == "nearest":
+            name = label.vectors[method.prop]
+            stored = self.of.dimensions.get((label.name, name))
+            if stored is not None and pa.types.is_fixed_size_list(given.type) and given.type.list_size != stored:
+                raise other_length(self.of.bolt.uri, label.name, name, stored, given.type.list_size)
+            return [vector if vector and any(vector) else None for vector in given.to_pylist()]
+        own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
+        confined = partitions_of(rows, query.partition) if query.partition is not None else [None] * rows.num_rows
+        properties = label.fulltext[branch.index]
+        texts = [lucene.queries(t, properties, own, p) for t, p in zip(given.to_pylist(), confined, strict=True)]
+        if any(len(parts) > 1 for parts in texts):
+            self.limits[branch.number] = _ALL  # the scores of parts add up, so all entries of each are needed
+        return texts
+
+    def _take(self, text: SearchText, records: Records) -> tuple[frozenset[int], set[int]]:
+        """Keep what was found; which branches have to read further, and for which rows."""
+        branches = {branch.number: branch for branch in text.branches}
+        fresh: dict[tuple[int, int, int], list[list[Any]]] = {}
+        further: dict[int, int] = {}
+        unfinished: set[int] = set()
+        for q, number, hits, fetched, last in records:
+            branch, limit = branches[number], self.limits.get(number, _ALL)
+            method = self._method(branch)
+            fresh.setdefault((branch.query, q, branch.method), []).extend(hits)
+            if method.via == "nearest" and fetched is not None:
+                query = self.queries[branch.query]
+                self.of.large.add((query.label, self._whose(query.partition, q)))
+            if fetched is not None and not _enough(method, hits, fetched, last, limit):
+                further[number] = max(further.get(number, 0), _further(method, len(hits), fetched, limit))
+                unfinished.add(q)
+        self.found |= fresh
+        self.limits |= further
+        for number, limit in further.items():
+            index, k = branches[number].index, self._method(branches[number]).k or 1
+            self.of.factors[index] = max(self.of.factors.get(index, 0), limit // k)
+        return frozenset(further), unfinished
+
+    def _table(self, number: int) -> pa.Table:
+        """The hits of a query as the protocol wants them."""
+        query = self.queries[number]
+        label = self.graph.label(query.label)
+        schema = search_schema(self.graph, query, self.of.dimensions)
+        ranked = [
+            (q, query.methods[method].via, method, rank, *hit)
+            for (of, q, method), hits in sorted((key, hits) for key, hits in self.found.items() if key[0] == number)
+            for rank, hit in enumerate(hits)
+        ]
+        columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
+        ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
+        arrays: list[Any] = [
+            pa.array(values, kind.type) for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
+        ]
+        for values, kind in zip(columns[5:], list(schema)[5:], strict=True):
+            if kind.name in ends:
+                arrays.append(self._nodes(values, ends[kind.name], kind.type))
+            else:
+                arrays.append(column_of(values, label, kind.name, kind.type))
+        return pa.table(arrays, schema=schema)
+
+    def _nodes(self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType) -> pa.StructArray:
+        """The nodes at an end of the hits as structs, the key first."""
+        columns = list(zip(*values, strict=True)) or [()] * kind.num_fields
+        arrays = [column_of(c, label, f.name, f.type) for c, f in zip(columns, kind, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def _numbered(sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]) -> list[int | None]:
+    """The place of each vector among the different ones: they are most of what is sent, and many rows look for the same."""
+    return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
+
+
+def _enough(method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int) -> bool:
+    """Whether no entry that was not read can be among the hits."""
+    if fetched < limit or last is None:
+        return True
+    if method.via == "nearest":
+        return len(hits) >= (method.k or 0) or last <= method.above
+    return len(hits) >= (method.k or 0) and hits[-1][0] > last
+
+
+def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
+    """How many entries to read next."""
+    return max(_MORE * limit, math.ceil(2 * (method.k or 1) * fetched / max(passed, 1)))

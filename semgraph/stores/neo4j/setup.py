@@ -1,0 +1,301 @@
+"""Setting up a database: of its own accord a new one, one that another program made only when asked.
+
+Nothing that others made is dropped or renamed. What is missing in their databases is told, and done without.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from semgraph.errors import EngineError
+from semgraph.expr.functions import TEXT_FUNCTIONS
+from semgraph.logical.graph import Element
+from semgraph.logical.schema import Derived, Graph, Label
+from semgraph.stores.base import MatchQuery, SearchQuery, derived_told
+from semgraph.stores.batch_io import other_length
+from semgraph.stores.neo4j import schema
+from semgraph.stores.neo4j.bolt import Bolt
+from semgraph.stores.neo4j.cypher import UNDERIVED
+
+if TYPE_CHECKING:
+    from neo4j import AsyncManagedTransaction
+
+
+Place = tuple[str, str]
+"""A label and a derived property."""
+
+
+def derive(derived: Derived, text: str) -> Any:
+    """What a derived text property is for a text."""
+    return TEXT_FUNCTIONS[derived.by].python(text)
+
+
+@dataclass
+class Underived:
+    """The rows of one database that lack derived text properties.
+
+    Args:
+        bolt: The connection.
+        graph: Says what derives from what.
+        counts: How many rows lack which, of those that were asked about.
+    """
+
+    bolt: Bolt
+    graph: Graph
+    counts: dict[Place, int] = field(default_factory=dict)
+    _looked: set[Place] = field(default_factory=set)
+    _values: dict[Place, dict[str, Any]] = field(default_factory=dict)
+    _holders: dict[Place, dict[Any, list[str]]] = field(default_factory=dict)
+    _read: dict[Place, set[str] | None] = field(default_factory=dict)
+
+    async def look(self, places: Iterable[Place]) -> bool:
+        """Count the rows that lack some derived text properties, once; whether any do of which that was not known."""
+        new = sorted(place for place in set(places) - self._looked if self._is_text(*place))
+        self._looked.update(new)
+        maybe = await self._counted(schema.without(self.graph, new)) if new else {}
+        found = await self._counted(schema.lacking(self.graph, sorted(maybe))) if maybe else {}
+        self.counts |= found
+        return bool(found)
+
+    async def _counted(self, query: str) -> dict[Place, int]:
+        return {(label, name): number for label, name, number in await self.bolt.read(query) if number}
+
+    def _is_text(self, label: str, name: str) -> bool:
+        derived = self.graph.labels[label].derived.get(name) if label in self.graph.labels else None
+        return derived is not None and derived.by != "embed"
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What some rows lack."""
+        return frozenset(self.counts)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of them."""
+        return [
+            f"{number:,} {label} have no {name}: it is worked out from {self._derived(label, name).of} in memory, for this run"
+            for (label, name), number in self.counts.items()
+        ]
+
+    def _derived(self, label: str, name: str) -> Derived:
+        return self.graph.label(label).derived[name]
+
+    async def read(self, labels: Iterable[str], partitions: Iterable[str] | None) -> None:
+        """Read what rows of some partitions (None: all) lack, unless it was read before."""
+        wanted = None if partitions is None else set(partitions)
+        of = set(labels)
+        for place in self.counts:
+            seen = self._read.setdefault(place, set())
+            if place[0] not in of or seen is None:
+                continue
+            more = None if wanted is None else wanted - seen
+            if more is None or more:
+                await self._read_more(place, more)
+                self._read[place] = None if more is None else seen | more
+
+    async def _read_more(self, place: Place, partitions: set[str] | None) -> None:
+        label, derived = self.graph.label(place[0]), self._derived(*place)
+        query = schema.underived(self.graph, label, derived, confined=partitions is not None)
+        values, holders = self._values.setdefault(place, {}), self._holders.setdefault(place, {})
+        for key, _, text in await self.bolt.read(query, {"partitions": sorted(partitions or ())}):
+            if key is None or key in values:
+                continue
+            values[key] = derive(derived, text)
+            holders.setdefault(values[key], []).append(key)
+
+    def holders(self, label: str, name: str, value: Any) -> list[str]:
+        """Keys of the rows whose property would have a value."""
+        return self._holders.get((label, name), {}).get(value, [])
+
+    def parameters(self, text: str) -> dict[str, Any]:
+        """The parameter of a statement that compares such properties: values by label and property, and by key."""
+        if f"${UNDERIVED}" not in text:
+            return {}
+        return {UNDERIVED: {f"{label}.{name}": self._values.get((label, name), {}) for label, name in self.counts}}
+
+
+def compared(query: SearchQuery) -> set[Place]:
+    """The properties of hits that a search compares or ranks by."""
+    names = {method.prop for method in query.methods if method.via == "equal"} | {name for name, _ in query.order}
+    paths = {path for scalar in query.where for path in scalar.columns}
+    names |= {path.removeprefix(f"{query.alias}.") for path in paths if path.startswith(f"{query.alias}.")}
+    return {(query.label, name) for name in names}
+
+
+def compared_in_match(query: MatchQuery, elements: Iterable[tuple[Element, Label | None]]) -> set[Place]:
+    """The properties that a pattern names, and those of its variables that its conditions compare."""
+    paths = {path for scalar in query.where for path in scalar.columns}
+    return {
+        (label.name, name)
+        for element, label in elements
+        if label is not None
+        for name in (
+            *(prop for prop, _ in element.props),
+            *(
+                path.removeprefix(f"{element.var}.")
+                for path in paths
+                if element.var and path.startswith(f"{element.var}.")
+            ),
+        )
+    }
+
+
+_INDEX_SECONDS = 3600
+_BATCH = 5000
+
+
+class Setup:
+    """What a graph needs of a database.
+
+    Args:
+        bolt: The connection.
+        graph: Says what is needed.
+    """
+
+    def __init__(self, bolt: Bolt, graph: Graph) -> None:
+        self.bolt, self.graph = bolt, graph
+
+    async def there(self) -> list[schema.Index]:
+        """The indexes that the database has."""
+        return [schema.Index.of(record) for record in await self.bolt.read(schema.SHOW)]
+
+    async def begin(
+        self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]
+    ) -> list[str]:
+        """Make what is missing, unless another program made the database; what was left undone, in words."""
+        wanted = schema.missing(self.graph, dimensions, there)
+        left = self._left(wanted, there, counts)
+        done = [one for one in wanted if one not in left]
+        try:
+            await self._make([*schema.own(there), *_statements(done)])
+        except EngineError as error:
+            again = await self.there()
+            if "already exists" not in str(error) or set(map(_name, again)) == set(map(_name, there)):
+                raise
+            return await self.begin(dimensions, again, counts)  # another program made indexes meanwhile
+        return [_undone(left)] if left else []
+
+    def undone(self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]) -> list[str]:
+        """What `begin` would leave undone, in words."""
+        left = self._left(schema.missing(self.graph, dimensions, there), there, counts)
+        return [_undone(left)] if left else []
+
+    def _left(
+        self, wanted: Sequence[schema.Wanted], there: Sequence[schema.Index], counts: Mapping[str, int]
+    ) -> list[schema.Wanted]:
+        """What is missing and stays so, as another program made the database."""
+        if not schema.is_anothers(self.graph, there, counts):
+            return []
+        settled = {n for n, label in self.graph.labels.items() if schema.is_settled(self.graph, label, there)}
+        return [one for one in wanted if one.label not in settled]
+
+    async def make(self, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Make all that is missing and can be made; what was done, and what could not be, in words.
+
+        Args:
+            dimensions: Length of the vectors; None: nobody knows it yet, so no vector index is made.
+            drop: First drop the indexes and constraints that bear names of the graph.
+        """
+        said = await self._drop_own() if drop else []
+        there = await self.there()
+        done = []
+        for one in schema.missing(self.graph, dimensions, there):
+            if one.what == f"unique {self.graph.key}" and (why := await self._twice(one)):
+                said.append(why)
+            elif one.blocked:
+                said.append(
+                    f"{one.what} of {one.label}: not made, as the index {one.blocked} is on it, and a database has one of the "
+                    f"two. It works without; to have it, drop that index (DROP INDEX {one.blocked}) and run this again"
+                )
+            else:
+                done.append(one)
+        await self._make([*schema.own(there), *_statements(done)])
+        said += [f"made: {one.what} of {one.label}" for one in done]
+        for label in self.graph.labels.values():
+            for derived in label.derived.values():
+                lacking = self._unembedded if derived.by == "embed" else self._fill
+                said += derived_told(label, derived, await lacking(label, derived))
+        return said
+
+    async def _drop_own(self) -> list[str]:
+        found = schema.own_names(self.graph, await self.there())
+        await self._make(
+            [schema.drop_constraint(i.constraint) if i.constraint else schema.drop_index(i.name) for i in found]
+        )
+        return [f"dropped: {index.name}" for index in found]
+
+    async def _twice(self, one: schema.Wanted) -> str:
+        """Which keys several rows of a label have, in words; "" if none."""
+        query = schema.duplicates(self.graph, self.graph.label(one.label))
+        [[number, some]] = await self.bolt.read(query)
+        if not number:
+            return ""
+        return (
+            f"{number:,} {self.graph.key} of {one.label} are there several times (such as {', '.join(some)}), so they are "
+            f"not made unique. Nothing of them was changed; this finds them all: {query.splitlines()[0]} RETURN key, rows"
+        )
+
+    async def _make(self, statements: Sequence[str]) -> None:
+        if not statements:
+            return
+        await self.bolt.write(partial(self._run, statements))
+        await self.bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
+
+    async def _run(self, statements: Sequence[str], tx: AsyncManagedTransaction) -> None:
+        for statement in statements:
+            await self.bolt.run(tx, statement)
+
+    async def _unembedded(self, label: Label, derived: Derived) -> int:
+        """How many rows have a text and no vector of it."""
+        [[*_, number]] = await self.bolt.read(schema.lacking(self.graph, [(label.name, derived.name)]))
+        return int(number)
+
+    async def _fill(self, label: Label, derived: Derived) -> int:
+        """Store a derived text property of all rows that lack it; of how many."""
+        read = schema.underived(self.graph, label, derived, confined=False, limit=_BATCH)
+        write = schema.fill(self.graph, label, derived)
+        total = 0
+        while records := await self.bolt.read(read):
+            texts = dict.fromkeys((key, text) for key, _, text in records if key is not None)
+            rows = [{"k": key, "of": text, "value": derive(derived, text)} for key, text in texts]
+
+            async def work(tx: AsyncManagedTransaction, rows: list[dict[str, str]] = rows) -> int:
+                [[number]] = await self.bolt.run(tx, write, {"rows": rows})
+                return int(number)
+
+            number = await self.bolt.write(work)
+            total += number
+            if not number:
+                break
+        return total
+
+
+def _name(index: schema.Index) -> str:
+    return index.name
+
+
+def _statements(wanted: Sequence[schema.Wanted]) -> list[str]:
+    return [*(one.drop for one in wanted if one.drop), *(one.create for one in wanted)]
+
+
+def _undone(wanted: Sequence[schema.Wanted]) -> str:
+    """What a database lacks that is used as it is."""
+    by: dict[str, list[str]] = defaultdict(list)
+    for one in wanted:
+        by[one.what].append(one.label)
+    listed = "; ".join(f"{what} of {', '.join(labels)}" for what, labels in by.items())
+    return (
+        f"another program made this database, and nothing of it was changed. It lacks {listed}. All works without, more "
+        "slowly; a plan that writes `schema`, such as build_indices_and_constraints, makes them"
+    )
+
+
+def refuse_other_length(store: str, held: Mapping[tuple[str, str], int], given: int | None) -> None:
+    """Refuse vectors of another length than the stored ones, which are by label and index. Raises StoreUnavailable."""
+    for (label, index), stored in held.items():
+        if given not in (None, stored):
+            raise other_length(store, label, index, stored, given or 0)

@@ -1,0 +1,119 @@
+"""Values between Arrow tables and Neo4j: what rows send, and what properties are when they come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import StoreUnavailable
+from semgraph.expr.functions import TEXT_FUNCTIONS, canonical_json
+from semgraph.expr.types import Type
+from semgraph.logical.schema import Label
+from semgraph.stores.batch_io import column
+from semgraph.stores.conditions import Value, evaluate
+from semgraph.stores.neo4j.cypher import sent
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def fields(rows: pa.Table, values: Mapping[str, Value], more: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """The rows as parameters: their ordinals, the values of conjuncts, and what else a statement reads."""
+    computed = zip(values, evaluate(list(values.values()), rows), strict=True)
+    columns: dict[str, Sequence[Any]] = {"_q": rows.column("_q").to_pylist(), **more}
+    columns |= {name: [sent(value) for value in array.to_pylist()] for name, array in computed}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def partition_field(rows: pa.Table, path: str) -> list[Any]:
+    """The partition of each row, or the list of those that it may see."""
+    values = column(rows, path).to_pylist()
+    return [sent(value) for value in values]
+
+
+def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataType) -> pa.Array[Any]:
+    """Properties as a column. Raises StoreUnavailable for what others stored and is not of the declared type."""
+    kind, derived = label.columns.get(name), label.derived.get(name)
+    if kind is not None and derived is not None:  # a row that lacks it brings, in a list, what it derives from
+        values = [
+            _derived(value, TEXT_FUNCTIONS[derived.by].python) if isinstance(value, list) else value for value in values
+        ]
+    try:
+        if kind is None:
+            return pa.array([_vector(value, wanted) for value in values], wanted)
+        if name == "attributes" and "attributes" in label.open:
+            return pa.array([_attributes(value) for value in values], pa.string())
+        if name == "labels" and "labels" in label.open:
+            return pa.array([sorted(value) for value in values], wanted)
+        return pa.array([_back(value, kind) for value in values], wanted)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise StoreUnavailable(
+            f'property "{name}" of some {label.name} is not {kind or "a vector"}: {error}. '
+            "It was not written by semgraph; correct it in the database, or leave the property out"
+        ) from error
+
+
+def _derived(value: list[Any], function: Callable[[str], Any]) -> Any:
+    return None if value[0] is None else function(value[0])
+
+
+def _vector(value: Any, wanted: Any) -> Any:
+    return value if value is None or len(value) == wanted.list_size else None
+
+
+def _back(value: Any, kind: Type) -> Any:
+    if value is None:
+        return None
+    if kind.item is not None:
+        return [_back(item, kind.item) for item in (json.loads(value) if isinstance(value, str) else value)]
+    back: Callable[[Any], Any] = _BACK.get(kind.name, _text)
+    return back(value)
+
+
+def _date(value: Any) -> date:
+    native: Any = getattr(value, "to_native", None)
+    found: date = native() if native is not None else date.fromisoformat(str(value))
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(_plain(value))
+
+
+def time_of(value: Any) -> datetime:
+    """A time in UTC. One without a zone is taken for UTC, a date for its beginning. See `terms.returned_as`."""
+    if isinstance(value, dict):
+        return _EPOCH + timedelta(microseconds=value["us"])
+    native: Any = getattr(value, "to_native", None)
+    time: Any = native() if native is not None else datetime.fromisoformat(str(value))
+    if not isinstance(time, datetime):
+        time = datetime(time.year, time.month, time.day, tzinfo=UTC)
+    found: datetime = sent(time)
+    return found
+
+
+def _attributes(value: Mapping[str, Any]) -> str:
+    """The properties that are not declared, as JSON."""
+    return canonical_json({name: _plain(held) for name, held in value.items() if held is not None})
+
+
+def _plain(value: Any) -> Any:
+    """A property as JSON has it: times and dates as ISO 8601, all that JSON lacks as text."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return value.iso_format() if hasattr(value, "iso_format") else str(value)
+
+
+_BACK: Mapping[str, Callable[[Any], Any]] = {
+    "timestamp": time_of,
+    "date": _date,
+    "struct": json.loads,
+    "int64": int,
+    "double": float,
+    "boolean": bool,
+}

@@ -1,0 +1,579 @@
+"""Commits to Neo4j: one statement in one transaction, rolled back if what it did is not what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semgraph.errors import ConcurrentWrite, DataError
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write, Written
+from semgraph.stores.batch_io import (
+    KEEPS_ENDS,
+    Refusals,
+    attributes_form,
+    check_columns,
+    check_partitions,
+    json_form,
+    labels_form,
+    meant_otherwise,
+    no_end,
+    other_length,
+    still_has_edges,
+    taken,
+)
+from semgraph.stores.neo4j.bolt import Bolt, Records, RuleBroken
+from semgraph.stores.neo4j.cypher import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
+from semgraph.stores.neo4j.hits import Indexes
+from semgraph.stores.neo4j.schema import statistics
+
+if TYPE_CHECKING:
+    from neo4j import AsyncManagedTransaction
+
+
+LONGEST = 8000
+"""Bytes of a text in a range index; the server's own limit is a little more."""
+_INT64 = 1 << 63
+
+
+def rows_of(graph: Graph, write: Write) -> list[dict[str, Any]]:
+    """The rows as the statement reads them. Raises DataError for what cannot be written."""
+    label = graph.label(write.label)
+    if isinstance(write, Delete):
+        keys = write.rows.column(graph.key).to_pylist()
+        confined = graph.partition in write.rows.column_names
+        parts = write.rows.column(graph.partition).to_pylist() if confined else [None] * len(keys)
+        return [{"k": key, "p": part} for key, part in zip(keys, parts, strict=True)]
+    columns = {name: _values(write.rows, label, name) for name in write.rows.column_names}
+    found = _Written(graph, label, write)
+    return [found.row(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def _values(rows: pa.Table, label: Label, name: str) -> list[Any]:
+    """A column as Python values of its declared type."""
+    array: Any = rows.column(name).combine_chunks()
+    if name in label.vectors.values():
+        return _vectors(array, f"{name} of {label.name}")
+    kind = label.columns[name]
+    try:
+        array = array if array.type == kind.arrow else array.cast(kind.arrow)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"{name} of {label.name} cannot be stored as {kind}: {str(error).splitlines()[0]}") from None
+    listed: list[Any] = array.to_pylist()
+    return listed
+
+
+def _vectors(array: Any, what: str) -> list[Any]:
+    """Vectors as lists; by numpy, which is many times faster."""
+    import numpy as np
+
+    given = array.drop_null()
+    sizes = {len(vector) for vector in given} if not pa.types.is_fixed_size_list(array.type) else {array.type.list_size}
+    if len(sizes) > 1:
+        raise DataError(f"{what} has vectors of different lengths: {', '.join(map(str, sorted(sizes)))}")
+    if not len(given):
+        return [None] * len(array)
+    flat = given.flatten()
+    numbers = flat.cast(pa.float32()).to_numpy(zero_copy_only=False).reshape(len(given), -1)
+    if flat.null_count or not np.isfinite(numbers).all():
+        raise DataError(f"{what} has a vector with NULL, NaN or infinity in it")
+    listed = iter(numbers.tolist())
+    return [next(listed) if ok else None for ok in array.is_valid().to_pylist()]
+
+
+class _Written:
+    """One write, row by row."""
+
+    def __init__(self, graph: Graph, label: Label, write: NodeWrite | EdgeWrite) -> None:
+        self.graph, self.label, self.write = graph, label, write
+        self.vectors = frozenset(label.vectors.values())
+        self.indexed = {graph.key, graph.partition, *label.index}
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row as a map; NULL is nothing to write."""
+        key = row[self.graph.key]
+        refuse_long(key, f"{self.graph.key} of {self.label.name}")
+        part = row.get(self.graph.partition)
+        found: dict[str, Any] = {"k": key, "p": part, "c": {}, "s": {}, "u": {}, "v": {}, "z": [], "l": [], "a": None}
+        for name, value in row.items():
+            if value is not None:
+                self._place(found, name, value, "c" if name in self.write.create else "s")
+        return found
+
+    def _place(self, found: dict[str, Any], name: str, value: Any, where: str) -> None:
+        if name in ("source", "target") and self.label.kind == "edge":
+            found[name] = value
+        elif name in self.vectors:
+            if any(value):
+                found["v"][name] = value
+            elif where == "s":
+                found["z"].append(name)
+        elif name == "labels" and "labels" in self.label.open:
+            found["l"] = self._labels(value, found["k"])
+        elif name == "attributes" and "attributes" in self.label.open:
+            flat = {n: v if _storable(v) else canonical_json(v) for n, v in self._attributes(value, found["k"])}
+            found |= {"a": flat} if where == "s" else {"c": {**flat, **found["c"]}}
+        elif name in self.write.unite and where == "s":
+            found["u"][name] = list(dict.fromkeys(self._stored(name, value, found["k"])))
+        else:
+            found[where][name] = self._stored(name, value, found["k"])
+
+    def _attributes(self, value: str, key: str) -> Sequence[tuple[str, Any]]:
+        return tuple(attributes_form(value, self.label, key).items())
+
+    def _labels(self, names: Sequence[str], key: str) -> list[str]:
+        found = labels_form(names, self.label, key)
+        for name in found:
+            if name in self.graph.labels or name.startswith(SYSTEM):
+                raise meant_otherwise(name, f"{self.label.name} {key}")
+        return found
+
+    def _stored(self, name: str, value: Any, key: str) -> Any:
+        """A property as Neo4j keeps it: JSON in canonical form, what it has no form for as JSON."""
+        kind, what = self.label.columns[name], f"{name} of {self.label.name} {key}"
+        if kind.name == "json":
+            value = json_form(value, what)
+        elif kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
+            value = canonical_json(value)
+        elif isinstance(value, list) and None in value:
+            hint = "leave NULL out of it: list_filter(..., x -> x IS NOT NULL)"
+            raise DataError(f"{what} is a list with NULL in it, which Neo4j cannot store", hint=hint)
+        if name in self.indexed:
+            refuse_long(value, what)
+        return sent(value)
+
+
+def refuse_long(value: Any, what: str) -> None:
+    """Refuse a text that Neo4j cannot index. Raises DataError."""
+    if isinstance(value, str) and len(value.encode()) > LONGEST:
+        what = f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
+        raise DataError(
+            what, hint="keys, groups and properties under `index` are such texts: cut(...) makes them shorter"
+        )
+
+
+def _storable(value: Any) -> bool:
+    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds, no larger integers."""
+    if isinstance(value, list):
+        plain = all(_storable(item) and not isinstance(item, list) for item in value)
+        return plain and len({type(item) for item in value}) <= 1
+    return not isinstance(value, dict) and not (isinstance(value, int) and abs(value) >= _INT64)
+
+
+FRESH = f"{SYSTEM}_fresh"
+
+
+@dataclass(frozen=True)
+class CommitText:
+    """A statement that writes a batch.
+
+    Args:
+        text: Returns one record: under `w{i}` the number of rows that write i touched. No record: the head is another's.
+        parameters: Values of all rows.
+    """
+
+    text: str
+    parameters: Mapping[str, Any]
+
+
+def compile_commit(graph: Graph, batch: Batch, mark: Mark | None, indexes: Indexes) -> CommitText:
+    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what cannot be stored."""
+    refusals = Refusals()
+    parts: list[str] = []
+    parameters: dict[str, Any] = {}
+    if mark is not None:
+        parts.append(_HEAD)
+        parameters["mark"] = _mark(mark)
+    for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
+        parts.append(Shape.of(graph, write, indexes).text(i))
+        parameters[f"w{i}"] = refusals.attempt(write, graph.key, partial(rows_of, graph))
+    check_partitions(graph, batch, refusals)
+    refusals.check()
+    if mark is not None:
+        parts.append(_MARKS)
+    returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
+    return CommitText("\n".join([*parts, f"RETURN {returned}"]), parameters)
+
+
+ORDER: Mapping[type[Write], int] = {Delete: 0, NodeWrite: 1, EdgeWrite: 2}
+"""In which order a statement does the writes of a batch."""
+_HEAD = f"""\
+MERGE (m:{HEAD} {{partition: $mark.partition}})
+SET m.lock = $mark.head
+WITH m WHERE m.head = $mark.before OR (m.head IS NULL AND $mark.before IS NULL)
+SET m.head = $mark.head
+WITH 1 AS one"""
+_MARKS = f"""\
+CALL () {{
+UNWIND $mark.rows AS row
+MERGE (m:{MARK} {{plan: $mark.plan, partition: $mark.partition, row: row}})
+SET m += $mark.of, m.witness = $mark.witness
+RETURN count(*) AS marked
+}}"""
+
+
+def _mark(mark: Mark) -> dict[str, Any]:
+    for row in mark.rows:
+        refuse_long(mark.plan + mark.partition + row, f"the mark of {row[:100]} in {mark.partition[:100]}")
+    return {
+        "plan": mark.plan,
+        "partition": mark.partition,
+        "rows": list(mark.rows),
+        "before": mark.before,
+        "head": mark.head,
+        "witness": mark.witness,
+        "of": {"fingerprint": mark.fingerprint, "now": sent(mark.now), "run": mark.run},
+    }
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the text of one write depends on: not its values, and few of its columns. Rows are as `rows_of` makes them."""
+
+    graph: Graph
+    label: Label
+    write: Write
+    indexes: Indexes
+
+    @classmethod
+    def of(cls, graph: Graph, write: Write, indexes: Indexes) -> Shape:
+        """The shape of a write. Raises EngineError for columns that the graph does not know."""
+        check_columns(graph, write)
+        return cls(graph, graph.label(write.label), write, indexes)
+
+    def text(self, number: int) -> str:
+        """The sub-query of write `number`."""
+        if isinstance(self.write, Delete):
+            return self._deletion(number, self.write)
+        create = self.write.create
+        names = set(self.write.rows.column_names)
+        flagged = bool(create & {"labels", *self.label.vectors.values()})
+        steps = [f"CALL () {{\nUNWIND $w{number} AS row", self._found()]
+        if not self.write.only_existing:
+            part = f", n.{quoted(self.graph.partition)} = row.p" if self._confined else ""
+            steps.append(f"ON CREATE SET n += row.c{part}" + (f", n.{FRESH} = true" if flagged else ""))
+        fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
+        steps.append(f"WITH n, row, {fresh} AS fresh{self._within('n')}" + (f"\nREMOVE n.{FRESH}" if flagged else ""))
+        steps += self._settings(names, create, self.write.unite)
+        return "\n".join([*steps, f"RETURN count(*) AS w{number}\n}}"])
+
+    @property
+    def _key(self) -> str:
+        return quoted(self.graph.key)
+
+    @property
+    def _confined(self) -> bool:
+        return self.graph.partition in self.write.rows.column_names
+
+    def _within(self, var: str) -> str:
+        """The condition that what is bound is of the row's partition; without a partition all is."""
+        same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.p"
+        return f"\nWHERE row.p IS NULL OR {same}" if self._confined else ""
+
+    def _hint(self, var: str, label: str) -> str:
+        return self.indexes.hint(var, label, self.graph.key)
+
+    def _found(self) -> str:
+        """Clauses that bind `n`, and make it where that is allowed."""
+        only_existing = not isinstance(self.write, Delete) and self.write.only_existing
+        verb = "MATCH" if only_existing else "MERGE"
+        hint = self._hint("n", self.label.name) if only_existing else ""
+        if self.label.kind == "node":
+            return f"{verb} (n:{quoted(self.label.name)} {{{self._key}: row.k}}){hint}"
+        edge = f"[n:{quoted(self.label.name)} {{{self._key}: row.k}}]"
+        if only_existing:
+            return f"MATCH ()-{edge}->(){hint}"
+        ends = (("source", self.label.source), ("target", self.label.target))
+        matches = (
+            f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}}){self._hint(var, end)}{self._within(var)}"
+            for var, end in ends
+        )
+        return "\n".join([*matches, f"MERGE (source)-{edge}->(target)"])
+
+    def _settings(self, names: set[str], create: frozenset[str], unite: frozenset[str]) -> list[str]:
+        steps = []
+        if "attributes" in names - create:
+            known = ", ".join(string(name) for name in hidden(self.label))
+            steps.append(
+                f"FOREACH (k IN CASE WHEN row.a IS NULL THEN [] ELSE [k IN keys(n) WHERE NOT k IN [{known}]] END | "
+                "REMOVE n[k])\nSET n += coalesce(row.a, {})"
+            )
+        steps.append("SET n += row.s")
+        steps += [_united(quoted(name)) for name in sorted((unite & names) - create)]
+        if "labels" in names:
+            asked = "fresh" if "labels" in create else "true"
+            steps.append(f"FOREACH (x IN CASE WHEN {asked} THEN [1] ELSE [] END | SET n:$(row.l))")
+        kind = "Node" if self.label.kind == "node" else "Relationship"
+        vectors = sorted(names & set(self.label.vectors.values()))
+        if vectors:
+            steps.append("FOREACH (k IN row.z | REMOVE n[k])")
+        for name in vectors:
+            asked = "fresh AND " if name in create else ""
+            steps.append(
+                f"WITH n, row, fresh\nCALL (n, row, fresh) {{\n"
+                f"WITH n, row, fresh WHERE {asked}row.v.{quoted(name)} IS NOT NULL\n"
+                f"CALL db.create.set{kind}VectorProperty(n, {string(name)}, row.v.{quoted(name)})\n}}"
+            )
+        return steps
+
+    def _deletion(self, number: int, write: Delete) -> str:
+        node = self.label.kind == "node"
+        found = f"{quoted(self.label.name)} {{{self._key}: row.k}}"
+        pattern = (
+            (f"(n:{found})" if node else f"()-[n:{found}]->()") + self._hint("n", self.label.name) + self._within("n")
+        )
+        verb = "DETACH DELETE" if node and write.detach else "DELETE"
+        text = (
+            f"CALL () {{\nUNWIND $w{number} AS row\nMATCH {pattern}\nWITH collect(DISTINCT n) AS found\n"
+            f"FOREACH (n IN found | {verb} n)\nRETURN size(found) AS w{number}\n}}"
+        )
+        if not node:
+            return text
+        return (
+            f"{text}\nCALL () {{\nUNWIND $w{number} AS row\n"
+            f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})"
+            f"{self.indexes.hint('m', MARK, 'row')} WHERE row.p IS NULL OR m.partition = row.p\nDELETE m\n}}"
+        )
+
+
+def _united(name: str) -> str:
+    old, new = f"coalesce(n.{name}, [])", f"row.u.{name}"
+    return (
+        f"FOREACH (x IN CASE WHEN {new} IS NULL THEN [] ELSE [1] END | "
+        f"SET n.{name} = {old} + [y IN {new} WHERE NOT y IN {old}])"
+    )
+
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
+FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
+"""Until the transaction ends, others that run this wait for it: keys of marks are unique. No plan is called ''."""
+
+
+@dataclass
+class Lengths:
+    """What is known of the lengths of vectors, by label and property.
+
+    Args:
+        known: Those that are asked for or stored.
+        stored: Where there are vectors; elsewhere another process may write the first, of another length.
+    """
+
+    known: dict[tuple[str, str], int] = field(default_factory=dict)
+    stored: set[tuple[str, str]] = field(default_factory=set)
+
+
+async def commit(
+    bolt: Bolt,
+    graph: Graph,
+    indexes: Indexes,
+    lengths: Lengths,
+    batch: Batch,
+    mark: Mark | None,
+) -> Written:
+    """Write all of a batch, or nothing; `lengths` takes in those of vectors that are the first.
+
+    Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
+    """
+    new = new_lengths(bolt, graph, lengths, batch)
+    if mark is None and not any(write.rows.num_rows for write in batch.writes):
+        return Written()
+    text = compile_commit(graph, batch, mark, indexes)
+
+    async def work(tx: AsyncManagedTransaction) -> list[int]:
+        if new:
+            await bolt.run(tx, FIRST)
+            await _refuse_stored_lengths(partial(bolt.run, tx), bolt, graph, new)
+        records = await bolt.run(tx, text.text, text.parameters)
+        if not records:
+            raise ConcurrentWrite(mark.partition if mark is not None else "")
+        refusals = Refusals()
+        for i, write in enumerate(batch.writes):
+            if not isinstance(write, Delete) and records[0][i] < write.rows.num_rows:
+                await _refuse(partial(bolt.run, tx), graph, indexes, write, refusals)
+        refusals.check()
+        return [int(count) for count in records[0][: len(batch.writes)]]
+
+    try:
+        counts = await bolt.write(work)
+    except RuleBroken as error:
+        await _refuse_broken(bolt, graph, indexes, batch)
+        broken = _broken(batch, str(error)).problem
+        raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
+    lengths.known.update(new)
+    lengths.stored |= new.keys()
+    written: dict[str, int] = {}
+    for write, count in zip(batch.writes, counts, strict=True):
+        written[write.label] = written.get(write.label, 0) + count
+    return Written(written)
+
+
+def new_lengths(bolt: Bolt, graph: Graph, lengths: Lengths, batch: Batch) -> dict[tuple[str, str], int]:
+    """The lengths of vectors to write where none may be stored yet. Raises StoreUnavailable for one other than is known."""
+    new: dict[tuple[str, str], int] = {}
+    for write in batch.writes:
+        for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
+            size, place = _length(write.rows.column(name)), (write.label, name)
+            known = lengths.known.get(place) or new.get(place)
+            if size and known not in {None, size}:
+                raise other_length(bolt.uri, write.label, name, known or 0, size)
+            if size and place not in lengths.stored:
+                new[place] = size
+    return new
+
+
+def _length(vectors: Any) -> int | None:
+    """The length of the vectors in a column; None if there are none."""
+    if pa.types.is_fixed_size_list(vectors.type):
+        size: int = vectors.type.list_size
+        return size if vectors.null_count < len(vectors) else None
+    return next((len(vector) for vector in vectors.drop_null()), None)
+
+
+async def _refuse_stored_lengths(ask: Ask, bolt: Bolt, graph: Graph, new: Mapping[tuple[str, str], int]) -> None:
+    """Refuse vectors of another length than those that are stored. Raises StoreUnavailable."""
+    for label, name, stored in await ask(statistics(graph), {}):
+        if name and new.get((label, name), stored) != stored:
+            raise other_length(bolt.uri, label, name, stored, new[label, name])
+
+
+async def _refuse(ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals) -> None:
+    """Note the rows that were passed over, but those that were because only what is there was to be written."""
+    await _refuse_other_group(ask, graph, indexes, write, graph.key, refusals)
+    if isinstance(write, EdgeWrite) and not write.only_existing:
+        await _refuse_missing_end(ask, graph, write, refusals)
+        for end in ("source", "target"):
+            await _refuse_other_group(ask, graph, indexes, write, end, refusals)
+
+
+async def _refuse_other_group(
+    ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, column: str, refusals: Refusals
+) -> None:
+    """Refuse what is stored under another partition: the row's own key, or, where `column` is one, the key of an end."""
+    if graph.partition not in write.rows.column_names:
+        return
+    label = graph.label(write.label)
+    name = {"source": label.source, "target": label.target}.get(column, label.name)
+    found = f"n:{quoted(name)} {{{quoted(graph.key)}: row.k}}"
+    is_node = graph.label(name).kind == "node"
+    part = quoted(graph.partition)
+    text = (
+        f"UNWIND $rows AS row\nMATCH {f'({found})' if is_node else f'()-[{found}]->()'}"
+        f"{indexes.hint('n', name, graph.key)}\n"
+        f"WHERE coalesce(n.{part}, '') <> row.p RETURN row.of, row.k"
+    )
+    columns = {"of": graph.key, "k": column, "p": graph.partition}
+    values = [write.rows.column(name).to_pylist() for name in columns.values()]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    for of, key in await ask(text, {"rows": rows}):
+        what = f"{label.name} {of}"
+        refusals.add(write, of, taken(what) if column == graph.key else no_end(what, column, key, name))
+
+
+async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals: Refusals) -> None:
+    label, key = graph.label(write.label), quoted(graph.key)
+    text = (
+        "UNWIND $rows AS row\n"
+        f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
+        f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
+        "WHERE NOT source OR NOT target RETURN row, source"
+    )
+    rows = write.rows.select([graph.key, "source", "target"]).to_pylist()
+    for row, source in await ask(text, {"rows": rows}):
+        end, of = ("target", label.target) if source else ("source", label.source)
+        refusals.add(write, row[graph.key], no_end(f"{label.name} {row[graph.key]}", end, row[end], of))
+
+
+async def _refuse_broken(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batch) -> None:
+    """Find the rows that break a constraint of the database. Raises RowsRefused if there are any."""
+    refusals = Refusals()
+    for write in batch.writes:
+        if isinstance(write, EdgeWrite):  # an edge of this key may lie between ends of another partition
+            await _refuse_other_group(bolt.read, graph, indexes, write, graph.key, refusals)
+        elif isinstance(write, Delete) and not write.detach and graph.label(write.label).kind == "node":
+            await _refuse_edges_left(bolt.read, graph, write, batch, refusals)
+    refusals.check()
+    rows = [(write, place) for write in _in_order(batch) for place in range(write.rows.num_rows)]
+    while (broken := await _first_broken(bolt, graph, indexes, rows)) is not None:
+        place, error = broken
+        write, row = rows.pop(place)
+        refusals.add(write, write.rows.column(graph.key)[row].as_py(), error)
+    refusals.check()
+
+
+async def _refuse_edges_left(ask: Ask, graph: Graph, write: Delete, batch: Batch, refusals: Refusals) -> None:
+    """Refuse to delete nodes with edges that the batch does not delete."""
+    key = quoted(graph.key)
+    goes = {
+        other.label: other.rows.column(graph.key).to_pylist()
+        for other in batch.writes
+        if isinstance(other, Delete) and graph.label(other.label).kind == "edge"
+    }
+    text = (
+        f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
+        f"WHERE NOT r.{key} IN coalesce($goes[type(r)], [])\n"
+        f"RETURN k, type(r), r.{key}, startNode(r).{key}, endNode(r).{key}"
+    )
+    keys = write.rows.column(graph.key).to_pylist()
+    for node, kind, edge, source, target in await ask(text, {"keys": keys, "goes": goes}):
+        between = f"{kind} {edge} lies between {source} and {target}"
+        refusals.add(write, node, still_has_edges(f"a {write.label}", between))
+
+
+def _in_order(batch: Batch) -> list[Write]:
+    """The writes of a batch as its statement does them."""
+    return sorted(batch.writes, key=lambda write: ORDER[type(write)])
+
+
+async def _first_broken(
+    bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
+) -> tuple[int, DataError] | None:
+    """The first of some rows that breaks a constraint when it is written after those before it; None if none does."""
+    if (error := await _try(bolt, graph, indexes, rows)) is None:
+        return None
+    good, bad = 0, len(rows)  # so many of the first rows can be written; so many cannot
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        found = await _try(bolt, graph, indexes, rows[:middle])
+        good, bad, error = (middle, bad, error) if found is None else (good, middle, found)
+    return bad - 1, error
+
+
+class _Undo(Exception):
+    """Rolls back a transaction that was made to see whether it can be."""
+
+
+async def _try(bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]) -> DataError | None:
+    """Write some rows and roll that back; the constraint that they break, if they do."""
+    places: dict[int, list[int]] = {}
+    for write, place in rows:
+        places.setdefault(id(write), []).append(place)
+    writes = {id(write): write for write, _ in rows}
+    some = Batch(tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items()))
+    text = compile_commit(graph, some, None, indexes)
+
+    async def work(tx: AsyncManagedTransaction) -> None:
+        await bolt.run(tx, text.text, text.parameters)
+        raise _Undo
+
+    try:
+        await bolt.write(work)
+    except RuleBroken as error:
+        return _broken(some, str(error))
+    except _Undo:
+        pass
+    return None
+
+
+def _broken(batch: Batch, message: str) -> DataError:
+    """Which promise a batch breaks, in the words of the graph."""
+    if "still has relationships" in message:
+        labels = dict.fromkeys(write.label for write in batch.writes if isinstance(write, Delete) and not write.detach)
+        return still_has_edges(f"a {' or '.join(labels)}", "it still has edges")
+    if message.startswith("Relationship"):
+        return DataError(f"{message}, between other ends, and an edge keeps its ends", hint=KEEPS_ENDS)
+    return DataError(message)

@@ -1,0 +1,248 @@
+"""One connection to an SQLite file: used by one transaction at a time, off the event loop's thread if it takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from semgraph.errors import DataError, EngineError, StoreUnavailable
+from semgraph.expr.functions import words
+from semgraph.private import create_private, private_folder
+from semgraph.stores.base import made
+from semgraph.stores.sqlite.values import add_labels, unite
+from semgraph.stores.sqlite.vectors import list_holds, lists_meet
+from semgraph.turns import Turns
+
+T = TypeVar("T")
+_OLDEST = (3, 35)
+_PATIENCE = 60.0
+"""Seconds to wait for another process that writes."""
+_SAID = {
+    "FULL": "has no room to grow: the disk is full. Free some space and run again",
+    "READONLY": "is read-only for this user. Allow writing to the file and its folder, or name another file",
+    "CANTOPEN": "cannot be opened. Check that its folder is there and that this user may write to it, or name another file",
+    "NOTADB": "is not an SQLite file. Name another file",
+    "CORRUPT": "is damaged. Restore it from a copy, or name another file",
+    "IOERR": "cannot be read or written: the disk reports an error",
+    "PROTOCOL": "is locked by another program in a way that SQLite cannot wait for",
+    "NOLFS": "has grown past what this file system takes",
+}
+
+
+class _Busy(Exception):
+    """Another process holds the lock."""
+
+
+def _translated(error: sqlite3.Error, store: str) -> Exception:
+    code = getattr(error, "sqlite_errorname", "")
+    family = code.removeprefix("SQLITE_").split("_")[0]
+    if family in ("BUSY", "LOCKED"):
+        return _Busy()
+    if family in _SAID:
+        return StoreUnavailable(f"{store}  {_SAID[family]}. ({error}) Nothing was written.")
+    return EngineError(f"{store}  SQLite refused what semgraph asked of it: {error} ({code or type(error).__name__})")
+
+
+class File:
+    """A file, or a database in memory, and the one connection to it.
+
+    Args:
+        path: Of the file; ":memory:" for none.
+        name: What to call it in messages.
+    """
+
+    def __init__(self, path: str, name: str) -> None:
+        self.path, self.name = path, name
+        self.round_trips = 0
+        self._con: sqlite3.Connection | None = None
+        self.heard: Callable[[str], None] | None = None
+        self._lock = Turns()
+        self.in_file = False  # whether what is open is the file, and no copy or empty database in memory
+
+    async def open(self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False) -> None:
+        """Connect, unless that is done. Raises StoreUnavailable.
+
+        Args:
+            check: Sees the file before anything of it is changed.
+            reads: Neither make nor change the file: one that is not there is taken for an empty one.
+        """
+        async with self._lock:
+            if self._con is None:
+                connect = self._connect_to_read if reads else self._connect
+                self._con = await self._patiently(lambda: connect(check))
+                self.in_file = bool(self._con.execute("PRAGMA database_list").fetchone()[2])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._con is not None
+
+    async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
+        """Go on with a copy in memory, which can be changed while the file stays as it is."""
+        async with self._lock:
+            con = self._con
+            if con is None:
+                raise EngineError(f"{self.name}  was asked before it was opened")
+
+            def copied() -> sqlite3.Connection:
+                found = self._opened(":memory:", check)
+                con.backup(found)
+                return found
+
+            self._con = await self._patiently(copied)
+            self.in_file = False
+            con.close()
+
+    def _connect_to_read(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+        path = Path(self.path)
+        if self.path == ":memory:" or not path.exists():
+            return self._opened(":memory:", check)
+        return self._opened(f"{path.absolute().as_uri()}?mode=rw", check)
+
+    def _connect(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+        try:
+            if self.path != ":memory:":
+                private_folder(Path(self.path).parent)
+        except OSError as error:
+            msg = f"{self.name}  its folder cannot be made: {error.filename}: {error.strerror}. Name another file."
+            raise StoreUnavailable(msg) from None
+        if self.path != ":memory:":
+            with suppress(OSError):  # SQLite says why the file cannot be opened
+                create_private(Path(self.path))
+        con = self._opened(self.path, check)
+        if self.path != ":memory:":
+            self._log_ahead(con)
+        return con
+
+    def _log_ahead(self, con: sqlite3.Connection) -> None:
+        try:
+            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]  # not every file system lets it
+            con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+        except sqlite3.Error as error:
+            con.close()
+            raise _translated(error, self.name) from error
+
+    def _opened(self, path: str, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+        con = None
+        try:
+            uri = path.startswith("file:")
+            con = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri)
+            self._settings(con, check)
+        except BaseException as error:
+            if con is not None:
+                con.close()
+            if isinstance(error, sqlite3.Error):
+                raise _translated(error, self.name) from error
+            raise
+        return con
+
+    def _settings(self, con: sqlite3.Connection, check: Callable[[sqlite3.Connection], None]) -> None:
+        functions = ((words, 1), (list_holds, 2), (lists_meet, 2), (unite, 2), (add_labels, 2))
+        for function, arguments in functions:
+            shown = _or_null(words) if function is words else function
+            con.create_function(function.__name__, arguments, shown, deterministic=True)
+        modules = {name for (name,) in con.execute("PRAGMA module_list")}
+        check_library(sqlite3.sqlite_version, modules, self.name)
+        check(con)
+        con.execute("PRAGMA trusted_schema = ON")  # triggers call `words`
+        con.execute("PRAGMA temp_store = MEMORY")
+        con.execute("PRAGMA automatic_index = OFF")  # SQLite would build one for each search where there is one
+        con.execute("PRAGMA cache_size = -65536")
+
+    async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False) -> T:
+        """One transaction, which is one round trip.
+
+        Args:
+            work: What to do; done again from the start if another process is in the way.
+            writes: Whether to take the lock that only one writer can have, before anything is read.
+            large: Whether to leave the event loop's thread.
+
+        Raises:
+            StoreUnavailable: The file cannot be read or written; nothing was.
+        """
+        async with self._lock:
+            con = self._con
+            if con is None:
+                raise EngineError(f"{self.name}  was asked before it was opened by ensure, or after it was closed")
+            self.round_trips += 1
+            made()
+            if not large:
+                try:
+                    return self._transaction(con, work, writes)
+                except _Busy:
+                    pass  # wait for the other process elsewhere
+            return await self._patiently(lambda: self._transaction(con, work, writes), con)
+
+    def _transaction(self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+        try:
+            con.set_trace_callback(self.heard)
+            con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            found = work(con)
+            con.execute("COMMIT")
+        except BaseException as error:
+            if con.in_transaction:
+                con.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise _translated(error, self.name) from error
+            if isinstance(error, UnicodeEncodeError):
+                raise DataError(f"a text holds half of a surrogate pair, which is no character ({error})") from None
+            raise
+        return found
+
+    async def _patiently(self, attempt: Callable[[], T], con: sqlite3.Connection | None = None) -> T:
+        """Attempt in another thread, until nobody else is in the way. Cancelled, it is over before this returns."""
+        cancelled = threading.Event()
+
+        def attempts() -> T:
+            deadline = time.monotonic() + _PATIENCE
+            while True:
+                try:
+                    return attempt()
+                except _Busy:
+                    if time.monotonic() > deadline:
+                        msg = f"{self.name}  another process has been writing to it for {_PATIENCE:.0f} s."
+                        raise StoreUnavailable(f"{msg} Nothing was written. Wait for it to end, or end it.") from None
+                if cancelled.wait(0.005):
+                    raise StoreUnavailable(f"{self.name}  cancelled while another process was writing to it")
+
+        future = asyncio.get_running_loop().run_in_executor(None, attempts)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            cancelled.set()
+            while not future.done():
+                if con is not None:
+                    con.interrupt()
+                try:
+                    await asyncio.wait([future], timeout=0.05)
+                except asyncio.CancelledError:
+                    continue
+            if not future.cancelled():
+                future.exception()
+            raise
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        async with self._lock:
+            if self._con is not None:
+                self._con.close()
+                self._con = None
+
+
+def check_library(version: str, modules: Collection[str], store: str) -> None:
+    """Refuse an SQLite library that lacks what the store is made of. Raises StoreUnavailable."""
+    lacks = "is too old (3.35 is needed)" if tuple(map(int, version.split("."))) < _OLDEST else ""
+    lacks = lacks or ("was built without full text (FTS5)" if "fts5" not in modules else "")
+    if lacks:
+        msg = f"{store}  the SQLite {version} of this Python {lacks}. Use another Python, or another store."
+        raise StoreUnavailable(msg)
+
+
+def _or_null(function: Callable[[str], str]) -> Callable[[str | None], str | None]:
+    return lambda text: None if text is None else function(text)

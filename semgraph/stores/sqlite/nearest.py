@@ -1,0 +1,169 @@
+"""Nearest neighbours in SQLite: cosine from the blocks in memory, conditions from the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from semgraph.stores.base import Method
+from semgraph.stores.batch_io import column
+from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
+from semgraph.stores.sqlite.schema import ID
+from semgraph.stores.sqlite.values import encode_vectors
+from semgraph.stores.sqlite.vectors import Found, Memory, Scope, VectorCache
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Queries = dict[int, Floats]
+
+
+Ranked = list[tuple[int, int, float]]
+"""Ordinal of a row, id of a hit, cosine; best first within a row, ties by key."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Hits by the cosine of their embedding.
+
+    Where conditions leave few hits, SQLite finds those that pass, and only these are compared. Else the nearest are found
+    first, and more of them as long as fewer than k pass.
+    """
+
+    scope: Scope
+    method: Method
+
+    @property
+    def embedding(self) -> str:
+        """The vector property."""
+        return self.scope.table.label.vectors[self.method.prop]
+
+    @cached_property
+    def name(self) -> str:
+        """The table of the vectors."""
+        return self.scope.table.vectors(self.embedding)
+
+    @cached_property
+    def queries(self) -> tuple[list[int], Floats]:
+        """Numbers of the rows whose vector has a direction, and these vectors."""
+        import numpy as np
+
+        vectors = column(self.scope.asking.rows, self.method.column)
+        blobs, size = encode_vectors(vectors, f'column "{self.method.column}" of the rows')
+        kept = [n for n, blob in enumerate(blobs) if blob is not None]
+        flat = b"".join(blob for blob in blobs if blob is not None)
+        numbers = np.frombuffer(flat, "<f4").reshape(len(kept), size or 1)
+        usable = lengths(numbers) > 0
+        return [n for n, ok in zip(kept, usable.tolist(), strict=True) if ok], numbers[usable].astype(np.float64)
+
+    @property
+    def size(self) -> int | None:
+        """Length of the rows' vectors; None if no row has one."""
+        rows, numbers = self.queries
+        return numbers.shape[1] if rows else None
+
+    def work(self, cache: VectorCache) -> int | None:
+        """How many products it takes; None if the cache does not know yet."""
+        rows, _ = self.queries
+        counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+        """The hits, ties by key."""
+        rows, numbers = self.queries
+        queries = {self.scope.asking.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
+        ranked = self._of_passing if self.scope.pinned else self._of_nearest
+        for q, hits in groupby(ranked(con, memory.vectors, queries), itemgetter(0)):
+            for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
+                yield Found(q, rank, score, row)
+
+    def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
+        groups: dict[tuple[str, ...] | None, Queries] = {}
+        for row, q in enumerate(self.scope.asking.ordinals):
+            if q in queries:
+                groups.setdefault(self.scope.seen(row), {})[q] = queries[q]
+        found: Ranked = []
+        for partitions, members in groups.items():
+            blocks = cache.blocks(con, self.name, partitions, self.size or 1)
+            best, unsure = self._best(con, blocks, members)
+            found += best
+            if unsure:
+                found += self._of_passing(con, cache, unsure)
+        return found
+
+    def _best(self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries) -> tuple[Ranked, Queries]:
+        """The best that pass, of rows with the same partitions; and the rows for which hardly any passes."""
+        import numpy as np
+
+        k, total = self.method.k, sum(block.count for block in blocks)
+        wanted = max(4 * k, 64) if k is not None and self.scope.where else k
+        found: Ranked = []
+        while queries and (wanted is None or wanted <= max(total // 8, k or 0, 64)):
+            chosen = candidates(blocks, np.stack([*queries.values()]), self.method.above, wanted)
+            near: Ranked = []
+            for (q, query), among in zip(queries.items(), chosen, strict=True):
+                hits = self.scope.ranked(con, self._compared(blocks, among, query))
+                near += ((q, row, score) for score, row in hits)
+            passing = self._passing(con, near) if self.scope.where else near
+            passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
+            for q, among in zip([*queries], chosen, strict=True):
+                sure = [hit for hit in passed.get(q, ()) if hit[2] >= among.floor]
+                if k is None or len(sure) >= k or among.floor <= self.method.above:
+                    found += passed.get(q, ())
+                    queries = {other: query for other, query in queries.items() if other != q}
+            wanted = wanted and wanted * 8
+        return found, queries
+
+    def _compared(self, blocks: Sequence[Block], among: Candidates, query: Floats) -> list[tuple[float, int]]:
+        found: list[tuple[float, int]] = []
+        for i in sorted(set(among.block.tolist())):
+            mine = among.places[among.block == i]
+            scores = exact(blocks[i], mine, query)
+            above = scores > self.method.above
+            found += zip(scores[above].tolist(), blocks[i].ids[mine][above].tolist(), strict=True)
+        return found
+
+    def _passing(self, con: sqlite3.Connection, near: Ranked) -> Ranked:
+        """Those that pass the conditions, in the same order."""
+        scope, table = self.scope, self.scope.table
+        columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
+        con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
+        con.execute('DELETE FROM temp."#near"')
+        con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
+        return con.execute(
+            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{scope.asking.table} r '
+            f"CROSS JOIN {table.name} t WHERE {' AND '.join([f't.{ID} = h.id', 'r.q = h.q', *scope.where])} ORDER BY h.n"
+        ).fetchall()
+
+    def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
+        """All that pass the conditions, ranked."""
+        scope, table = self.scope, self.scope.table
+        asked = "r.q IN (SELECT value FROM json_each(?))"
+        parts = f"CROSS JOIN temp.{scope.parts} s" if scope.parts else ""
+        own = [asked, *(("s.q = r.q", f"{scope.partition} = s.part") if scope.parts else ())]
+        sql = (
+            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{scope.asking.table} r {parts} "
+            f"CROSS JOIN {table.name} t WHERE {' AND '.join([*own, *scope.where])} ORDER BY 1, 2"
+        )
+        found: list[tuple[int, float, str, int]] = []
+        for partition, pairs in groupby(con.execute(sql, (str([*queries]),)).fetchall(), itemgetter(0)):
+            for block in cache.blocks(con, self.name, (partition,), self.size or 1):
+                for q, listed in groupby(pairs, itemgetter(1)):
+                    found += self._scored(block, [(row, key) for _, _, row, key in listed], q, queries[q])
+        return [(q, row, -score) for q, score, _, row in sorted(found)]
+
+    def _scored(
+        self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats
+    ) -> Iterator[tuple[int, float, str, int]]:
+        places = block.places([row for row, _ in hits])
+        known = [hit for place, hit in zip(places.tolist(), hits, strict=True) if place >= 0]
+        for (row, key), score in zip(known, exact(block, places[places >= 0], query).tolist(), strict=True):
+            if score > self.method.above:
+                yield q, -score, key, row

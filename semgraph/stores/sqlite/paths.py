@@ -1,0 +1,259 @@
+"""Trails in SQLite: a walk from the end that the pattern pins best, one type of edge and one direction at each step; then
+what is behind the trail, by joins.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.expr import Type
+from semgraph.logical.graph import PatternEdge, PatternNode, PatternTrail, elements_of, trail_ends
+from semgraph.stores.base import MatchQuery
+from semgraph.stores.batch_io import match_schema, path_order, returned, steps_of
+from semgraph.stores.conditions import Prop
+from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.search import read_rows
+from semgraph.stores.sqlite.vectors import Asking
+
+Node = tuple[str, int]
+"""Label and id of a row."""
+
+
+@dataclass(frozen=True)
+class _Path:
+    """What was found: for each element of the pattern a row of a table; for the trail, the second, those of its edges."""
+
+    q: int
+    places: tuple[tuple[Node, ...], ...]
+
+
+class Trails:
+    """A pattern with a trail, prepared for its rows."""
+
+    def __init__(self, tables: Mapping[str, Table], query: MatchQuery, trail: PatternTrail, asking: Asking) -> None:
+        self.tables, self.query, self.trail, self.asking = tables, query, trail, asking
+        self.graph = next(iter(tables.values())).graph
+        self.nodes = query.pattern.nodes
+        self.ends = trail_ends(self.graph, query.pattern, trail)
+        self.begin = int(self._looseness(self.nodes[1]) < self._looseness(self.nodes[0]))
+        self.parts = asking.parts(query.partition) if query.partition is not None else ""
+        self.props = [self._props(place) for place in (0, 1)]
+        self.named = {
+            place: self._named(edge, f"e{place}", tables[edge.label])
+            + self._named(node, f"t{place}", tables[node.label])
+            for place, edge, node in self._onward
+        }
+        self.where = asking.conjuncts(query.where, None, self._prop)
+
+    @property
+    def _onward(self) -> list[tuple[int, PatternEdge, PatternNode]]:
+        """Edges behind the trail with the nodes that they lead to, and the place of that node among the nodes."""
+        pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
+        return [(place, edge, node) for place, (edge, node) in enumerate(pairs, 2) if isinstance(edge, PatternEdge)]
+
+    def _looseness(self, node: PatternNode) -> int:
+        named = {prop for prop, _ in node.props}
+        return 0 if self.graph.key in named else 1 if named else 2
+
+    def _table(self, place: int) -> Table:
+        """The table of an end; of several the first, as what they are asked for they have in common."""
+        return self.tables[self.ends[place][0]]
+
+    def _prop(self, prop: Prop) -> tuple[str, Type]:
+        known = {node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])}
+        for place, edge, node in self._onward:
+            known |= {
+                edge.var: (f"e{place}", self.tables[edge.label]),
+                node.var: (f"t{place}", self.tables[node.label]),
+            }
+        alias, table = known[prop.var]
+        return table.stored(prop.name, alias), table.type_of(prop.name)
+
+    def _props(self, place: int) -> list[str]:
+        return self._named(self.nodes[place], f"t{place}", self._table(place))
+
+    def _named(self, element: PatternNode | PatternEdge, alias: str, table: Table) -> list[str]:
+        return [
+            f"{alias}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}" for prop, path in element.props
+        ]
+
+    @property
+    def sql(self) -> str:
+        """Reads the rows; gives ordinal, label and id of both ends, the walk, and ids behind it."""
+        rows = f"temp.{self.asking.table} r"
+        walk = [*self._seeds(rows), *self._steps()]
+        near, far = self.begin, 1 - self.begin
+        behind = [f"{name}{place}.{ID}" for place, *_ in self._onward for name in "et"]
+        found = []
+        for begin in self.ends[near]:
+            for end in self.ends[far]:
+                tests = [
+                    f"w.begin = '{begin}' AND w.label = '{end}' AND w.depth >= {self.trail.least}",
+                    f"r.q = w.q AND t{near}.{ID} = w.first AND t{far}.{ID} = w.at",
+                    *self.props[far],
+                    *self._behind(end if far else begin),
+                    *self.where,
+                ]
+                sources = [
+                    f"walk w CROSS JOIN {rows}",
+                    f"{self.tables[begin].name} t{near}",
+                    f"{self.tables[end].name} t{far}",
+                    *(
+                        f"{self.tables[edge.label].name} e{p} CROSS JOIN {self.tables[node.label].name} t{p}"
+                        for p, edge, node in self._onward
+                    ),
+                ]
+                found.append(
+                    f"SELECT {', '.join(['w.q, w.begin, w.first, w.way, w.label, w.at', *behind])} "
+                    f"FROM {' CROSS JOIN '.join(sources)} WHERE {' AND '.join(tests)}"
+                )
+        columns = "q, part, begin, first, label, at, key, depth, way"
+        return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(found)}"
+
+    def _behind(self, label: str) -> list[str]:
+        """What holds of the path behind the trail, whose last node has this label."""
+        found = []
+        for place, edge, node in self._onward:
+            here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
+            edges, nodes, before = self.tables[edge.label], self.tables[node.label], self.tables[label]
+            ways = [
+                f"({e}.{near} = {here}.{before.key} AND {e}.{far} = {t}.{nodes.key})"
+                for near, far, ways in (("source", "target", ("out", "any")), ("target", "source", ("in", "any")))
+                if edge.direction in ways
+                and (getattr(edges.label, near), getattr(edges.label, far)) == (label, node.label)
+            ]
+            found.append(f"({' OR '.join(ways)})" if ways else "FALSE")
+            found.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
+            found += [
+                f"{e}.{ID} <> e{p}.{ID}" for p, other, _ in self._onward if p < place and other.label == edge.label
+            ]
+            found += self.named[place]
+            if self.parts:
+                found += [f"+{e}.{edges.partition} = w.part", f"+{t}.{nodes.partition} = w.part"]
+            label = node.label
+        return found
+
+    def _seeds(self, rows: str) -> list[str]:
+        found = []
+        for label in self.ends[self.begin]:
+            table, t = self.tables[label], f"t{self.begin}"
+            sources, tests = [rows], [*self.props[self.begin]]
+            if self.parts:
+                sources.append(f"temp.{self.parts} s")
+                tests += ["s.q = r.q", f"{t}.{table.partition} = s.part"]
+            sources.append(f"{table.name} {t}")
+            where = f" WHERE {' AND '.join(tests)}" if tests else ""
+            part, node = "s.part" if self.parts else "NULL", f"'{label}', {t}.{ID}"
+            selected = f"r.q, {part}, {node}, {node}, {t}.{table.key}, 0, ''"
+            found.append(f"SELECT {selected} FROM {' CROSS JOIN '.join(sources)}{where}")
+        return found
+
+    def _steps(self) -> list[str]:
+        out = self.trail.direction == ("in" if self.begin else "out")
+        found = []
+        for name in self.trail.labels:
+            edge = self.tables[name].label
+            both = self.trail.direction == "any"
+            if out or both:
+                found.append(self._step(self.tables[name], "source", "target", ""))
+            if not out:
+                once = "e.source <> e.target" if both and edge.source == edge.target else ""
+                found.append(self._step(self.tables[name], "target", "source", once))
+        return found
+
+    def _step(self, edges: Table, here: str, there: str, also: str) -> str:
+        ends = {"source": edges.label.source, "target": edges.label.target}
+        nodes, name = self.tables[ends[there]], edges.label.name
+        tests = [
+            f"w.label = '{ends[here]}' AND w.depth < {self.trail.most}",
+            f"e.{here} = w.key AND n.{nodes.key} = e.{there}",
+            f"instr(w.way, ';{name}:' || e.{ID} || ';') = 0",
+            *([also] if also else []),
+        ]
+        if self.parts:
+            tests += [f"+e.{edges.partition} = w.part", f"+n.{nodes.partition} = w.part"]
+        way = f"CASE w.way WHEN '' THEN ';' ELSE w.way END || '{name}:' || e.{ID} || ';'"
+        return (
+            f"SELECT w.q, w.part, w.begin, w.first, '{ends[there]}', n.{ID}, n.{nodes.key}, w.depth + 1, {way} "
+            f"FROM walk w CROSS JOIN {edges.name} e CROSS JOIN {nodes.name} n WHERE {' AND '.join(tests)}"
+        )
+
+    def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
+        """The paths of all rows, within a transaction, after `asking.load`."""
+        paths = [self._path(row) for row in con.execute(self.sql)]
+        keys = self._keys(con, paths)
+        elements = elements_of(self.graph, self.query.pattern)
+        named = [(place, pair) for place, pair in enumerate(elements) if pair[0].var]
+
+        def record(path: _Path) -> tuple[Any, ...]:
+            found: list[Any] = [path.q]
+            for place, (_, label) in named:
+                steps = [keys[step] for step in path.places[place]]
+                found.append(steps if label is None else steps[0])
+            return tuple(found)
+
+        pairs = [pair for _, pair in named]
+        records = sorted(((record(path), path) for path in paths), key=lambda found: path_order(found[0], pairs))
+        schema = match_schema(self.graph, self.query, dimensions)
+        columns: list[pa.Array[Any]] = [pa.array([found[0] for found, _ in records], pa.int64())]
+        for i, (place, (element, label)) in enumerate(named, 1):
+            kind = schema.field(element.var).type
+            if label is None:
+                columns.append(steps_of((found[i] for found, _ in records), kind))
+            else:
+                rows = [path.places[place][0] for _, path in records]
+                names = list(returned(self.graph, label, self.query.properties.get(element.var, ())))
+                columns.append(self._rows(con, rows, names, kind, dimensions))
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _path(self, row: Sequence[Any]) -> _Path:
+        q, begin, first, way, label, at, *behind = row
+        walked = [step.partition(":") for step in way.split(";") if step]
+        steps = tuple((name, int(number)) for name, _, number in walked)
+        ends: tuple[tuple[Node, ...], ...] = ((begin, first),), steps, ((label, at),)
+        if self.begin:
+            ends = ((label, at),), tuple(reversed(steps)), ((begin, first),)
+        labels = [name for _, edge, node in self._onward for name in (edge.label, node.label)]
+        return _Path(q, (*ends, *((pair,) for pair in zip(labels, behind, strict=True))))
+
+    def _keys(self, con: sqlite3.Connection, paths: Sequence[_Path]) -> dict[Node, tuple[str, ...]]:
+        """The key of each node, and the key, label and ends of each edge."""
+        wanted: dict[str, set[int]] = {}
+        for path in paths:
+            for label, number in chain.from_iterable(path.places):
+                wanted.setdefault(label, set()).add(number)
+        found: dict[Node, tuple[str, ...]] = {}
+        for label, numbers in wanted.items():
+            table, ids = self.tables[label], sorted(numbers)
+            ends = ["source", "target"] if table.label.kind == "edge" else []
+            rows = [array.to_pylist() for array in read_rows(con, table, [self.graph.key, *ends], ids, {})]
+            for number, key, *others in zip(ids, *rows, strict=True):
+                found[label, number] = (key, label, *others)
+        return found
+
+    def _rows(
+        self,
+        con: sqlite3.Connection,
+        nodes: Sequence[Node],
+        names: Sequence[str],
+        kind: pa.DataType,
+        dimensions: Mapping[tuple[str, str], int],
+    ) -> pa.Array[Any]:
+        """The properties of rows of several labels, in their order."""
+        found: list[pa.StructArray] = []
+        place: dict[Node, int] = {}
+        for label in dict.fromkeys(label for label, _ in nodes):
+            ids = sorted({number for one, number in nodes if one == label})
+            for number in ids:
+                place[label, number] = len(place)
+            arrays = read_rows(con, self.tables[label], names, ids, dimensions)
+            found.append(pa.StructArray.from_arrays(arrays, fields=list(kind)))  # type: ignore[call-overload]
+        every: Any = pa.concat_arrays(found) if found else pa.array([], kind)
+        taken: pa.Array[Any] = every.take(pa.array([place[node] for node in nodes], pa.int64()))
+        return taken

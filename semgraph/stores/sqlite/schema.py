@@ -1,0 +1,318 @@
+"""How a graph is laid out in an SQLite file, and how a file is brought up to date with `graph.yaml`.
+
+One table per label, in its own name; all else that belongs to it has `#` in its name, which no label or property can have:
+
+- `Label#text#index`: FTS5 over the words of the index's properties, and a token for the partition;
+- `Label#vector#property`: vectors with their partition and the version of the file that they came with;
+- `Label#by#property`, `Label#ends#source`: indexes;
+- `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`: semgraph's own.
+
+Triggers keep full text and vectors in step with the labels' tables. FTS5 forgets a row only if it is told the same words
+again, so what `words` makes of a text belongs to the layout: change it, and `SCHEMA` must change.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from semgraph.errors import EngineError, PlanError, Problem, StoreUnavailable
+from semgraph.expr import Type
+from semgraph.expr.functions import TEXT_FUNCTIONS
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.batch_io import other_length
+from semgraph.stores.sqlite.values import AFFINITY
+
+APPLICATION = 0x53474D31
+SCHEMA = 1
+ID = '"#id"'
+_OWN = {
+    "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "#dimensions": "(name TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID",
+    "#gone": "(name TEXT, part TEXT, version INTEGER NOT NULL, PRIMARY KEY (name, part)) WITHOUT ROWID",
+    "#heads": "(part TEXT PRIMARY KEY, head TEXT NOT NULL) WITHOUT ROWID",
+    "#marks": "(plan TEXT, part TEXT, row TEXT, fingerprint TEXT NOT NULL, now INTEGER NOT NULL, run TEXT NOT NULL, "
+    "witness TEXT, PRIMARY KEY (plan, part, row)) WITHOUT ROWID",
+}
+_VERSION = "(SELECT value FROM \"#meta\" WHERE name = 'version')"
+
+
+def quote(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def labels_in(con: sqlite3.Connection) -> list[str]:
+    """The labels that a file has tables of, whatever graph they are from."""
+    names = (
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
+    )
+    return [name for (name,) in con.execute(f"{names} ESCAPE '!' ORDER BY name")]
+
+
+def text(value: str) -> str:
+    """A name as a literal; names come from the graph alone."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of a label, and what belongs to it."""
+
+    graph: Graph
+    label: Label
+
+    @property
+    def name(self) -> str:
+        """Quoted."""
+        return quote(self.label.name)
+
+    @property
+    def key(self) -> str:
+        """The key column, quoted."""
+        return quote(self.graph.key)
+
+    @property
+    def partition(self) -> str:
+        """The partition column, quoted."""
+        return quote(self.graph.partition)
+
+    @cached_property
+    def columns(self) -> dict[str, Type]:
+        """Types by name of the stored columns."""
+        return self.label.columns
+
+    def stored(self, name: str, alias: str = "t") -> str:
+        """A column in SQL; open columns are never NULL, vectors come from their own table."""
+        if name in self.label.vectors.values():
+            return f"(SELECT vector FROM {quote(self.vectors(name))} v WHERE v.{ID} = {alias}.{ID})"
+        empty = {"labels": "'[]'", "attributes": "'{}'"}.get(name) if name in self.label.open else None
+        return f"coalesce({alias}.{quote(name)}, {empty})" if empty else f"{alias}.{quote(name)}"
+
+    def type_of(self, name: str) -> Type:
+        """The type of a stored column. Raises EngineError if there is none."""
+        if name not in self.columns:
+            there = ", ".join(self.columns)
+            raise EngineError(f'SQLite was asked about "{name}" of {self.label.name}, which has only {there}')
+        return self.columns[name]
+
+    def words(self, prop: str) -> tuple[str, tuple[str, ...]]:
+        """The full-text table that has a property, and all properties in it."""
+        index, properties = next((i, p) for i, p in self.label.fulltext.items() if prop in p)
+        return _words_name(self.label, index), properties
+
+    def vectors(self, name: str) -> str:
+        """The table of a vector property."""
+        return f"{self.label.name}#vector#{name}"
+
+    def create(self) -> str:
+        """SQL of the table itself."""
+        columns = [f"{ID} INTEGER PRIMARY KEY"]
+        for name, kind in self.columns.items():
+            columns.append(f"{quote(name)} {AFFINITY.get(kind.name, 'TEXT')}{self._constraint(name)}")
+        return f"CREATE TABLE {self.name} ({', '.join(columns)})"
+
+    def _constraint(self, name: str) -> str:
+        if name == self.graph.key:
+            return " NOT NULL UNIQUE"
+        ends = self.label.kind == "edge" and name in ("source", "target")
+        return " NOT NULL" if ends or name == self.graph.partition else ""
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """Name and SQL of what stands beside the table: full text, vectors, indexes, triggers."""
+        yield self._index(self.graph.key)
+        for name in dict.fromkeys((*self.label.index, "created_at")):
+            if name in self.columns and name != self.graph.partition:
+                yield self._index(name)
+        if self.label.kind == "edge":
+            for name, ends in (("source", '("source", "target")'), ("target", '("target")')):
+                full = f"{self.label.name}#ends#{name}"
+                yield full, f"CREATE INDEX {quote(full)} ON {self.name} {ends}"
+        for index, properties in self.label.fulltext.items():
+            yield from self._fulltext(_words_name(self.label, index), properties)
+        for vector in self.label.vectors.values():
+            yield from self._vectors(self.vectors(vector))
+
+    def _index(self, name: str) -> tuple[str, str]:
+        full = f"{self.label.name}#by#{name}"
+        return full, f"CREATE INDEX {quote(full)} ON {self.name} ({self.partition}, {quote(name)})"
+
+    def words_row(self, properties: tuple[str, ...], row: str = "") -> str:
+        """What full text holds of a row (`new.`, `old.`, or of the table): partition token, words of each property."""
+        token = f"'x' || hex({row}{self.partition})"
+        return ", ".join([token, *(f"words({row}{quote(name)})" for name in properties)])
+
+    def _fulltext(self, full: str, properties: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        fts, cells = quote(full), ", ".join(f"c{i}" for i in range(len(properties)))
+        kind = f"fts5(p, {cells}, content='', tokenize='unicode61 remove_diacritics 0')"
+        yield full, f"CREATE VIRTUAL TABLE {fts} USING {kind}"
+        new, old = self.words_row(properties, "new."), self.words_row(properties, "old.")
+        put = f"INSERT INTO {fts} (rowid, p, {cells}) VALUES (new.{ID}, {new});"
+        take = f"INSERT INTO {fts} ({fts}, rowid, p, {cells}) VALUES ('delete', old.{ID}, {old});"
+        read = [self.partition, *map(quote, properties)]
+        differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in read)
+        yield self._trigger(full, "INSERT", "", put)
+        yield self._trigger(full, "DELETE", "", take)
+        yield self._trigger(full, "UPDATE", f"OF {', '.join(read)}", f"{take} {put}", f"WHEN {differ}")
+
+    def _vectors(self, full: str) -> Iterator[tuple[str, str]]:
+        table, part = quote(full), self.partition
+        body = f"({ID} INTEGER PRIMARY KEY, part TEXT NOT NULL, changed INTEGER NOT NULL, vector BLOB NOT NULL)"
+        yield full, f"CREATE TABLE {table} {body}"
+        yield f"{full}#changed", f"CREATE INDEX {quote(full + '#changed')} ON {table} (part, changed)"
+        gone = (
+            f'INSERT INTO "#gone" VALUES ({text(full)}, old.part, {_VERSION}) '
+            "ON CONFLICT DO UPDATE SET version = excluded.version;"
+        )
+        moved = f"UPDATE {table} SET part = new.{part}, changed = {_VERSION} WHERE {ID} = old.{ID};"
+        yield self._trigger(full, "DELETE", "", f"DELETE FROM {table} WHERE {ID} = old.{ID};")
+        yield self._trigger(full, "UPDATE", f"OF {part}", moved, f"WHEN old.{part} IS NOT new.{part}")
+        for event, of in (("DELETE", ""), ("UPDATE", "OF part")):
+            name = f"{full}#gone#{event.lower()}"
+            yield name, f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {table} BEGIN {gone} END"
+
+    def _trigger(self, full: str, event: str, of: str, body: str, when: str = "") -> tuple[str, str]:
+        name = f"{full}#{event.lower()}"
+        return name, f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when} BEGIN {body} END"
+
+
+def _words_name(label: Label, index: str) -> str:
+    return f"{label.name}#text#{index}"
+
+
+def tables_of(graph: Graph) -> dict[str, Table]:
+    """The tables of a graph by label. Raises PlanError for names that SQLite cannot tell apart."""
+    tables = {name: Table(graph, label) for name, label in graph.labels.items()}
+    problems = [_clash(f'graph "{graph.name}"', graph.labels)]
+    problems += [
+        _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())}) for t in tables.values()
+    ]
+    found = [problem for problem in problems if problem is not None]
+    if found:
+        raise PlanError(*found)
+    return tables
+
+
+def _clash(where: str, names: Mapping[str, object]) -> Problem | None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            return Problem(
+                f'{where}: SQLite cannot tell "{other}" and "{name}" apart', hint="name one of them otherwise"
+            )
+    return None
+
+
+def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
+    own = {name: f"CREATE TABLE {quote(name)} {body}" for name, body in _OWN.items()}
+    own |= {table.label.name: table.create() for table in tables.values()}
+    for table in tables.values():
+        own |= dict(table.parts())
+    return own
+
+
+def _there(con: sqlite3.Connection) -> dict[str, str]:
+    return dict(con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def _missing_columns(con: sqlite3.Connection, table: Table) -> list[str]:
+    there = {row[1] for row in con.execute(f"PRAGMA table_info({table.name})")}
+    return [name for name in table.columns if name not in there]
+
+
+def check_file(con: sqlite3.Connection, store: str) -> None:
+    """Refuse a file that is not semgraph's, or is from a later version of it. Raises StoreUnavailable."""
+    application = con.execute("PRAGMA application_id").fetchone()[0]
+    schema = con.execute("PRAGMA user_version").fetchone()[0]
+    if application != APPLICATION and con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise StoreUnavailable(
+            f"{store}  is an SQLite file of another program. Nothing was written. Name another file."
+        )
+    if application == APPLICATION and schema > SCHEMA:
+        later = f"layout {schema}; this one knows {SCHEMA}"
+        raise StoreUnavailable(f"{store}  was written by a later version of semgraph ({later}). Update semgraph.")
+
+
+def is_current(con: sqlite3.Connection, tables: Mapping[str, Table]) -> bool:
+    """Whether the file has all that the graph declares, as it declares it."""
+    there = _there(con)
+    renewed = any(_is_old(name, sql, there) for name, sql in _objects(tables).items())
+    return not renewed and not any(_missing_columns(con, table) for table in tables.values())
+
+
+def _is_old(name: str, sql: str, there: Mapping[str, str]) -> bool:
+    holds_data = sql.startswith("CREATE TABLE")
+    return name not in there if holds_data else there.get(name) != sql
+
+
+def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+    """Create what is missing and renew what the graph declares otherwise now. Within a transaction that writes."""
+    there = _there(con)
+    for name, sql in _objects(tables).items():
+        if _is_old(name, sql, there):
+            if name in there:
+                kind = there[name].split()[1]
+                con.execute(f"DROP {'TABLE' if kind == 'VIRTUAL' else kind} {quote(name)}")
+            con.execute(sql)
+            _fill(con, name, tables)
+        elif name in tables:
+            for column in _missing_columns(con, tables[name]):
+                affinity = AFFINITY.get(tables[name].columns[column].name, "TEXT")
+                con.execute(f"ALTER TABLE {quote(name)} ADD COLUMN {quote(column)} {affinity}")
+    con.execute("INSERT OR IGNORE INTO \"#meta\" VALUES ('version', 0)")
+    con.execute(f"PRAGMA application_id = {APPLICATION}")
+    con.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> None:
+    """Full text that is new over rows that are there."""
+    for table in tables.values():
+        for index, properties in table.label.fulltext.items():
+            if name == _words_name(table.label, index):
+                cells = ", ".join(f"c{i}" for i in range(len(properties)))
+                row = table.words_row(properties)
+                con.execute(f"INSERT INTO {quote(name)} (rowid, p, {cells}) SELECT {ID}, {row} FROM {table.name}")
+
+
+def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    """Lengths of the stored vectors by label and vector property; where none is left, none."""
+    rows = con.execute('SELECT name, size FROM "#dimensions"').fetchall()
+    held = [row for row in rows if con.execute(f"SELECT 1 FROM {quote(row[0])} LIMIT 1").fetchone()]
+    return {(name.split("#")[0], name.split("#")[2]): size for name, size in held}
+
+
+def check_dimensions(con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str) -> None:
+    """Refuse an embedder whose vectors have another length than the stored ones. Raises StoreUnavailable."""
+    for (label, vector), size in read_dimensions(con).items():
+        if dimensions is not None and label in tables and size != dimensions:
+            raise other_length(store, label, vector, size, dimensions)
+
+
+def fill_derived(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[tuple[str, str], int]:
+    """Store what rows lack, within a transaction that writes; how many rows, by label and property."""
+    found: dict[tuple[str, str], int] = {}
+    for table in tables.values():
+        for derived in table.label.derived.values():
+            if derived.by == "embed":
+                continue
+            con.create_function("derive", 1, TEXT_FUNCTIONS[derived.by].python, deterministic=True)
+            name, of = quote(derived.name), quote(derived.of)
+            sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {name} IS NULL AND {of} IS NOT NULL"
+            if number := con.execute(sql).rowcount:
+                found[table.label.name, derived.name] = number
+    return found
+
+
+def count_unembedded(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[tuple[str, str], int]:
+    """How many rows have a text and no vector of it, by label and vector property."""
+    found: dict[tuple[str, str], int] = {}
+    for table in tables.values():
+        for derived in table.label.derived.values():
+            if derived.by == "embed":
+                lacks = f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
+                sql = f"SELECT count(*) FROM {table.name} t WHERE {lacks}"
+                [found[table.label.name, derived.name]] = con.execute(sql).fetchone()
+    return found

@@ -1,0 +1,273 @@
+"""Searches in SQLite. Each method first ranks ids of rows; what is returned of the hits is then read once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.expr import Type
+from semgraph.expr.functions import words
+from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.batch_io import Dimensions, aliases, column, end_column, end_nodes, returned, search_schema
+from semgraph.stores.conditions import Prop, of_hit, read
+from semgraph.stores.sqlite.nearest import Nearest
+from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.values import decode, decode_vectors
+from semgraph.stores.sqlite.vectors import Asking, Found, Memory, Ranking, Scope, pinned
+
+_MANY_PARTITIONS = 64
+_TIES = 200
+"""How many more than k are read, as texts of one length with one word of the query are equally good."""
+
+
+class Equal:
+    """Hits whose property equals the row's value: one statement for all rows."""
+
+    def __init__(self, scope: Scope, method: Method) -> None:
+        self.scope, self.method = scope, method
+        self.value = scope.asking.path(method.column, scope.table.type_of(method.prop))
+
+    def found(self, con: sqlite3.Connection, _: Memory) -> Iterator[Found]:
+        """The hits, by key."""
+        scope, table, k = self.scope, self.scope.table, self.method.k
+        conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
+        parts = ""
+        if scope.parts:
+            parts = f"CROSS JOIN temp.{scope.parts} s"
+            conditions += ["s.q = r.q", f"{scope.partition} = s.part"]
+        sql = (
+            f"SELECT r.q AS q, row_number() OVER (PARTITION BY r.q ORDER BY t.{table.key}) - 1 AS n, t.{ID} AS id "
+            f"FROM temp.{scope.asking.table} r {parts} CROSS JOIN {table.name} t WHERE {' AND '.join(conditions)}"
+        )
+        for q, n, row in con.execute(
+            f"SELECT q, n, id FROM ({sql}) WHERE n < ? ORDER BY q, n", (2**62 if k is None else k,)
+        ):
+            yield Found(q, n, 1.0, row)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Hits in an order that the search says."""
+
+    scope: Scope
+    method: Method
+    by: Sequence[tuple[str, bool]]
+
+    def found(self, con: sqlite3.Connection, _: Memory) -> Iterator[Found]:
+        """The hits, NULLs last, ties by key."""
+        scope = self.scope
+        order = ", ".join(f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by) or "1"
+        for row in range(len(scope.asking.ordinals)):
+            if scope.seen(row) == ():
+                continue
+            condition, values = scope.confined(row)
+            select = f"1.0, t.{ID} FROM {{rows}} {scope.table.name} t"
+            yield from scope.one_row(con, row, select, [condition], values, order, self.method.k)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Hits by full text, ranked by FTS5's BM25."""
+
+    scope: Scope
+    method: Method
+
+    @cached_property
+    def asked(self) -> list[str | None]:
+        """Queries of the rows; None: no words."""
+        texts = column(self.scope.asking.rows, self.method.column).to_pylist()
+        return [_any_of(text) for text in texts]
+
+    @cached_property
+    def name(self) -> str:
+        """The full-text table, quoted."""
+        return quote(self.scope.table.words(self.method.prop)[0])
+
+    @property
+    def score(self) -> str:
+        """BM25 in SQL, greater for better; the partition token counts nothing."""
+        return f"-bm25({self.name}, 0.0)"
+
+    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+        """The hits, ties by key.
+
+        Conditions and large partitions are looked up for every row that has a word. Without conditions a partition that is
+        the whole table needs no confining, and a small one is confined within full text, by its token.
+        """
+        scope = self.scope
+        cells = " ".join(f"c{i}" for i in range(len(scope.table.words(self.method.prop)[1])))
+        for row, query in enumerate(self.asked):
+            seen = scope.seen(row)
+            if query is None or seen == ():
+                continue
+            match, confined = f"{{{cells}}} : ({query})", False
+            if seen is not None and not scope.holds_all(con, seen):
+                confined = len(seen) > _MANY_PARTITIONS or memory.sizes.is_large(con, scope.table, seen)
+                if not confined:
+                    match = f"p : ({' OR '.join(map(_token, seen))}) AND {match}"
+            ranked = None if confined or scope.where else self._ranked(con, row, match)
+            yield from self._joined(con, row, match, confined=confined) if ranked is None else ranked
+
+    def _joined(self, con: sqlite3.Connection, row: int, match: str, *, confined: bool) -> Iterator[Found]:
+        scope = self.scope
+        condition, values = scope.confined(row) if confined else ("TRUE", ())
+        select = f"{self.score} AS score, t.{ID} FROM {{rows}} {self.name} CROSS JOIN {scope.table.name} t"
+        conditions = [f"{self.name} MATCH ?", f"t.{ID} = {self.name}.rowid", condition]
+        return scope.one_row(con, row, select, conditions, [match, *values], "score DESC", self.method.k)
+
+    def _ranked(self, con: sqlite3.Connection, row: int, match: str) -> list[Found] | None:
+        """The k best by full text alone; None if too many are as good as the k-th, and keys must say who is in."""
+        k = self.method.k
+        if k is None:
+            return None
+        sql = f"SELECT {self.score} AS score, rowid FROM {self.name} WHERE {self.name} MATCH ? ORDER BY score DESC LIMIT ?"
+        best: list[tuple[float, int]] = con.execute(sql, (match, k + _TIES)).fetchall()
+        if len(best) > k:
+            if len(best) == k + _TIES and best[-1][0] == best[k - 1][0]:
+                return None
+            best = [hit for hit in best if hit[0] >= best[k - 1][0]]
+        q = self.scope.asking.ordinals[row]
+        return [Found(q, rank, score, found) for rank, (score, found) in enumerate(self.scope.ranked(con, best)[:k])]
+
+
+def _token(partition: str) -> str:
+    """What full text holds of a partition."""
+    return f'"x{partition.encode().hex()}"'
+
+
+def _any_of(text: str | None) -> str | None:
+    """Plain words as an FTS5 query: any of them, none of it syntax."""
+    found = dict.fromkeys(words(text).split()) if text is not None else {}
+    return " OR ".join(f'"{word}"' for word in found) or None
+
+
+class Search:
+    """One search, prepared for its rows.
+
+    Args:
+        tables: By label.
+        query: The search.
+        asking: The rows; takes up what the search needs of them.
+    """
+
+    def __init__(self, tables: Mapping[str, Table], query: SearchQuery, asking: Asking) -> None:
+        self.table, self.query = tables[query.label], query
+        table = self.table
+        self.ends = {end: (tables[node.name], names) for end, (node, names) in end_nodes(table.graph, query).items()}
+        self.named = {name: end for end, name, _ in query.ends}
+        self.names = list(returned(table.graph, table.label, query.properties))
+        where = asking.conjuncts(query.where, aliases(query), self._prop)
+        by = query.partition
+        partitions = asking.partitions(by) if by is not None else None
+        parts = asking.parts(by) if by is not None else ""
+        self.scope = Scope(table, asking, tuple(where), partitions, parts, self._is_pinned())
+        self.methods = [self._prepare(method) for method in query.methods]
+
+    @property
+    def nearest(self) -> list[Nearest]:
+        """The methods that compare vectors."""
+        return [method for method in self.methods if isinstance(method, Nearest)]
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether it needs the rows in SQL."""
+        several = any(len(seen) > 1 for seen in self.scope.partitions or ())
+        return bool(self.scope.where) or several or any(isinstance(method, Equal) for method in self.methods)
+
+    def _prop(self, prop: Prop) -> tuple[str, Type]:
+        if prop.var in self.named:
+            end = self.named[prop.var]
+            node = self.ends[end][0]
+            text = f"(SELECT {node.stored(prop.name, 'n')} FROM {node.name} n WHERE n.{node.key} = t.{end})"
+            return text, node.type_of(prop.name)
+        return self.table.stored(prop.name), self.table.type_of(prop.name)
+
+    def _prepare(self, method: Method) -> Ranking:
+        if method.via == "equal":
+            return Equal(self.scope, method)
+        if method.via == "order":
+            return Order(self.scope, method, self.query.order)
+        if method.via == "fulltext":
+            return Words(self.scope, method)
+        return Nearest(self.scope, method)
+
+    def _is_pinned(self) -> bool:
+        names = {self.table.graph.key, *(("source", "target") if self.table.label.kind == "edge" else ())}
+        terms = [term for scalar in self.query.where if (term := read(scalar, aliases(self.query))) is not None]
+        return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
+
+    def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:
+        """The hits of all rows and methods, within a transaction, after `asking.load` if it reads them."""
+        hits = [(hit.q, n, *hit[1:]) for n, method in enumerate(self.methods) for hit in method.found(con, memory)]
+        hits.sort(key=itemgetter(0, 1, 2))
+        schema = search_schema(self.table.graph, self.query, dimensions)
+        q, method, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
+        via = [self.query.methods[number].via for number in method]
+        ranking = [pa.array(values, schema.field(n).type) for n, values in enumerate((q, via, method, rank, score))]
+        found = read_rows(con, self.table, self.names, ids, dimensions)
+        for end, (node, names) in self.ends.items():
+            keys = found[self.names.index(end)].to_pylist()
+            found.append(read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions))
+        return pa.Table.from_arrays([*ranking, *found], schema=schema)
+
+
+def read_rows(
+    con: sqlite3.Connection,
+    table: Table,
+    names: Sequence[str],
+    ids: Sequence[int],
+    dimensions: Mapping[tuple[str, str], int],
+) -> list[pa.Array[Any]]:
+    """Properties of rows by id, each read once, in the order of `ids`."""
+    distinct = str(sorted(set(ids)))
+    selected = ", ".join(table.stored(name) for name in names)
+    where = f"t.{ID} IN (SELECT value FROM json_each(?))"
+    rows = con.execute(f"SELECT {selected}, t.{ID} FROM {table.name} t WHERE {where}", (distinct,)).fetchall()
+    arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
+    place = {row[-1]: n for n, row in enumerate(rows)}
+    index = pa.array([place[row] for row in ids], pa.int64())
+    return [array.take(index) for array in arrays]
+
+
+def read_nodes(
+    con: sqlite3.Connection,
+    table: Table,
+    names: Sequence[str],
+    keys: Sequence[str | None],
+    kind: pa.StructType,
+    dimensions: Mapping[tuple[str, str], int],
+) -> pa.Array[Any]:
+    """Nodes by key as structs, each read once, in the order of `keys`."""
+    selected = ", ".join(table.stored(name) for name in names)
+    where = f"t.{table.key} IN (SELECT value FROM json_each(?))"
+    wanted = json.dumps(sorted({key for key in keys if key is not None}))
+    rows = con.execute(
+        f"SELECT {selected}, t.{table.key} FROM {table.name} t WHERE {where}",
+        (wanted,),
+    )
+    listed = rows.fetchall()
+    arrays = arrays_of(table, names, [row[:-1] for row in listed], dimensions)
+    place = {row[-1]: n for n, row in enumerate(listed)}
+    nodes: pa.Array[Any] = pa.StructArray.from_arrays(arrays, fields=list(kind))
+    return nodes.take(pa.array([place.get(key) for key in keys], pa.int64()))
+
+
+def arrays_of(
+    table: Table, names: Sequence[str], rows: Sequence[Sequence[Any]], dimensions: Mapping[tuple[str, str], int]
+) -> list[pa.Array[Any]]:
+    """Rows from SQLite as columns in their types."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    found = []
+    for name, values in zip(names, columns, strict=True):
+        if name in table.columns:
+            found.append(decode(values, table.columns[name]))
+        else:
+            found.append(decode_vectors(values, dimensions.get((table.label.name, name), 1)))
+    return found

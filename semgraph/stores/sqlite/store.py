@@ -1,0 +1,338 @@
+"""The embedded store: a graph in one SQLite file, or in memory. Nothing to install; several processes may use one file.
+
+A commit is in the file when `commit` returns, and stays there if the process dies; a loss of power may cost the latest
+commits, each whole with its marks, so that a run does them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from os import PathLike, fspath
+from typing import Self, TypeVar
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError
+from semgraph.expr import Scalar
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import (
+    Alias,
+    Batch,
+    Delete,
+    EdgeWrite,
+    Mark,
+    MatchQuery,
+    NodeWrite,
+    PartitionState,
+    SearchQuery,
+    Statistics,
+    Written,
+    derived_told,
+)
+from semgraph.stores.batch_io import Refusals, check_partitions, match_schema, other_length, scan_schema, search_schema
+from semgraph.stores.conditions import read
+from semgraph.stores.sqlite.file import File
+from semgraph.stores.sqlite.match import Matching, Scanning
+from semgraph.stores.sqlite.paths import Trails
+from semgraph.stores.sqlite.schema import (
+    Table,
+    bring_up_to_date,
+    check_dimensions,
+    check_file,
+    count_unembedded,
+    fill_derived,
+    is_current,
+    labels_in,
+    quote,
+    read_dimensions,
+    tables_of,
+)
+from semgraph.stores.sqlite.search import Search
+from semgraph.stores.sqlite.vectors import Asking, Memory
+from semgraph.stores.sqlite.write import Merge, clear, commit, states
+from semgraph.turns import Turns
+
+T = TypeVar("T")
+_MANY_ROWS = 2_000
+_MANY_PRODUCTS = 150_000
+"""From these numbers on, work leaves the event loop's thread."""
+
+
+class SqliteStore:
+    """A store over one SQLite file. See `Store` for what each method promises.
+
+    Args:
+        path: Of the file, made with its folder if it is not there; ":memory:" keeps all in memory, of this store alone.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = fspath(path)
+        self._file = self._main = File(self.path, self.name)
+        self._tables: dict[str, Table] = {}
+        self._memory = self._of_main = Memory()
+        self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
+        self._attaching = Turns()
+        self._dimensions: dict[tuple[str, str], int] = {}
+
+    def beside(self) -> Self:
+        """As `Divides.beside`: what is known of the data is shared too."""
+        other = copy(self)
+        other._tables, other._dimensions = {}, {}  # noqa: SLF001 - its own copy
+        return other
+
+    @property
+    def name(self) -> str:
+        """`sqlite:PATH`, or `memory`."""
+        return "memory" if self.path == ":memory:" else f"sqlite:{self.path}"
+
+    @property
+    def round_trips(self) -> int:
+        """Transactions made so far."""
+        return self._main.round_trips + sum(reader.round_trips for reader in self._readers)
+
+    @property
+    def nearest(self) -> str:
+        """All vectors that may be found are compared."""
+        return "exact"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it was opened for. Raises EngineError before `ensure`."""
+        if not self._tables:
+            raise EngineError(f"{self.name}  was asked before it was opened by ensure")
+        return next(iter(self._tables.values())).graph
+
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
+        """Whether a conjunct can run in SQLite, with NULLs as in DuckDB."""
+        return read(expr, alias) is not None
+
+    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
+        """Make the file, or bring it up to date with the graph. Raises StoreUnavailable, PlanError."""
+        self._file, self._memory = self._main, self._of_main
+        await self._file.open(self._check)
+        await self._make_ready(tables_of(graph), dimensions)
+
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
+        """Open the file to read; it is neither made nor changed. Raises StoreUnavailable, PlanError.
+
+        A file that is not there is taken for an empty one. One that lacks what the graph needs is copied into memory.
+        """
+        if self.path == ":memory:":
+            await self.ensure(graph, dimensions)
+            return
+        tables = tables_of(graph)
+
+        def ready(con: sqlite3.Connection) -> bool:
+            return is_current(con, tables)
+
+        if self._main.is_open and await self._main.run(ready):
+            self._file, self._memory = self._main, self._of_main
+        else:
+            async with self._attaching:
+                self._file = await self._reader(ready)
+            self._memory = self._readers[self._file]
+        await self._make_ready(tables, dimensions)
+
+    async def _reader(self, ready: Callable[[sqlite3.Connection], bool]) -> File:
+        """A connection that neither makes nor changes the file: an open one, or another one. Copies are of one use."""
+        if self._readers.get(self._file) and not self._file.in_file:
+            del self._readers[self._file]
+            await self._file.close()
+        for reader in list(self._readers):
+            if reader.in_file and await reader.run(ready):
+                return reader
+        reader = File(self.path, self.name)
+        reader.heard = self._main.heard
+        await reader.open(self._check, reads=True)
+        self._readers[reader] = Memory()
+        if not await reader.run(ready):
+            await reader.copy(self._check)
+        return reader
+
+    def _check(self, con: sqlite3.Connection) -> None:
+        check_file(con, self.name)
+
+    async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
+        def is_ready(con: sqlite3.Connection) -> bool:
+            check_file(con, self.name)
+            ready = is_current(con, tables)
+            if ready:
+                check_dimensions(con, tables, dimensions, self.name)
+                self._dimensions = read_dimensions(con)
+            return ready
+
+        def make_ready(con: sqlite3.Connection) -> None:
+            check_file(con, self.name)
+            bring_up_to_date(con, tables)
+            fill_derived(con, tables)
+            check_dimensions(con, tables, dimensions, self.name)
+            self._dimensions = read_dimensions(con)
+
+        if not await self._file.run(is_ready):
+            await self._file.run(make_ready, writes=True, large=True)
+        self._tables = tables
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: a file is semgraph's own, and `ensure` brings it up to date."""
+        return ()
+
+    async def look(self, places: Iterable[tuple[str, str]]) -> None:
+        """Nothing: rows lack nothing that is derived."""
+
+    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """As `Settles.settle`. What an index is belongs to the file's layout, so there is none to make or to drop."""
+        del drop
+        await self.ensure(graph, dimensions)
+        tables = self._tables
+
+        def work(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+            return {**fill_derived(con, tables), **count_unembedded(con, tables)}
+
+        lacked = await self._file.run(work, writes=True, large=True)
+        return [
+            line
+            for label in graph.labels.values()
+            for derived in label.derived.values()
+            for line in derived_told(label, derived, lacked.get((label.name, derived.name), 0))
+        ]
+
+    def listen(self, heard: Callable[[str], None] | None) -> None:
+        """Call `heard` with the text of each statement from now on."""
+        self._main.heard = heard
+        for reader in self._readers:
+            reader.heard = heard
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """Search, all queries over the same rows in one transaction."""
+        graph = self.graph
+        if not queries or not rows.num_rows:
+            return [search_schema(graph, query, self._dimensions).empty_table() for query in queries]
+        for query in queries:
+            self._table(query.label)
+        asking = Asking(rows)
+        searches = [Search(self._tables, query, asking) for query in queries]
+
+        def work(con: sqlite3.Connection) -> list[pa.Table]:
+            dimensions = self._read_dimensions(con)
+            for search in searches:
+                for nearest in search.nearest:
+                    self._check_length(search.query.label, nearest.embedding, nearest.size)
+            if any(search.reads_rows for search in searches):
+                asking.load(con)
+            return [search.run(con, self._memory, dimensions) for search in searches]
+
+        products = [nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest]
+        known = None if None in products else sum(count for count in products if count is not None)
+        return await self._file.run(work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS)
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """Match a pattern for all rows in one transaction."""
+        graph = self.graph
+        if not rows.num_rows:
+            return match_schema(graph, query, self._dimensions).empty_table()
+        asking = Asking(rows)
+        trail = query.pattern.trail
+        matching = (
+            Matching(self._tables, query, asking) if trail is None else Trails(self._tables, query, trail, asking)
+        )
+
+        def work(con: sqlite3.Connection) -> pa.Table:
+            asking.load(con)
+            return matching.run(con, self._read_dimensions(con))
+
+        return await self._file.run(work, large=_large(rows.num_rows))
+
+    async def scan(
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
+    ) -> pa.Table:
+        """All rows of a label in some partitions, in one transaction."""
+        table = self._table(label)
+        if partitions is not None and not partitions:
+            return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
+        scanning = Scanning(table, properties, partitions, where, limit)
+        return await self._file.run(lambda con: scanning.run(con, self._read_dimensions(con)), large=True)
+
+    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
+        """Heads and marks, in one transaction."""
+        tables = self._tables if self.graph else {}
+        if not partitions:
+            return {}
+        return await self._file.run(lambda con: states(con, tables, plan, partitions), large=_large(len(partitions)))
+
+    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
+        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, DataError, StoreUnavailable."""
+        tables = self._tables if self.graph else {}
+        count = sum(write.rows.num_rows for write in batch.writes)
+        if not count and mark is None:
+            return Written()
+
+        def prepare() -> list[Merge]:
+            refusals = Refusals()
+            merges = [write for write in batch.writes if not isinstance(write, Delete) and write.rows.num_rows]
+            found = [self._merge(write, refusals) for write in merges]
+            check_partitions(self.graph, batch, refusals)
+            refusals.check()
+            return [merge for merge in found if merge is not None]
+
+        merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
+
+        def work(con: sqlite3.Connection) -> dict[str, int]:
+            return commit(con, tables, batch, merges, mark)
+
+        return Written(await self._file.run(work, writes=True, large=_large(count)))
+
+    def _merge(self, write: NodeWrite | EdgeWrite, refusals: Refusals) -> Merge | None:
+        table = self._table(write.label)
+        return refusals.attempt(write, table.graph.key, lambda some: Merge(table, some, self.name))
+
+    async def statistics(self) -> Statistics:
+        """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""
+        tables = self._tables if self.graph else {}
+
+        def work(con: sqlite3.Connection) -> Statistics:
+            names = dict.fromkeys([*tables, *labels_in(con)])
+            counts = {name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0] for name in names}
+            counts = {name: count for name, count in counts.items() if count or name in tables}
+            return Statistics(counts, {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables})
+
+        return await self._file.run(work)
+
+    async def clear(self, partitions: Sequence[str] | None = None) -> None:
+        """Delete the rows and marks of some partitions, or of all."""
+        tables = self._tables if self.graph else {}
+        if partitions is None or partitions:
+            await self._file.run(lambda con: clear(con, tables, partitions), writes=True, large=True)
+
+    async def aclose(self) -> None:
+        """Close the file. Safe to call twice."""
+        await self._main.close()
+        while self._readers:
+            await self._readers.popitem()[0].close()
+        self._of_main.vectors.clear()
+
+    def _table(self, label: str) -> Table:
+        if label not in self.graph.labels:
+            raise EngineError(f'{self.name}  was asked about "{label}"; its labels are {", ".join(self.graph.labels)}')
+        return self._tables[label]
+
+    def _read_dimensions(self, con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+        self._dimensions = read_dimensions(con)
+        return self._dimensions
+
+    def _check_length(self, label: str, vector: str, size: int | None) -> None:
+        stored = self._dimensions.get((label, vector), size)
+        if stored is not None and size is not None and stored != size:
+            raise other_length(self.name, label, vector, stored, size)
+
+
+def _large(rows: int) -> bool:
+    return rows > _MANY_ROWS

@@ -1,0 +1,386 @@
+"""Vectors of an SQLite file in memory, one block per partition, kept in step with the file whoever writes to it.
+
+Each transaction that writes raises the file's version and stamps the vectors that it wrote with it; a vector that goes
+leaves the version at which its partition lost one. So within a read a block knows by two look-ups whether it is current,
+and else reads only what is newer than itself, or all anew if something went.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from semgraph.errors import EngineError
+from semgraph.expr import Scalar, Type
+from semgraph.expr.types import type_of_arrow
+from semgraph.stores.base import Alias
+from semgraph.stores.batch_io import column, partitions_of
+from semgraph.stores.conditions import Prop, Term, Test, Value, cast_values, constant, evaluate, read, values_of
+from semgraph.stores.cosine import Block
+from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.values import encode
+
+_BATCH = 8192
+_DISTINCT = (
+    "WITH RECURSIVE p(x) AS (SELECT min(part) FROM {table} UNION ALL "
+    "SELECT (SELECT min(part) FROM {table} WHERE part > x) FROM p WHERE x IS NOT NULL) "
+    "SELECT x FROM p WHERE x IS NOT NULL"
+)
+
+
+@dataclass
+class _Held:
+    block: Block
+    version: int
+
+
+def file_version(con: sqlite3.Connection) -> int:
+    """The version of the file that this transaction sees."""
+    found: int = con.execute("SELECT value FROM \"#meta\" WHERE name = 'version'").fetchone()[0]
+    return found
+
+
+class VectorCache:
+    """Blocks by table and partition; the least recently used go when they take more than `limit` bytes."""
+
+    def __init__(self, limit: int = 4 << 30) -> None:
+        self.limit = limit
+        self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._grown = False
+
+    def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
+        """How many vectors are held of some partitions (None: of all that are held); None if one is not held at all."""
+        if partitions is None:
+            counts = [held.block.count for (name, _), held in self._held.items() if name == table]
+            return sum(counts) if counts else None
+        found = [self._held.get((table, partition)) for partition in partitions]
+        return None if None in found else sum(held.block.count for held in found if held is not None)
+
+    def blocks(self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int) -> list[Block]:
+        """The current blocks of some partitions (None: all), within a transaction."""
+        version = file_version(con)
+        if partitions is None:
+            partitions = [part for (part,) in con.execute(_DISTINCT.format(table=quote(table)))]
+        found = [self._block(con, table, partition, size, version) for partition in partitions]
+        if self._grown:
+            self._forget(len(found))
+        return [block for block in found if block.count]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held.clear()
+
+    def _block(self, con: sqlite3.Connection, table: str, partition: str, size: int, version: int) -> Block:
+        name = (table, partition)
+        held = self._held.get(name)
+        if held is None or held.block.size != size or (held.version != version and _lost(con, name, held.version)):
+            held = self._held[name] = _Held(Block(size), -1)
+        if held.version != version:
+            _read(con, table, partition, held)
+            held.version = version
+            self._grown = True
+        self._held.move_to_end(name)
+        return held.block
+
+    def _forget(self, kept: int) -> None:
+        held = sum(one.block.bytes for one in self._held.values())
+        while held > self.limit and len(self._held) > kept:
+            held -= self._held.popitem(last=False)[1].block.bytes
+        self._grown = False
+
+
+def _lost(con: sqlite3.Connection, name: tuple[str, str], version: int) -> bool:
+    """Whether a vector went since a version."""
+    row = con.execute('SELECT version FROM "#gone" WHERE name = ? AND part = ?', name).fetchone()
+    return row is not None and row[0] > version
+
+
+def _read(con: sqlite3.Connection, table: str, partition: str, held: _Held) -> None:
+    """Put all that is newer than the block into it."""
+    import numpy as np
+
+    newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
+    if not held.block.count:
+        held.block.reserve(con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0])
+    cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
+    while rows := cursor.fetchmany(_BATCH):
+        ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+        held.block.put(ids, np.frombuffer(b"".join(row[1] for row in rows), "<f4").reshape(len(rows), held.block.size))
+
+
+_INFIX = {"and": "AND", "or": "OR", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "same": "IS"}
+_CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
+
+
+class Asking:
+    """The rows of one round trip. What queries say of them is collected first and loaded once.
+
+    In SQL the rows are `r`, with their ordinal `r.q`.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.ordinals: list[Any] = column(rows, "_q").to_pylist()
+        self._columns: list[list[Any]] = []
+        self._names: dict[object, str] = {}
+        self._partitions: dict[str, list[tuple[str, ...]]] = {}
+
+    @property
+    def table(self) -> str:
+        """The temporary table with the rows; named by its width, so that statements stay prepared."""
+        return quote(f"#rows{len(self._columns)}")
+
+    def column(self, name: object, array: pa.Array[Any], kind: Type | None = None) -> str:
+        """A column of the rows in SQL. `name` makes it one column however often it is asked for."""
+        if name not in self._names:
+            self._names[name] = f"r.c{len(self._columns)}"
+            self._columns.append(encode(array, kind or type_of_arrow(array.type), f'column "{name}" of the rows'))
+        return self._names[name]
+
+    def path(self, path: str, kind: Type) -> str:
+        """A column by its path, of the type that it is compared with."""
+        return self.column((path, kind), column(self.rows, path), kind)
+
+    def conjuncts(self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]) -> list[str]:
+        """Conjuncts in SQL.
+
+        Args:
+            scalars: What the store takes.
+            alias: As in `conjunct.read`.
+            term: Text and type of a property.
+        """
+        terms = []
+        for scalar in scalars:
+            found = read(scalar, alias)
+            if found is None:
+                raise EngineError(f'SQLite was given "{scalar.text}", which it does not take')
+            terms.append(cast_values(found, lambda prop: term(prop)[1]))
+        values = values_of(terms)
+        of_rows = [value for value in values if value.columns]
+        for value, array in zip(of_rows, evaluate(of_rows, self.rows), strict=True):
+            self.column(value, array)
+        for value in values:
+            if not value.columns:
+                self.column(value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64())))
+        return [self._text(one, term) for one in terms]
+
+    def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:
+        if isinstance(term, Prop):
+            return prop(term)[0]
+        if isinstance(term, Value):
+            return self._names[term]
+        return _test(term, [self._text(arg, prop) for arg in term.args])
+
+    def partitions(self, path: str) -> list[tuple[str, ...]]:
+        """For each row, the partitions that it may see."""
+        if path not in self._partitions:
+            self._partitions[path] = partitions_of(self.rows, path)
+        return self._partitions[path]
+
+    def parts(self, path: str) -> str:
+        """The temporary table with rows and partitions, `(q, part)`."""
+        self.partitions(path)
+        return quote(f"#parts{list(self._partitions).index(path)}")
+
+    def load(self, con: sqlite3.Connection) -> None:
+        """Fill the temporary tables, within a transaction."""
+        names = "".join(f", c{i}" for i in range(len(self._columns)))
+        marks = ", ".join("?" * (len(self._columns) + 1))
+        con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {self.table} (q INTEGER PRIMARY KEY{names})")
+        con.execute(f"DELETE FROM temp.{self.table}")
+        con.executemany(
+            f"INSERT INTO temp.{self.table} VALUES ({marks})", zip(self.ordinals, *self._columns, strict=True)
+        )
+        for path, listed in self._partitions.items():
+            parts = self.parts(path)
+            con.execute(
+                f"CREATE TEMP TABLE IF NOT EXISTS {parts} (q INTEGER, part TEXT, PRIMARY KEY (q, part)) WITHOUT ROWID"
+            )
+            con.execute(f"DELETE FROM temp.{parts}")
+            pairs = ((q, part) for q, row in zip(self.ordinals, listed, strict=True) for part in row)
+            con.executemany(f"INSERT INTO temp.{parts} VALUES (?, ?)", pairs)
+
+
+def _test(test: Test, args: list[str]) -> str:
+    if test.op in _INFIX:
+        return f"({args[0]} {_INFIX[test.op]} {args[1]})"
+    if test.op in _CALLS:
+        return f"{_CALLS[test.op]}({', '.join(args)})" if len(args) > 1 else args[0]
+    if test.op == "in":
+        return f"({args[0]} IN ({', '.join(args[1:])}))"
+    if test.op == "pair":
+        a, b, c, d = args
+        return f"(({a} IS {c} AND {b} IS {d}) OR ({a} IS {d} AND {b} IS {c}))"
+    return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
+
+
+def pinned(term: Term, names: Iterable[str]) -> bool:
+    """Whether a conjunct leaves only hits whose value of one of the properties is among a few known ones."""
+    if not isinstance(term, Test):
+        return False
+    if term.op in ("and", "or"):
+        sides = [pinned(arg, names) for arg in term.args]
+        return any(sides) if term.op == "and" else all(sides)
+    found = [isinstance(arg, Prop) and arg.name in names for arg in term.args]
+    known = all(mine or isinstance(arg, Value) for mine, arg in zip(found, term.args, strict=True))
+    if term.op == "pair":
+        return known
+    return term.op in ("=", "in") and known and sum(found) == 1 and (term.op == "=" or found[0])
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+def list_holds(listed: str | None, item: Any) -> bool | None:
+    """Whether a list, as it is stored, has an item. NULL if either is NULL."""
+    return None if listed is None or item is None else item in _parsed(listed)
+
+
+def lists_meet(left: str | None, right: str | None) -> bool | None:
+    """Whether two lists, as they are stored, have an item in common that is not NULL."""
+    if left is None or right is None:
+        return None
+    return not {v for v in _parsed(left) if v is not None}.isdisjoint(_parsed(right))
+
+
+_LARGE = 4
+"""A partition is large if it has more than one in so many of a table's rows."""
+
+
+class Found(NamedTuple):
+    """A hit of one method."""
+
+    q: int
+    rank: int
+    score: float
+    id: int
+
+
+class Sizes:
+    """How many rows partitions have, about: chooses how full text is confined to them, never what it finds."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def is_large(self, con: sqlite3.Connection, table: Table, partitions: Sequence[str]) -> bool:
+        """Whether some partitions hold a good part of a table. Counted anew when the table has grown by half."""
+        total: int = con.execute(f"SELECT coalesce(max({ID}), 0) FROM {table.name}").fetchone()[0]
+        held = 0
+        for partition in partitions:
+            name = (table.label.name, partition)
+            count, then = self._counted.get(name, (0, 0))
+            if total > 1.5 * then:
+                sql = f"SELECT count(*) FROM {table.name} WHERE {table.partition} = ?"
+                count = con.execute(sql, (partition,)).fetchone()[0]
+                self._counted[name] = (count, total)
+            held += count
+        return held * _LARGE > total
+
+
+class Memory:
+    """What a store keeps between searches."""
+
+    def __init__(self) -> None:
+        self.vectors = VectorCache()
+        self.sizes = Sizes()
+
+
+class Ranking(Protocol):
+    """One method of a search, prepared for its rows."""
+
+    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+        """The hits, row by row, best first, at most k each; within a transaction, after the rows are loaded."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What all methods of a search share.
+
+    Args:
+        table: Of the label; `t` in SQL.
+        asking: The rows; `r` in SQL.
+        where: Conditions in SQL, over `t` and `r`.
+        partitions: For each row what it may see; None: all.
+        parts: The temporary table that says the same; "" for all.
+        pinned: Whether the conditions name the key or the ends of a hit, and so leave few.
+    """
+
+    table: Table
+    asking: Asking
+    where: tuple[str, ...]
+    partitions: Sequence[tuple[str, ...]] | None
+    parts: str
+    pinned: bool
+
+    @property
+    def partition(self) -> str:
+        """The partition of a hit, in SQL; where conditions leave few hits, not to be looked up by the index on it."""
+        return f"{'+' if self.pinned else ''}t.{self.table.partition}"
+
+    def seen(self, row: int) -> tuple[str, ...] | None:
+        """The partitions that a row may see; None: all."""
+        return None if self.partitions is None else self.partitions[row]
+
+    def confined(self, row: int) -> tuple[str, tuple[Any, ...]]:
+        """The condition that confines the hits of a row to what it may see, and its values."""
+        seen = self.seen(row)
+        if seen is None:
+            return "TRUE", ()
+        if len(seen) == 1:
+            return f"{self.partition} = ?", seen
+        return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (self.asking.ordinals[row],)
+
+    def holds_all(self, con: sqlite3.Connection, partitions: Sequence[str]) -> bool:
+        """Whether a table has no rows but of some one partition."""
+        ends = ", ".join(f"(SELECT {end}({self.table.partition}) FROM {self.table.name})" for end in ("min", "max"))
+        return len(partitions) == 1 and con.execute(f"SELECT {ends}").fetchone() == (*partitions, *partitions)
+
+    def ranked(self, con: sqlite3.Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        """Scores and ids, best first, ties by key; keys are read only where there are ties."""
+        hits.sort(reverse=True)
+        if any(one[0] == next_[0] for one, next_ in pairwise(hits)):
+            table = self.table
+            sql = f"SELECT {ID}, {table.key} FROM {table.name} WHERE {ID} IN (SELECT value FROM json_each(?))"
+            keys: dict[int, str] = dict(con.execute(sql, (str([row for _, row in hits]),)))
+            hits.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
+        return hits
+
+    def one_row(
+        self,
+        con: sqlite3.Connection,
+        row: int,
+        select: str,
+        conditions: Sequence[str],
+        values: Sequence[Any],
+        order: str,
+        k: int | None,
+    ) -> Iterator[Found]:
+        """The hits of one row, each a score and an id. With a statement of its own, an index can stop at k.
+
+        Args:
+            con: The connection.
+            row: Number of the row.
+            select: Columns and sources, with `{rows}` before the first source.
+            conditions: Besides `where`.
+            values: Of the conditions.
+            order: Before the key.
+            k: How many; None: all.
+        """
+        q = self.asking.ordinals[row]
+        rows = f"temp.{self.asking.table} r CROSS JOIN" if self.where else ""
+        own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
+        where = " AND ".join([*own, *conditions, *self.where])
+        sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
+        for rank, (score, found) in enumerate(con.execute(sql, (*bound, *values, -1 if k is None else k))):
+            yield Found(q, rank, score, found)

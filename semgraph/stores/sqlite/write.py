@@ -1,0 +1,349 @@
+"""Writes in SQLite: one transaction for a batch, with its mark."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from semgraph.errors import ConcurrentWrite
+from semgraph.expr.functions import canonical_json
+from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, Marked, NodeWrite, PartitionState
+from semgraph.stores.batch_io import (
+    Refusals,
+    attributes_form,
+    check_columns,
+    column,
+    labels_form,
+    meant_otherwise,
+    no_end,
+    other_end,
+    other_length,
+    still_has_edges,
+    taken,
+)
+from semgraph.stores.sqlite.schema import ID, Table, quote, read_dimensions
+from semgraph.stores.sqlite.values import encode, encode_vectors, unite
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def take_head(con: sqlite3.Connection, mark: Mark) -> None:
+    """Compare the head of a mark's partition and set it, in a transaction that holds the lock. Raises ConcurrentWrite."""
+    found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (mark.partition,)).fetchone()
+    if mark.before != (found[0] if found else None):
+        raise ConcurrentWrite(mark.partition)
+    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (mark.partition, mark.head))
+
+
+def leave(con: sqlite3.Connection, mark: Mark) -> None:
+    """Leave a mark for each member row."""
+    now = mark.now.replace(tzinfo=UTC) if mark.now.tzinfo is None else mark.now
+    rest = (mark.fingerprint, (now - _EPOCH) // _MICROSECOND, mark.run, mark.witness)
+    rows = ((mark.plan, mark.partition, row, *rest) for row in mark.rows)
+    con.executemany('INSERT OR REPLACE INTO "#marks" VALUES (?, ?, ?, ?, ?, ?, ?)', rows)
+
+
+def states(
+    con: sqlite3.Connection, tables: Mapping[str, Table], plan: str, partitions: Sequence[str]
+) -> dict[str, PartitionState]:
+    """Heads of partitions, and the marks of a plan whose witness is still there."""
+    heads: dict[str, str | None] = {}
+    marked: dict[str, dict[str, Marked]] = {}
+    witnesses = [row[0] for row in con.execute('SELECT DISTINCT witness FROM "#marks" WHERE plan = ?', (plan,))]
+    for partition in dict.fromkeys(partitions):
+        found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
+        heads[partition] = found[0] if found else None
+        marked[partition] = {}
+        for witness in witnesses:
+            if witness is not None and witness not in tables:
+                continue
+            there = "TRUE"
+            if witness is not None:
+                table = tables[witness]
+                there = f"EXISTS (SELECT 1 FROM {table.name} t WHERE t.{table.key} = m.row)"
+            rows = con.execute(
+                'SELECT m.row, m.fingerprint, m.now, m.run FROM "#marks" m '
+                f"WHERE m.plan = ? AND m.part = ? AND m.witness IS ? AND {there}",
+                (plan, partition, witness),
+            )
+            for row, fingerprint, now, run in rows:
+                marked[partition][row] = Marked(row, fingerprint, _EPOCH + now * _MICROSECOND, run)
+    return {partition: PartitionState(heads[partition], marked[partition]) for partition in heads}
+
+
+class Merge:
+    """A merge, prepared: its values as SQLite keeps them, before any lock is taken."""
+
+    def __init__(self, table: Table, write: NodeWrite | EdgeWrite, store: str) -> None:
+        check_columns(table.graph, write)
+        self.table, self.write, self.store = table, write, store
+        self.columns: dict[str, list[Any]] = {}
+        self.vectors: dict[str, list[bytes | None]] = {}
+        self.sizes: dict[str, int] = {}
+        for name in write.rows.column_names:
+            array, what = column(write.rows, name), f"{name} of {table.label.name}"
+            if name in table.columns:
+                self.columns[name] = encode(array, table.columns[name], what)
+                continue
+            self.vectors[name], size = encode_vectors(array, what)
+            if size is not None:
+                self.sizes[name] = size
+        self.keys: list[str] = self.columns[table.graph.key]
+        self.parts: list[str | None] = self.columns.get(table.graph.partition, [None] * len(self.keys))
+        self._open_columns()
+
+    def _open_columns(self) -> None:
+        forms: dict[str, Callable[[str, str], Any]] = {"labels": self._labels, "attributes": self._attributes}
+        for name in self.table.label.open & set(self.columns):
+            pairs = zip(self.keys, self.columns[name], strict=True)
+            self.columns[name] = [None if v is None else canonical_json(forms[name](v, key)) for key, v in pairs]
+
+    def _labels(self, text: str, key: str) -> list[str]:
+        found = labels_form(json.loads(text), self.table.label, key)
+        for name in found:
+            if name in self.table.graph.labels:
+                raise meant_otherwise(name, f"{self.table.label.name} {key}")
+        return found
+
+    def _attributes(self, text: str, key: str) -> dict[str, Any]:
+        return attributes_form(text, self.table.label, key)
+
+    def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
+        """Merge the rows, within a transaction; how many were merged. Rows that are refused are noted.
+
+        Raises:
+            StoreUnavailable: Vectors have another length than the stored ones.
+        """
+        stored = self._stored(con, refusals)
+        new: list[int] = []
+        old: list[int] = []
+        for n, key in enumerate(self.keys):
+            (old if key in stored else new).append(n)
+            if not self.write.only_existing:
+                stored.setdefault(key, -1)
+        if self.write.only_existing:
+            new = []
+        if isinstance(self.write, EdgeWrite):
+            self._check_ends(con, new, old, refusals)
+            new = [n for n in new if not refusals.holds(self.write, self.keys[n])]
+        self._insert(con, new)
+        ids = self._stored(con, refusals) if new else stored
+        self._update(con, old, ids)
+        self._write_vectors(con, new, ids, version)
+        self._write_vectors(con, old, ids, version, but=self.write.create)
+        return len(new) + len(old)
+
+    def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
+        """Ids by key of the rows that are there; those of another partition are refused."""
+        found = _found(con, self.table, self.keys)
+        for key, part in zip(self.keys, self.parts, strict=True):
+            if part is not None and key in found and found[key][1] != part:
+                refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
+        return {key: row for key, (row, _) in found.items()}
+
+    def _check_ends(self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals) -> None:
+        """Refuse new edges without their ends, other ends for edges that are there, and ends of another partition."""
+        label, keys = self.table.label, self.keys
+        ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
+        con.execute(
+            'CREATE TEMP TABLE IF NOT EXISTS "#ends" (key TEXT, part TEXT, source TEXT, target TEXT, new INTEGER)'
+        )
+        con.execute('DELETE FROM temp."#ends"')
+        rows = [
+            (keys[n], self.parts[n], ends["source"][n], ends["target"][n], is_new)
+            for is_new in (True, False)
+            for n in (new if is_new else old)
+        ]
+        con.executemany('INSERT INTO temp."#ends" VALUES (?, ?, ?, ?, ?)', rows)
+        key = self.table.key
+        for end, node in (("source", label.source), ("target", label.target)):
+            there = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
+            sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {there}'
+            for edge, missing in con.execute(sql):
+                refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, missing, node))
+            sql = (
+                f'SELECT e.key, e.{end} FROM temp."#ends" e '
+                f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part"
+            )
+            for edge, at in () if self.write.only_existing else con.execute(sql):
+                refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, at, node))
+            sql = (
+                f'SELECT e.key, t.{end}, e.{end} FROM temp."#ends" e JOIN {self.table.name} t ON t.{key} = e.key '
+                f"WHERE t.{end} <> e.{end}"
+            )
+            for edge, stored, given in con.execute(sql):
+                refusals.add(self.write, edge, other_end(f"{label.name} {edge}", end, stored, given))
+
+    def _insert(self, con: sqlite3.Connection, new: Sequence[int]) -> None:
+        if not new:
+            return
+        partition = self.table.graph.partition
+        columns = {name: [values[n] for n in new] for name, values in self.columns.items()}
+        columns[partition] = [value or "" for value in columns.get(partition, [None] * len(new))]
+        for name in self.write.unite & set(columns):
+            columns[name] = [unite("[]", value) if value is not None else None for value in columns[name]]
+        names, marks = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
+        con.executemany(
+            f"INSERT INTO {self.table.name} ({names}) VALUES ({marks})", zip(*columns.values(), strict=True)
+        )
+
+    def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
+        kept = {
+            self.table.graph.key,
+            self.table.graph.partition,
+            *self.write.create,
+            *(("source", "target") if self.table.label.kind == "edge" else ()),
+        }
+        columns = {name: [values[n] for n in old] for name, values in self.columns.items() if name not in kept}
+        columns = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+        if not columns:
+            return
+        rows = zip(*columns.values(), (ids[self.keys[n]] for n in old), strict=True)
+        settings = ", ".join(f"{quote(name)} = {self._merged(name)}" for name in columns)
+        con.executemany(f"UPDATE {self.table.name} SET {settings} WHERE {ID} = ?", rows)
+
+    def _merged(self, name: str) -> str:
+        """What becomes of a stored value, in SQL, with `?` for the new one."""
+        if name in self.write.unite:
+            return f"unite({quote(name)}, ?)"
+        if name in self.table.label.open & {"labels"}:
+            return f"add_labels({quote(name)}, ?)"
+        return f"coalesce(?, {quote(name)})"
+
+    def _write_vectors(
+        self,
+        con: sqlite3.Connection,
+        rows: Sequence[int],
+        ids: Mapping[str, int],
+        version: int,
+        but: Iterable[str] = (),
+    ) -> None:
+        for name, values in self.vectors.items():
+            given = [(ids[self.keys[n]], vector) for n in rows if (vector := values[n]) is not None and name not in but]
+            if not given:
+                continue
+            vectors = quote(self.table.vectors(name))
+            zeros = ((row,) for row, vector in given if not any(vector))  # without direction: as if there were none
+            con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
+            self._check_size(con, name)
+            con.executemany(
+                f"INSERT INTO {vectors} ({ID}, part, changed, vector) "
+                f"SELECT t.{ID}, t.{self.table.partition}, {version}, ? FROM {self.table.name} t WHERE t.{ID} = ? "
+                f"ON CONFLICT ({ID}) DO UPDATE SET changed = excluded.changed, vector = excluded.vector "
+                "WHERE vector IS NOT excluded.vector",
+                ((vector, row) for row, vector in given if any(vector)),
+            )
+
+    def _check_size(self, con: sqlite3.Connection, name: str) -> None:
+        """The first vector says how long all are. Raises StoreUnavailable for one of another length."""
+        label, size = self.table.label.name, self.sizes[name]
+        stored = read_dimensions(con).get((label, name), size)
+        if stored != size:
+            raise other_length(self.store, label, name, stored, size)
+        con.execute('INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', (self.table.vectors(name), size))
+
+
+def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
+    """Some keys as a temporary table."""
+    con.execute('CREATE TEMP TABLE IF NOT EXISTS "#keys" (key TEXT PRIMARY KEY) WITHOUT ROWID')
+    con.execute('DELETE FROM temp."#keys"')
+    con.executemany('INSERT OR IGNORE INTO temp."#keys" VALUES (?)', ((key,) for key in keys))
+    return 'temp."#keys"'
+
+
+def _found(con: sqlite3.Connection, table: Table, keys: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """Id and partition by key of the rows that are there."""
+    columns = f"k.key, t.{ID}, t.{table.partition}"
+    sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
+    return {key: (row, part) for key, row, part in con.execute(sql)}
+
+
+def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, refusals: Refusals) -> int:
+    """Delete nodes or edges by key and partition, and the marks that they witness; how many there were.
+
+    Nodes that still have edges are refused, unless the write detaches them.
+    """
+    table = tables[write.label]
+    check_columns(table.graph, write)
+    con.execute('CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))')
+    con.execute('DELETE FROM temp."#deleted"')
+    names = [name for name in (table.graph.key, table.graph.partition) if name in write.rows.column_names]
+    rows = zip(*(column(write.rows, name).to_pylist() for name in names), strict=True)
+    con.executemany('INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', ((*row, None)[:2] for row in rows))
+    same = f"g.part IS NULL OR g.part = t.{table.partition}"
+    gone = f'SELECT g.key FROM temp."#deleted" g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})'
+    for edges in tables.values() if table.label.kind == "node" else ():
+        ends = [end for end in ("source", "target") if getattr(edges.label, end) == write.label]
+        touching = " OR ".join(f"{end} IN ({gone})" for end in ends)
+        if not ends or edges.label.kind == "node":
+            continue
+        if write.detach:
+            con.execute(f"DELETE FROM {edges.name} WHERE {touching}")
+            continue
+        sql = " UNION ALL ".join(
+            f"SELECT {end}, {edges.key}, source, target FROM {edges.name} WHERE {end} IN ({gone})" for end in ends
+        )
+        for key, edge, source, target in con.execute(sql):
+            between = f"{edges.label.name} {edge} lies between {source} and {target}"
+            refusals.add(write, key, still_has_edges(f"a {write.label}", between))
+    count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
+    marked = 'SELECT 1 FROM temp."#deleted" g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)'
+    con.execute(f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,))
+    return count
+
+
+def next_version(con: sqlite3.Connection) -> int:
+    """Raise the version of the file: what this transaction writes is newer than all before."""
+    sql = "UPDATE \"#meta\" SET value = value + 1 WHERE name = 'version' RETURNING value"
+    found: int = con.execute(sql).fetchall()[0][0]
+    return found
+
+
+def commit(
+    con: sqlite3.Connection, tables: Mapping[str, Table], batch: Batch, merges: Sequence[Merge], mark: Mark | None
+) -> dict[str, int]:
+    """Write a batch within a transaction that already holds the lock; rows by label.
+
+    Raises:
+        ConcurrentWrite: Another run wrote the partition of the mark.
+        RowsRefused: Rows cannot be written; the transaction must be rolled back.
+    """
+    refusals = Refusals()
+    if mark is not None:
+        take_head(con, mark)
+    version = next_version(con)
+    found: Counter[str] = Counter()
+    deletes = [write for write in batch.writes if isinstance(write, Delete)]
+    for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
+        found[write.label] += delete(con, tables, write, refusals)
+    for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
+        found[merge.write.label] += merge.run(con, version, refusals)
+    refusals.check()
+    if mark is not None:
+        leave(con, mark)
+    return dict(found)
+
+
+def clear(con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None) -> None:
+    """Delete the rows of some partitions (None: all), the edges that touch them, and what semgraph noted of them."""
+    next_version(con)
+    parts = _keys(con, partitions or ())
+    inner = f"SELECT key FROM {parts}"
+    for table in tables.values():
+        if partitions is None or table.label.kind == "node":
+            continue
+        touching = [f"{table.partition} IN ({inner})"]
+        for end in ("source", "target"):
+            node = tables[getattr(table.label, end)]
+            touching.append(f"{end} IN (SELECT {node.key} FROM {node.name} WHERE {node.partition} IN ({inner}))")
+        con.execute(f"DELETE FROM {table.name} WHERE {' OR '.join(touching)}")
+    for table in tables.values():
+        where = "" if partitions is None else f"WHERE {table.partition} IN ({inner})"
+        con.execute(f"DELETE FROM {table.name} {where}")
+    for own in ('"#heads"', '"#marks"'):
+        con.execute(f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})"))
