@@ -1,1 +1,1 @@
-"""How a plan is computed: DuckDB segments, model calls, store calls."""
+"""From logical plans to what is run: the planner, searches, reads of the store, operators in memory."""
