@@ -57,7 +57,7 @@ def outcome(
         if idle > 0:
             yield f"  {plural(idle, 'more step')} had nothing to ask"
     if plan.writes and until is None:
-        failed = f"{count(failures(result))} rows failed"
+        failed = f"{plural(failures(result), 'row')} failed"
         yield f"  {written(result.written)}       {failed}"
     if result.skipped:
         yield f"  {_known(result, plan)} (--again: these too)"

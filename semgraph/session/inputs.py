@@ -19,6 +19,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
+from semgraph.render.formats import plural
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_to_read
@@ -184,7 +185,7 @@ class Sample:
 
     def lines(self) -> list[str]:
         """As text below a tree."""
-        lost = f", {self.failed} rows failed" if self.failed else ""
+        lost = f", {plural(self.failed, 'row')} failed" if self.failed else ""
         known = f" ({self.replayed} of them known already)" if self.replayed else ""
         lines = [
             f"sample: {self.rows:,} of {self.of:,} rows of {self.input}, {self.calls:,} calls{known}{lost}, nothing written"

@@ -71,6 +71,7 @@ class Waiting:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_serve, args=(self._loop,), name="semgraph", daemon=True)
                 self._thread.start()
+                _THREADS.add(self._thread)
             return self._loop
 
     @property
@@ -117,17 +118,20 @@ async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 _ALL: weakref.WeakSet[Waiting] = weakref.WeakSet()
+_THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+"""Threads of loops; one outlives its `Waiting` while what is open there is closed."""
 _EXIT_SECONDS = 10.0
 
 
 def _at_exit() -> None:
     for waiting in list(_ALL):
-        thread = waiting.stop()
-        if thread is not None:
-            thread.join(_EXIT_SECONDS)
+        waiting.stop()
+    for thread in list(_THREADS):
+        thread.join(_EXIT_SECONDS)
 
 
 def _after_fork() -> None:
+    _THREADS.clear()
     for waiting in list(_ALL):
         waiting.after_fork()
 

@@ -244,6 +244,37 @@ def test_a_session_that_is_never_closed_ends_quietly_with_its_process(tmp_path: 
     assert not list(tmp_path.glob("graph.db-*")), "the store was closed"
 
 
+ABANDONED = """
+import asyncio
+from semgraph.session.waiting import Waiting
+waiting = Waiting()
+
+async def close_slowly():
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for _ in range(10_000):
+            await asyncio.sleep(0)
+        print("closed")
+
+async def open_something():
+    asyncio.get_running_loop().kept = asyncio.create_task(close_slowly())
+    await asyncio.sleep(0)
+
+waiting.wait(open_something())
+waiting.stop()
+del waiting
+"""
+
+
+def test_the_process_ends_after_what_an_abandoned_session_still_closes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ABANDONED], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("closed\n", "")
+
+
 def test_a_session_serves_a_script_and_an_event_loop(tmp_path: Path) -> None:
     """What `run` opened in its own event loop, and what `arun` opened in the caller's, are closed by one `close`."""
     server = Server()
