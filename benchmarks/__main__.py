@@ -1,4 +1,6 @@
-"""`semgraph-bench list | run | table | check`: measure, and make the pages from what was measured."""
+"""`semgraph-bench list | run | table | check`: measure, and make the pages from what was
+measured.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,15 @@ from semgraph.errors import PlanError
 QUICK = ROOT / ".semgraph" / "benchmarks"
 """Where quick runs write, so that they leave the results alone."""
 _ASKING = "public and real"
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="benchmarks; none: all")]
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
+)
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="benchmarks; none: all")
+]
 Into = Annotated[
-    Path | None, typer.Option("--into", metavar="FOLDER", help="of lines and pages, in place of the results")
+    Path | None,
+    typer.Option("--into", metavar="FOLDER", help="of lines and pages, in place of the results"),
 ]
 
 
@@ -34,13 +41,20 @@ def _chosen(given: list[str] | None) -> list[Benchmark]:
     try:
         return [load(name) for name in given or names()]
     except KeyError as error:
-        near = [m for name in given or () if name not in names() for m in get_close_matches(name, names(), 1)]
+        near = [
+            m
+            for name in given or ()
+            if name not in names()
+            for m in get_close_matches(name, names(), 1)
+        ]
         meant = f'. Did you mean "{near[0]}"?' if near else ""
         _stop(f"{error.args[0]}{meant}")
 
 
 def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
-    """Those that have all they need. One that was asked for by its name and lacks something ends the run before it begins."""
+    """Those that have all they need. One that was asked for by its name and lacks something ends
+    the run before it begins.
+    """
     try:
         lacking = {benchmark.name: benchmark.lacks() for benchmark in chosen}
     except PlanError as error:
@@ -81,24 +95,42 @@ def list_(into: Into = None) -> None:
 def run(
     given: Names = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="the cases of two minutes, one trial each; the results are left alone")
+        bool,
+        typer.Option(
+            "--quick", help="the cases of two minutes, one trial each; the results are left alone"
+        ),
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="also the cases that take long")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--where", metavar="KEY=VALUE", help="only cases with this in their key, as facts=1000"),
+        typer.Option(
+            "--where", metavar="KEY=VALUE", help="only cases with this in their key, as facts=1000"
+        ),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="also what is held already")] = False,
     budget: Annotated[
-        float | None, typer.Option("--minutes", min=0.01, help="begin nothing after so many; a later run goes on")
+        float | None,
+        typer.Option(
+            "--minutes", min=0.01, help="begin nothing after so many; a later run goes on"
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="SPEC", help=f"for {_ASKING}: openai:NAME, local")] = None,
-    max_usd: Annotated[float | None, typer.Option(min=0, help="what the model may cost in this run")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="for public: what you have downloaded")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="SPEC", help=f"for {_ASKING}: openai:NAME, local")
+    ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(min=0, help="what the model may cost in this run")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="for public: what you have downloaded")
+    ] = None,
     into: Into = None,
 ) -> None:
-    """Measure. What the lines hold already, by the same code, is not measured again: an interrupted run goes on."""
+    """Measure. What the lines hold already, by the same code, is not measured again: an interrupted
+    run goes on.
+    """
     folder = into or (QUICK if quick else RESULTS)
     until = time.monotonic() + 60 * budget if budget else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -114,16 +146,24 @@ def run(
             held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
             console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")
             done = _measured(benchmark, left, lines, until, console)
-            broken += sum(bool(line.failed) and not line.failed.startswith(UNMEASURED) for line in done)
+            broken += sum(
+                bool(line.failed) and not line.failed.startswith(UNMEASURED) for line in done
+            )
             missing += len(left) - len(done)
     except KeyboardInterrupt:
-        console.print("Interrupted. What was measured is kept; the same command goes on with the rest.")
+        console.print(
+            "Interrupted. What was measured is kept; the same command goes on with the rest."
+        )
         raise typer.Exit(130) from None
     _write(folder)
     if GIVEN.left is not None:
-        console.print(f"${GIVEN.spent:.4f} were spent, ${GIVEN.left:.4f} of ${GIVEN.max_usd:g} are left.")
+        console.print(
+            f"${GIVEN.spent:.4f} were spent, ${GIVEN.left:.4f} of ${GIVEN.max_usd:g} are left."
+        )
     if missing:
-        console.print(f"{missing} trials were not begun within {budget:g} min: the same command goes on with them.")
+        console.print(
+            f"{missing} trials were not begun within {budget:g} min: the same command goes on with them."
+        )
     if broken or missing:
         raise typer.Exit(1)
 

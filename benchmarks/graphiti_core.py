@@ -1,4 +1,6 @@
-"""graphiti-core as benchmarks set it up; imported in its own environment only, with nothing of semgraph's."""
+"""graphiti-core as benchmarks set it up; imported in its own environment only, with nothing of
+semgraph's.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def memory_at(bolt: Sequence[str], url: str, dimensions: int) -> Any:
     from graphiti_core.llm_client.config import LLMConfig
     from graphiti_core.llm_client.openai_generic_client import OpenAIGenericClient
 
-    config = LLMConfig(api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=url)
-    vectors = OpenAIEmbedderConfig(api_key="none", base_url=url, embedding_model="stand-in", embedding_dim=dimensions)
+    config = LLMConfig(
+        api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=url
+    )
+    vectors = OpenAIEmbedderConfig(
+        api_key="none", base_url=url, embedding_model="stand-in", embedding_dim=dimensions
+    )
     return Graphiti(
         *bolt,
         llm_client=OpenAIGenericClient(config=config),

@@ -2,7 +2,8 @@
 
     python notebooks/record.py
 
-The cell that makes the session is left out; all others run with a session whose model and embedder are recorded.
+The cell that makes the session is left out; all others run with a session whose model and embedder
+are recorded.
 """
 
 from __future__ import annotations

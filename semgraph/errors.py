@@ -50,7 +50,9 @@ class Position:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a plan: what, where, what is there instead, what was probably meant."""
+    """One thing that is wrong in a plan: what, where, what is there instead, what was probably
+    meant.
+    """
 
     what: str
     step: str | None = None
@@ -61,13 +63,19 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.position}  " if self.position else ""
         step = f"step {self.step}: " if self.step else ""
-        more = [part[:1].upper() + part[1:] for part in map(redacted, (self.there or "", self.hint or "")) if part]
+        more = [
+            part[:1].upper() + part[1:]
+            for part in map(redacted, (self.there or "", self.hint or ""))
+            if part
+        ]
         rest = ". ".join(part.rstrip(".") for part in (redacted(self.what), *more))
         return f"{place}{step}{rest}"
 
 
 class PlanError(SemgraphError):
-    """A plan, an option or a configuration is wrong. Carries all problems found, not only the first."""
+    """A plan, an option or a configuration is wrong. Carries all problems found, not only the
+    first.
+    """
 
     exit_code = 2
 
@@ -101,7 +109,9 @@ class BudgetReached(SemgraphError):
 
 
 class ConcurrentWrite(SemgraphError):
-    """Another run wrote this partition since this run last read its head; nothing of the window was written."""
+    """Another run wrote this partition since this run last read its head; nothing of the window was
+    written.
+    """
 
     def __init__(self, partition: str) -> None:
         self.partition = partition
@@ -114,8 +124,9 @@ class ConcurrentWrite(SemgraphError):
 class RowError(SemgraphError):
     """A model's answer for one row could not be had. `kind` is one word for tables and tests.
 
-    `attempts` are the HTTP requests sent for it; `spent` is the `semgraph.llm.base.Reply` that was paid for but is no
-    answer (cut short, refused), where there was one, so that its tokens are counted.
+    `attempts` are the HTTP requests sent for it; `spent` is the `semgraph.llm.base.Reply` that was
+    paid for but is no answer (cut short, refused), where there was one, so that its tokens are
+    counted.
     """
 
     def __init__(self, kind: str, message: str, *, attempts: int = 0, spent: Any = None) -> None:
@@ -126,13 +137,19 @@ class RowError(SemgraphError):
 
 
 class DataError(SemgraphError):
-    """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it stops theirs.
+    """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it
+    stops theirs.
 
     `write` is the one of a batch that cannot be written, where a store refuses it.
     """
 
     def __init__(
-        self, what: str, *, step: str | None = None, position: Position | None = None, hint: str | None = None
+        self,
+        what: str,
+        *,
+        step: str | None = None,
+        position: Position | None = None,
+        hint: str | None = None,
     ) -> None:
         self.problem = Problem(what, step or None, position, hint=hint)
         self.write: object = None
@@ -147,7 +164,12 @@ class DataError(SemgraphError):
         """The same with its place, unless it has one."""
         if self.problem.position is not None:
             return self
-        return DataError(self.problem.what, step=self.problem.step or step, position=position, hint=self.problem.hint)
+        return DataError(
+            self.problem.what,
+            step=self.problem.step or step,
+            position=position,
+            hint=self.problem.hint,
+        )
 
 
 class EngineError(SemgraphError):
@@ -155,9 +177,13 @@ class EngineError(SemgraphError):
 
 
 class Fault(Exception):
-    """A problem at `path` (keys and list indexes from where it is raised); frontends add the position."""
+    """A problem at `path` (keys and list indexes from where it is raised); frontends add the
+    position.
+    """
 
-    def __init__(self, what: str, *path: str | int, there: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, what: str, *path: str | int, there: str | None = None, hint: str | None = None
+    ) -> None:
         self.what, self.path, self.there, self.hint = what, path, there, hint
         super().__init__(what)
 
@@ -188,8 +214,12 @@ def each(fault: Fault) -> tuple[Fault, ...]:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an error is Ctrl-C: where it comes during a query, DuckDB raises a RuntimeError in place of it."""
-    return isinstance(error, KeyboardInterrupt) or (type(error) is RuntimeError and str(error) == "Query interrupted")
+    """Whether an error is Ctrl-C: where it comes during a query, DuckDB raises a RuntimeError in
+    place of it.
+    """
+    return isinstance(error, KeyboardInterrupt) or (
+        type(error) is RuntimeError and str(error) == "Query interrupted"
+    )
 
 
 @contextmanager

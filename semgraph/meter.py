@@ -1,5 +1,5 @@
-"""Counters that every layer reports to. One `StepMetrics` per step; exact under concurrency because each call is
-counted where its step awaits it, never by subtracting totals.
+"""Counters that every layer reports to. One `StepMetrics` per step; exact under concurrency because
+each call is counted where its step awaits it, never by subtracting totals.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 class StepMetrics:
     """What one step did.
 
-    `calls_issued`, `calls_journal` and `calls_coalesced` are answers received, by where they came from; `attempts` are
-    HTTP requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no known price.
-    `rows_in` and `rows_out` are None where they are not known: inside a statement that does several steps at once.
-    `unusable` are answers about several rows that did not answer for all of them, so that the rest was asked again.
+    `calls_issued`, `calls_journal` and `calls_coalesced` are answers received, by where they came
+    from; `attempts` are HTTP requests sent. Tokens and dollars count issued calls only. `dollars`
+    is None once a call had no known price. `rows_in` and `rows_out` are None where they are not
+    known: inside a statement that does several steps at once. `unusable` are answers about several
+    rows that did not answer for all of them, so that the rest was asked again.
     """
 
     operator: str = ""
@@ -73,25 +74,34 @@ class Part(StepMetrics):
         object.__setattr__(self, name, value)
 
     def gave(self, rows: int) -> None:
-        """Count rows that the operator gives; those of the step are what its last operator gives."""
+        """Count rows that the operator gives; those of the step are what its last operator
+        gives.
+        """
         object.__setattr__(self, "rows_out", (self.rows_out or 0) + rows)
 
 
-def split(steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[StepMetrics]]) -> dict[str, StepMetrics]:
-    """Counters by step, with a line `step.1`, `step.2` for each operator where there are several."""
+def split(
+    steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[StepMetrics]]
+) -> dict[str, StepMetrics]:
+    """Counters by step, with a line `step.1`, `step.2` for each operator where there are
+    several.
+    """
     found: dict[str, StepMetrics] = {}
     for name, step in steps.items():
         several = operators.get(name, ())
-        found |= {f"{name}.{i}": part for i, part in enumerate(several, 1)} if several else {name: step}
+        found |= (
+            {f"{name}.{i}": part for i, part in enumerate(several, 1)} if several else {name: step}
+        )
     return found
 
 
 @dataclass
 class Meter:
-    """The counters of one run, by step name. Single-threaded: all layers report from the event loop.
+    """The counters of one run, by step name. Single-threaded: all layers report from the event
+    loop.
 
-    `paid` are the ids of the calls that are accounted for; `replayed` counts as issued, once each, those of earlier runs that
-    the journal answered.
+    `paid` are the ids of the calls that are accounted for; `replayed` counts as issued, once each,
+    those of earlier runs that the journal answered.
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
@@ -104,7 +114,8 @@ class Meter:
         return self.steps.setdefault(name, StepMetrics())
 
     def part(self, name: str, key: int, operator: str, how: str) -> Part:
-        """The counters of one operator of a step, known by `key`; what is counted there is counted for the step too.
+        """The counters of one operator of a step, known by `key`; what is counted there is counted
+        for the step too.
 
         A step with several operators is called by all of them.
         """
@@ -121,7 +132,9 @@ class Meter:
         return {name: list(parts.values()) for name, parts in self.parts.items() if len(parts) > 1}
 
     def lines(self) -> dict[str, StepMetrics]:
-        """The counters as tables show them: a line for each step, or for each operator of a step that has several."""
+        """The counters as tables show them: a line for each step, or for each operator of a step
+        that has several.
+        """
         return split(self.steps, self.operators())
 
     def total(self) -> StepMetrics:

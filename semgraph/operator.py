@@ -1,9 +1,12 @@
-'''The one module for authors of implementations: everything that a file `operators/<operator>/<name>.py` needs.
+'''The one module for authors of implementations: everything that a file
+`operators/<operator>/<name>.py` needs.
 
-A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters, `sorted_block(rows=20)`:
+A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters,
+`sorted_block(rows=20)`:
 
     """Rows sorted by name share a call, so that rivals for one name are judged side by side."""
-    from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemJoin, dataclass, pa
+    from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows,
+    SemJoin, dataclass, pa
 
     @dataclass(frozen=True)
     class SortedBlock(Implementation[SemJoin]):
@@ -16,10 +19,12 @@ A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters
         async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
             return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows, order="name"))
 
-The file decides what shares a call. The context numbers the records, cuts what does not fit the model, checks ids and types,
-asks again what came back wrong, and meters; the engine owns `how`, `keep`, errors and assembly. With a framing of its own a
-file uses `ctx.request` and `ctx.ask`, and `answer_table` to put outcomes together; `outcomes` takes a table of answers apart
-again, `rows.only` makes a smaller question. `semgraph operators new` writes a first file, `semgraph operators check` tries it.
+The file decides what shares a call. The context numbers the records, cuts what does not fit the
+model, checks ids and types, asks again what came back wrong, and meters; the engine owns `how`,
+`keep`, errors and assembly. With a framing of its own a file uses `ctx.request` and `ctx.ask`, and
+`answer_table` to put outcomes together; `outcomes` takes a table of answers apart again,
+`rows.only` makes a smaller question. `semgraph operators new` writes a first file, `semgraph
+operators check` tries it.
 '''
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ def create_private(path: Path) -> None:
 
 
 def open_private(path: Path, mode: str = "w", **options: Any) -> IO[Any]:
-    """Open a file for writing (`w`, `a`, `wb`), as `open` does; a new one is private. Raises OSError."""
+    """Open a file for writing (`w`, `a`, `wb`), as `open` does; a new one is private. Raises
+    OSError.
+    """
     return open(path, mode, opener=_private, **options)
 
 

@@ -1,8 +1,10 @@
-"""Why a row is there: from a run's record, backwards through the steps that it came by, to what was asked and answered.
+"""Why a row is there: from a run's record, backwards through the steps that it came by, to what was
+asked and answered.
 
-A record has no pointer from row to row. A row of a step and one of a step that it reads belong together if they are of the
-same member (`_m`) and have the same key, where both steps hold rows of one kind; else if they share values that are rare among
-the member's rows. A call belongs to a row if its question and answer hold the most of the row's words.
+A record has no pointer from row to row. A row of a step and one of a step that it reads belong
+together if they are of the same member (`_m`) and have the same key, where both steps hold rows of
+one kind; else if they share values that are rare among the member's rows. A call belongs to a row
+if its question and answer hold the most of the row's words.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
 
 def same_member(row: Row, other: Row) -> bool:
-    """Whether two rows may derive from the same member row; one that derives from none may belong to any."""
+    """Whether two rows may derive from the same member row; one that derives from none may belong
+    to any.
+    """
     mine, theirs = row.get(MEMBER), other.get(MEMBER)
     return mine is None or theirs is None or mine == theirs
 
@@ -43,7 +47,8 @@ def holds(value: Any, what: str) -> bool:
     folded = what.casefold()
     prefix = bool(_BEGINNING.match(folded))
     return any(
-        text.casefold() == folded or (prefix and UUID.match(text) is not None and text.startswith(folded))
+        text.casefold() == folded
+        or (prefix and UUID.match(text) is not None and text.startswith(folded))
         for text in texts(value)
     )
 
@@ -110,16 +115,25 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
                 if own:
                     _one([(name, str(row[key])) for row in held], what)
                 return [(name, row) for row in held]
-    begun = [(step, row, text) for step in reversed(steps) for row in rows(step) for text in _begun(row, what)]
+    begun = [
+        (step, row, text)
+        for step in reversed(steps)
+        for row in rows(step)
+        for text in _begun(row, what)
+    ]
     whole = _one([(step, text) for step, _, text in begun], what)
     return [(step, row) for step, row, _ in begun if step == begun[0][0]] if whole else []
 
 
 def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
-    """The rows of a step that have a value in a column, or, where none has, the one that begins so. Raises PlanError."""
+    """The rows of a step that have a value in a column, or, where none has, the one that begins so.
+    Raises PlanError.
+    """
     given = [(as_text(at(row, column)), row) for row in rows]
     if not any(text == value for text, _ in given):
-        begun = [text for text, _ in given if value and text.casefold().startswith(value.casefold())]
+        begun = [
+            text for text, _ in given if value and text.casefold().startswith(value.casefold())
+        ]
         value = _one([(step, text) for text in begun], value) or value
     return [(step, row) for text, row in given if text == value]
 
@@ -131,7 +145,9 @@ def nearest(what: str, rows: Iterable[Row]) -> str | None:
 
 
 def _begun(row: Row, what: str) -> set[str]:
-    return {text for text in texts(_shown(row)) if what and text.casefold().startswith(what.casefold())}
+    return {
+        text for text in texts(_shown(row)) if what and text.casefold().startswith(what.casefold())
+    }
 
 
 def _shown(row: Row) -> dict[str, Any]:
@@ -139,7 +155,9 @@ def _shown(row: Row) -> dict[str, Any]:
 
 
 def _one(found: Sequence[tuple[str, str]], what: str) -> str | None:
-    """The text that all of them are; None if there are none. Raises PlanError if they are several."""
+    """The text that all of them are; None if there are none. Raises PlanError if they are
+    several.
+    """
     step_of: dict[str, tuple[str, str]] = {}
     for step, text in found:
         step_of.setdefault(text.casefold(), (step, text))
@@ -148,7 +166,9 @@ def _one(found: Sequence[tuple[str, str]], what: str) -> str | None:
         listed = [f'  "{_cut(text)}"   step {step}' for step, text in step_of.values()]
         more = [f"  … and {len(listed) - _LISTED:,} more"] if len(listed) > _LISTED else []
         raise PlanError(
-            Problem(f'"{what}" is the beginning of {len(listed):,} values', hint=hint), *listed[:_LISTED], *more
+            Problem(f'"{what}" is the beginning of {len(listed):,} values', hint=hint),
+            *listed[:_LISTED],
+            *more,
         )
     return next((text for _, text in step_of.values()), None)
 
@@ -166,7 +186,9 @@ Weights = Mapping[str, float]
 
 
 def flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step the steps and inputs that it reads directly; what writes is a step too, named as in the plan's writes."""
+    """For each step the steps and inputs that it reads directly; what writes is a step too, named
+    as in the plan's writes.
+    """
     found: dict[str, dict[str, None]] = {}
     for node in walk(*plan.roots):
         reads = found.setdefault(node.step, {})
@@ -176,7 +198,9 @@ def flow(plan: LogicalPlan) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Asked:
-    """One item that a semantic step asked about: what the prompt read, what was answered, and the calls that it took."""
+    """One item that a semantic step asked about: what the prompt read, what was answered, and the
+    calls that it took.
+    """
 
     left: Any
     right: Any
@@ -196,7 +220,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """How a row came to be, newest first. `others` are rows that what was looked for fits as well, by step."""
+    """How a row came to be, newest first. `others` are rows that what was looked for fits as well,
+    by step.
+    """
 
     run: str
     what: str
@@ -209,7 +235,8 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
     Args:
         run: The record.
-        what: `STEP:column=value`, or a value that rows hold, a key or a text; of each the beginning will do that only one has.
+        what: `STEP:column=value`, or a value that rows hold, a key or a text; of each the beginning
+            will do that only one has.
         lookup: The journal: a call by its id.
 
     Raises:
@@ -218,7 +245,9 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
     tracer = _Tracer(run, lookup)
     matches = tracer.find(what)
     if not matches:
-        there = "what is looked for is a key or a text, whole or its beginning, or STEP:column=value"
+        there = (
+            "what is looked for is a key or a text, whole or its beginning, or STEP:column=value"
+        )
         near = nearest(what, (row for step in tracer.steps for row in tracer.rows("steps", step)))
         raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', there=there, hint=near))
     (step, row), *others = matches
@@ -226,7 +255,8 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
 
 def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
-    """The run that asked about what another run only found, and the key by which it has it; None if no record tells.
+    """The run that asked about what another run only found, and the key by which it has it; None if
+    no record tells.
 
     Args:
         chain: Of what was found.
@@ -240,7 +270,11 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
             continue
         tracer = _Tracer(other, lambda _call: None)
         for key in keys:
-            own = [(step, row) for step, row in tracer.find(key) if row.get(str(other.facts.get("key"))) == key]
+            own = [
+                (step, row)
+                for step, row in tracer.find(key)
+                if row.get(str(other.facts.get("key"))) == key
+            ]
             if own and any(link.asked for link in tracer.back(*own[0])):
                 return other, key
     return None
@@ -287,7 +321,11 @@ class _Tracer:
 
         file = self.run.folder / "inputs" / f"{name}.parquet"
         rows: list[Row] = list(pq.read_table(file).to_pylist()) if file.exists() else []
-        return [{**row, MEMBER: i} for i, row in enumerate(rows)] if self.run.facts.get("order") == name else rows
+        return (
+            [{**row, MEMBER: i} for i, row in enumerate(rows)]
+            if self.run.facts.get("order") == name
+            else rows
+        )
 
     def find(self, what: str) -> list[tuple[str, Row]]:
         """The rows that hold it, those of the last step first."""
@@ -295,31 +333,45 @@ class _Tracer:
         column, equals, value = rest.partition("=")
         if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
             return in_column(step, column, value, self._of(step, column))
-        return meant(what, str(self.run.facts.get("key", "")), self.steps, partial(self.rows, "steps"))
+        return meant(
+            what, str(self.run.facts.get("key", "")), self.steps, partial(self.rows, "steps")
+        )
 
     def _of(self, step: str, column: str) -> list[Row]:
         if step not in self.steps:
             there = "steps: " + ", ".join(self.steps)
             raise PlanError(
-                Problem(f'run {self.run.name} has no step "{step}"', there=there, hint=did_you_mean(step, self.steps))
+                Problem(
+                    f'run {self.run.name} has no step "{step}"',
+                    there=there,
+                    hint=did_you_mean(step, self.steps),
+                )
             )
         rows = self.rows("steps", step)
         names = [name for name in (rows[0] if rows else {}) if name != MEMBER]
         if column.partition(".")[0] not in names:
             hint = did_you_mean(column, names)
             raise PlanError(
-                Problem(f'step {step} has no column "{column}"', there="columns: " + ", ".join(names), hint=hint)
+                Problem(
+                    f'step {step} has no column "{column}"',
+                    there="columns: " + ", ".join(names),
+                    hint=hint,
+                )
             )
         return rows
 
     def back(self, step: str, row: Row) -> Iterator[Link]:
-        """The row's step, then every step before it that has a row for it or asked about it, newest first."""
+        """The row's step, then every step before it that has a row for it or asked about it, newest
+        first.
+        """
         reads: dict[str, list[str]] = self.run.facts.get("flow", {})
         before = _ancestors(step, reads)
         traced = {step: row}
         rare = self._rare(row, [step, *before])
         for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
-            readers = {r: traced[r] for r, sources in reads.items() if r in traced and name in sources} or {step: row}
+            readers = {
+                r: traced[r] for r, sources in reads.items() if r in traced and name in sources
+            } or {step: row}
             match = row if name == step else self._match(name, readers, rare)
             if match is not None:
                 traced[name] = match
@@ -329,7 +381,12 @@ class _Tracer:
 
     def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
         """How much a text tells about a row: the more, the fewer rows of the member have it."""
-        rows = [set(texts(row)) for step in steps for row in self.rows("steps", step) if same_member(row, start)]
+        rows = [
+            set(texts(row))
+            for step in steps
+            for row in self.rows("steps", step)
+            if same_member(row, start)
+        ]
         held = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
         return {text: math.log(len(rows) / number) for text, number in held.items()}
 
@@ -337,7 +394,12 @@ class _Tracer:
         """The row of a step from which one of the rows that read it was made."""
         if step == self.run.facts.get("order"):
             return next(
-                (row for row in self.rows("steps", step) if same_member(row, next(iter(readers.values())))), None
+                (
+                    row
+                    for row in self.rows("steps", step)
+                    if same_member(row, next(iter(readers.values())))
+                ),
+                None,
             )
         key = str(self.run.facts.get("key", ""))
         best: tuple[float, Row | None] = (0.0, None)
@@ -350,17 +412,24 @@ class _Tracer:
                 continue
             for row in rows:
                 common = {*texts(row)} & {*texts(made)}
-                score = sum(rare.get(text, 0.0) for text in common) + (_ALONE if common and len(rows) == 1 else 0.0)
+                score = sum(rare.get(text, 0.0) for text in common) + (
+                    _ALONE if common and len(rows) == 1 else 0.0
+                )
                 best = max(best, (score, row), key=lambda pair: pair[0])
         return best[1]
 
     @cached_property
     def _kinds(self) -> dict[str, int]:
-        """A number for each step whose rows have keys: steps with a key in common, through others too, have the same."""
+        """A number for each step whose rows have keys: steps with a key in common, through others
+        too, have the same.
+        """
         key = str(self.run.facts.get("key", ""))
         kinds: list[tuple[set[str], set[Any]]] = []
         for step in self.steps:
-            names, keys = {step}, {row[key] for row in self.rows("steps", step) if row.get(key) is not None}
+            names, keys = (
+                {step},
+                {row[key] for row in self.rows("steps", step) if row.get(key) is not None},
+            )
             if keys:
                 for kind in [kind for kind in kinds if kind[1] & keys]:
                     names, keys = names | kind[0], keys | kind[1]
@@ -369,7 +438,9 @@ class _Tracer:
         return {name: number for number, (names, _) in enumerate(kinds) for name in names}
 
     def _asked(self, step: str, start: Row, match: Row | None, rare: Weights) -> Iterator[Asked]:
-        """What was asked about the row: the items whose question and answer hold the most of what is rare in it."""
+        """What was asked about the row: the items whose question and answer hold the most of what
+        is rare in it.
+        """
         own = {text for row in (start, match or {}) for text in texts(row) if not UUID.match(text)}
         scored = [
             (sum(rare.get(text, 0.0) for text in own & {*texts(_item(item))}), item)
@@ -382,7 +453,13 @@ class _Tracer:
                 calls = tuple((call, self.lookup(call)) for call in item.get("calls") or ())
                 fixed = {MEMBER, "left", "right", "error", "calls"}
                 answers = {name: value for name, value in item.items() if name not in fixed}
-                yield Asked(parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls)
+                yield Asked(
+                    parsed(item.get("left")),
+                    parsed(item.get("right")),
+                    answers,
+                    item.get("error"),
+                    calls,
+                )
 
 
 def _item(item: Row) -> Row:

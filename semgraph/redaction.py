@@ -1,7 +1,7 @@
 """Secrets that this process knows, and text without them.
 
-Keys and passwords are learned where settings, endpoints and stores take them, and replaced where text leaves: in every
-error of semgraph, on the terminal, in records and reports.
+Keys and passwords are learned where settings, endpoints and stores take them, and replaced where
+text leaves: in every error of semgraph, on the terminal, in records and reports.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from urllib.parse import quote, quote_plus, unquote
 HIDDEN = "[secret]"
 _LEAST = 6  # shorter values are words like any other, and no protection
 _NAMES = ("_KEY", "_PASSWORD", "_PASSWD", "_TOKEN", "_SECRET", "_AUTH")
-_USERINFO = re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<user>[^/:@\s]*):(?P<password>[^@\s]*[^/@\s])@", re.IGNORECASE)
-_PARAMETER = re.compile(r"[?&][\w-]*(?:key|token|secret|password)=(?P<value>[^&#\s\"']+)", re.IGNORECASE)
+_USERINFO = re.compile(
+    r"\b[a-z][a-z0-9+.-]*://(?P<user>[^/:@\s]*):(?P<password>[^@\s]*[^/@\s])@", re.IGNORECASE
+)
+_PARAMETER = re.compile(
+    r"[?&][\w-]*(?:key|token|secret|password)=(?P<value>[^&#\s\"']+)", re.IGNORECASE
+)
 _known: set[str] = set()
 
 
@@ -31,13 +35,17 @@ def learn(*values: str | None) -> None:
 
 
 def learn_from_environment(environment: Mapping[str, str]) -> None:
-    """Remember the secrets among environment variables: by their names, and passwords in addresses."""
+    """Remember the secrets among environment variables: by their names, and passwords in
+    addresses.
+    """
     learn(*(value for name, value in environment.items() if name.upper().endswith(_NAMES)))
     learn_from_addresses(environment.values())
 
 
 def learn_from_addresses(texts: Iterable[str]) -> None:
-    """Remember what is secret in addresses, `neo4j://user:PASSWORD@host` and `?api_key=KEY`, as written and as meant."""
+    """Remember what is secret in addresses, `neo4j://user:PASSWORD@host` and `?api_key=KEY`, as
+    written and as meant.
+    """
     for text in texts:
         for found in _USERINFO.finditer(text) if "://" in text else ():
             learn(found["password"], unquote(found["password"]))
@@ -46,7 +54,8 @@ def learn_from_addresses(texts: Iterable[str]) -> None:
 
 
 def redacted(text: str) -> str:
-    """The text with `[secret]` in place of every secret, also where it is escaped for a URL, JSON or HTML.
+    """The text with `[secret]` in place of every secret, also where it is escaped for a URL, JSON
+    or HTML.
 
     >>> learn("correct horse")
     >>> redacted("GET /?key=correct%20horse: 'correct horse' is wrong")

@@ -1,4 +1,6 @@
-"""Where the plans and operators that come with semgraph are: beside the package in a checkout, inside it in a wheel."""
+"""Where the plans and operators that come with semgraph are: beside the package in a checkout,
+inside it in a wheel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A semaphore for tasks of several event loops: `asyncio.Semaphore` serves the tasks of one loop only."""
+"""A semaphore for tasks of several event loops: `asyncio.Semaphore` serves the tasks of one loop
+only.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class Turns:
         await self.acquire()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.release()
 

@@ -1,4 +1,6 @@
-"""A real Neo4j for whoever asks: the one that `NEO4J_URI` names, else a local server that all test processes share."""
+"""A real Neo4j for whoever asks: the one that `NEO4J_URI` names, else a local server that all test
+processes share.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,17 @@ settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new c
 
 
 KEPT = ("SEMGRAPH_HOME", "SEMGRAPH_OFFLINE", "SEMGRAPH_RENEW")
-"""Where models and servers lie, whether they may be fetched, and whether what tests compare with is written anew."""
+"""Where models and servers lie, whether they may be fetched, and whether what tests compare with is
+written anew.
+"""
 
 NAMED = {name: value for name, value in os.environ.items() if name.startswith("NEO4J_")}
 """The Neo4j server that whoever starts the tests names; no test sees these variables."""
 
 READS_ALL = ("search", "search_edges", "search_nodes")
-"""Plans that may show rows of several partitions in one prompt: a query names the groups that it searches, or none for all."""
+"""Plans that may show rows of several partitions in one prompt: a query names the groups that it
+searches, or none for all.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,9 @@ class Server:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of processes that take whole files (`--dist loadfile`), one at a time takes what runs on Neo4j."""
+    """Of processes that take whole files (`--dist loadfile`), one at a time takes what runs on
+    Neo4j.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from tests.scheduling import InTurn
@@ -58,7 +66,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def partitions_on_the_wire() -> Iterator[None]:
-    """Every run of a plan tells the servers of this process which texts belong to which partition: see `CANARIES`."""
+    """Every run of a plan tells the servers of this process which texts belong to which partition:
+    see `CANARIES`.
+    """
     run = Executor.run
 
     async def told(self: Executor, inputs: Mapping[str, Any]) -> Any:
@@ -95,7 +105,9 @@ def knowledge_of_one_test() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def neo4j_folder() -> Path:
-    """Where the shared server of this checkout lives, and the locks of those who use it, or the server that is named."""
+    """Where the shared server of this checkout lives, and the locks of those who use it, or the
+    server that is named.
+    """
     which = str(Path(__file__).resolve().parents[1]) + NAMED.get("NEO4J_URI", "")
     checkout = hashlib.sha256(which.encode()).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"semgraph-tests-{checkout}"
@@ -105,11 +117,15 @@ def neo4j_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
-    """A server that answers; the last test process that uses it stops it, or empties it if it is not ours to stop."""
+    """A server that answers; the last test process that uses it stops it, or empties it if it is
+    not ours to stop.
+    """
     if uri := NAMED.get("NEO4J_URI"):
         user = NAMED.get("NEO4J_USERNAME") or NAMED.get("NEO4J_USER") or "neo4j"
         named = Server(uri, user, NAMED.get("NEO4J_PASSWORD", ""))
-        with _among_users(neo4j_folder, first=lambda: _refuse_data(named), last=lambda: _empty(named)):
+        with _among_users(
+            neo4j_folder, first=lambda: _refuse_data(named), last=lambda: _empty(named)
+        ):
             yield named
         return
     from semgraph.stores.neo4j.local.server import start, stop
@@ -118,7 +134,8 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
     users = _among_users(neo4j_folder, first=lambda: _settle(home), last=lambda: stop(home))
     with users, pytest.MonkeyPatch.context() as patch:
         if "PYTEST_XDIST_WORKER" not in os.environ:
-            # One compiler, the quick one: a short life is mostly start and first plans. After a minute the other one pays.
+            # One compiler, the quick one: a short life is mostly start and first plans. After a
+            # minute the other one pays.
             patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
         found = start(home)
         patch.undo()
@@ -129,7 +146,9 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
 def _among_users(
     folder: Path, last: Callable[[], object], first: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
-    """Be counted as a test process that uses the server; do something as the first, and something as the last of them."""
+    """Be counted as a test process that uses the server; do something as the first, and something
+    as the last of them.
+    """
     from filelock import FileLock
 
     counted, users = FileLock(folder / "users.lock"), folder / "users"
@@ -150,7 +169,9 @@ def _among_users(
 
 
 def _settle(home: Path) -> None:
-    """Statements are planned once: for each test the database is another one, which would have all planned again."""
+    """Statements are planned once: for each test the database is another one, which would have all
+    planned again.
+    """
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "settings.conf").write_text("dbms.cypher.min_replan_interval=1d\n", encoding="utf-8")
 
@@ -199,7 +220,9 @@ def _in_use(lock: Path) -> bool:
 
 @pytest.fixture
 def neo4j_database(neo4j_server: Server, neo4j_folder: Path) -> Iterator[Server]:
-    """The server with an empty database, for this test alone: test processes take turns. Indexes stay."""
+    """The server with an empty database, for this test alone: test processes take turns. Indexes
+    stay.
+    """
     from filelock import FileLock
 
     with FileLock(neo4j_folder / "database.lock"):

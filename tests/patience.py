@@ -1,4 +1,6 @@
-"""How long tests wait for an event before they count as hanging. No test takes a time for a result."""
+"""How long tests wait for an event before they count as hanging. No test takes a time for a
+result.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ HANGS = 600.0
 
 
 def default_signals() -> None:
-    """Undo, in a child before it begins, that a shell lets what runs in the background ignore interrupts."""
+    """Undo, in a child before it begins, that a shell lets what runs in the background ignore
+    interrupts.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

@@ -1,7 +1,9 @@
-"""Which test process runs what next: the slowest file first, and what needs the one Neo4j in one process at a time.
+"""Which test process runs what next: the slowest file first, and what needs the one Neo4j in one
+process at a time.
 
-A test on Neo4j has the database for itself. Where two processes come to such tests at the same time one of them waits, so
-those of a file are a unit of their own, and while one process has such a unit the others are given all else.
+A test on Neo4j has the database for itself. Where two processes come to such tests at the same time
+one of them waits, so those of a file are a unit of their own, and while one process has such a unit
+the others are given all else.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def unit_of(test: str) -> str:
 
 
 class InTurn(LoadFileScheduling):
-    """Units by how long they take, by a guess where nothing is known: the longest first, Neo4j in turn.
+    """Units by how long they take, by a guess where nothing is known: the longest first, Neo4j in
+    turn.
 
     How long a test of a unit took is kept in pytest's cache, in seconds.
     """
@@ -42,7 +45,9 @@ class InTurn(LoadFileScheduling):
     def __init__(self, config: Any, log: Any = None) -> None:
         super().__init__(config, log)
         self._cache = getattr(config, "cache", None)
-        self._known: dict[str, float] = self._cache.get(CACHED, {}) if self._cache is not None else {}
+        self._known: dict[str, float] = (
+            self._cache.get(CACHED, {}) if self._cache is not None else {}
+        )
         self._took: Counter[str] = Counter()
         self._ran: Counter[str] = Counter()
 
@@ -64,7 +69,9 @@ class InTurn(LoadFileScheduling):
 
     def _assign_work_unit(self, node: Any) -> None:
         taken = any(self._has_turn(other) for other in self.nodes if other is not node)
-        self.workqueue.move_to_end(max(self.workqueue, key=lambda unit: self._rank(unit, taken)), last=False)
+        self.workqueue.move_to_end(
+            max(self.workqueue, key=lambda unit: self._rank(unit, taken)), last=False
+        )
         super()._assign_work_unit(node)
 
     def _has_turn(self, node: Any) -> bool:
@@ -77,4 +84,6 @@ class InTurn(LoadFileScheduling):
         return unit.endswith(_TURN) != taken, self._seconds(unit) * len(self.workqueue[unit])
 
     def _seconds(self, unit: str) -> float:
-        return self._known.get(unit) or next(s for begin, s in _GUESSED.items() if unit.startswith(begin))
+        return self._known.get(unit) or next(
+            s for begin, s in _GUESSED.items() if unit.startswith(begin)
+        )

@@ -1,4 +1,6 @@
-"""docs/graphiti.md names only what is there: plans, presets, parameters, inputs, columns and tests."""
+"""docs/graphiti.md names only what is there: plans, presets, parameters, inputs, columns and
+tests.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,12 @@ from semgraph.logical.plan import LogicalPlan
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "graphiti.md").read_text(encoding="utf-8")
-FORM = re.compile(r"(?P<plan>[a-z_]+)(?:\((?P<param>[a-z_]+)\)|\.(?P<input>[a-z_.]+)| --preset (?P<preset>\w+))?\Z")
-PLANS = {path.stem: load_plan(path) for path in (ROOT / "plans").glob("*.yaml") if path.stem != "graph"}
+FORM = re.compile(
+    r"(?P<plan>[a-z_]+)(?:\((?P<param>[a-z_]+)\)|\.(?P<input>[a-z_.]+)| --preset (?P<preset>\w+))?\Z"
+)
+PLANS = {
+    path.stem: load_plan(path) for path in (ROOT / "plans").glob("*.yaml") if path.stem != "graph"
+}
 ELSEWHERE = (
     "--",
     "semgraph",
@@ -70,19 +76,36 @@ def test_nothing_else_is_named_as_if_it_were_a_plan() -> None:
 
 def exists_elsewhere(name: str) -> bool:
     """Whether a word is a property, a label or a key of the plan language."""
-    return name in (ROOT / "plans" / "graph.yaml").read_text(encoding="utf-8") or name in {"schema", "uuid"}
+    return name in (ROOT / "plans" / "graph.yaml").read_text(encoding="utf-8") or name in {
+        "schema",
+        "uuid",
+    }
 
 
 @pytest.mark.parametrize("name", TESTS)
 def test_the_tests_that_it_names_are_there(name: str) -> None:
-    assert any(f"def {name}(" in path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert any(
+        f"def {name}(" in path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests").rglob("test_*.py")
+    )
 
 
 def test_every_plan_has_its_line() -> None:
-    internal = {"search_edges", "search_nodes", "rerank", "resolve_entities", "settle_facts", "judge_episode"}
+    internal = {
+        "search_edges",
+        "search_nodes",
+        "rerank",
+        "resolve_entities",
+        "settle_facts",
+        "judge_episode",
+    }
     assert {name.split("(")[0].split(" ")[0].split(".")[0] for name in NAMED} | internal >= {*PLANS}
 
 
 def test_every_recipe_has_its_line() -> None:
     recipes = {name for name in PLANS["search"].document["presets"] if name.isupper()}
-    assert {name.removeprefix("search --preset ") for name in NAMED if name.startswith("search --preset")} >= recipes
+    assert {
+        name.removeprefix("search --preset ")
+        for name in NAMED
+        if name.startswith("search --preset")
+    } >= recipes

@@ -37,7 +37,9 @@ def test_the_engine_has_no_word_of_any_application() -> None:
 
 
 def test_no_module_is_named_for_nothing() -> None:
-    assert [shown(path) for path in sources("semgraph", "operators") if VAGUE.search(path.stem)] == []
+    assert [
+        shown(path) for path in sources("semgraph", "operators") if VAGUE.search(path.stem)
+    ] == []
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -50,7 +52,9 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    later = re.compile(r"\bNotImplementedError|\b(TODO|FIXME|XXX)\b|pytest\.(mark\.)?(skip|xfail|importorskip)")
+    later = re.compile(
+        r"\bNotImplementedError|\b(TODO|FIXME|XXX)\b|pytest\.(mark\.)?(skip|xfail|importorskip)"
+    )
     found = [
         f"{shown(path)}:{number}"
         for path in sources("semgraph", "operators", "benchmarks", "tests")
@@ -63,7 +67,9 @@ def test_nothing_is_left_for_later() -> None:
 
 def test_layers_are_kept() -> None:
     lint = Path(sys.executable).parent / "lint-imports"
-    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -85,6 +91,11 @@ def test_constraints_pin_every_dependency_by_version_alone(pinned: str) -> None:
     names = {re.split(r"==", line)[0].lower().replace("_", "-") for line in pins}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
-    needed = [*project["dependencies"], *optional["local"], *optional["neo4j-local"], *optional["dev"]]
+    needed = [
+        *project["dependencies"],
+        *optional["local"],
+        *optional["neo4j-local"],
+        *optional["dev"],
+    ]
     wanted = {re.split(r"[<>=!~\[; ]", text)[0].lower().replace("_", "-") for text in needed}
     assert wanted - names == set()

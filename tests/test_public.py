@@ -20,7 +20,9 @@ NAMES = {
 def loaded_by(code: str) -> list[str]:
     """The heavy libraries that a fresh interpreter has loaded after running some code."""
     asks = f"import sys; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{asks}"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{asks}"], capture_output=True, text=True, check=True
+    )
     return done.stdout.splitlines()[-1].split()
 
 
@@ -37,7 +39,11 @@ def test_each_name_can_be_used(name: str) -> None:
 
 
 def test_every_error_of_the_tree_is_public_unless_it_never_leaves_semgraph() -> None:
-    tree = {n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, errors.SemgraphError)}
+    tree = {
+        n
+        for n, e in vars(errors).items()
+        if isinstance(e, type) and issubclass(e, errors.SemgraphError)
+    }
     assert tree <= NAMES
 
 

@@ -1,4 +1,6 @@
-"""The README says what is so: its commands run, its plan is the algebra beside it, its Python works."""
+"""The README says what is so: its commands run, its plan is the algebra beside it, its Python
+works.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,12 @@ def test_every_command_runs_in_the_order_of_the_page(project: Project) -> None:
     for text, name in re.findall(r"^echo '(.*)' > (\S+)$", "\n".join(blocks("bash")), re.MULTILINE):
         project.write(name, text + "\n")
     for words in sorted(commands(), key=lambda words: words != ["run", "plans/add_episode.yaml"]):
-        more = ["--help"] if words[:2] in (["neo4j", "start"], ["doctor"]) else []  # have tests of their own
-        more += ["--store", "memory"] if "recorded" in words else []  # its vectors are of another length
+        more = (
+            ["--help"] if words[:2] in (["neo4j", "start"], ["doctor"]) else []
+        )  # have tests of their own
+        more += (
+            ["--store", "memory"] if "recorded" in words else []
+        )  # its vectors are of another length
         done = project(*words, *more)
         assert done.code == 0, (words, done.err)
 
@@ -83,7 +89,9 @@ def test_the_plan_is_the_algebra_beside_it(project: Project) -> None:
     assert project("plans", "check", "complaints.yaml").code == 0
     lines = project("explain", "complaints.yaml", "--format", "algebra").out
     assert "sem_filter" in lines
-    assert "γ_{product; list(DISTINCT customer)→customers, count(*)→n}" in "".join(lines.split("\n"))
+    assert "γ_{product; list(DISTINCT customer)→customers, count(*)→n}" in "".join(
+        lines.split("\n")
+    )
 
 
 def test_every_promise_names_a_test_that_exists() -> None:
@@ -96,7 +104,8 @@ def test_every_promise_names_a_test_that_exists() -> None:
         for file, path in tests:
             text = (ROOT / file).read_text(encoding="utf-8")
             assert all(
-                re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE) for name in path.split("::")
+                re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE)
+                for name in path.split("::")
             ), path
 
 
@@ -119,7 +128,9 @@ def test_the_plan_and_the_python_give_what_they_say(
         done = project("run", "complaints.yaml", "--llm", model, "--format", "json")
         assert done.code == 0, done.err
         found = json.loads(done.out)
-        assert found["tables"]["products"] == [{"product": "Falcon kettle", "customers": ["c9"], "n": 1}]
+        assert found["tables"]["products"] == [
+            {"product": "Falcon kettle", "customers": ["c9"], "n": 1}
+        ]
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("OPENAI_API_KEY", "key")
         (code,) = blocks("python")

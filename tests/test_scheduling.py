@@ -31,7 +31,9 @@ class Process:
 
 def scheduled(tests: list[str], cache: Kept) -> tuple[InTurn, Process, Process]:
     config = SimpleNamespace(
-        getvalue=lambda _: ["popen", "popen"], option=SimpleNamespace(loadscopereorder=True), cache=cache
+        getvalue=lambda _: ["popen", "popen"],
+        option=SimpleNamespace(loadscopereorder=True),
+        cache=cache,
     )
     made, one, other = InTurn(config), Process("one"), Process("other")
     for process in (one, other):
@@ -41,7 +43,9 @@ def scheduled(tests: list[str], cache: Kept) -> tuple[InTurn, Process, Process]:
     return made, one, other
 
 
-def run(made: InTurn, process: Process, tests: list[str], number: int, seconds: float = 1.0) -> list[str]:
+def run(
+    made: InTurn, process: Process, tests: list[str], number: int, seconds: float = 1.0
+) -> list[str]:
     """A process runs the next tests of its own; which they were."""
     ran = process.given[:number]
     del process.given[:number]
@@ -59,10 +63,18 @@ TESTS = [
 
 
 def test_what_a_file_runs_on_the_shared_neo4j_is_a_unit_of_its_own() -> None:
-    assert unit_of("tests/a.py::test_0[neo4j]") == unit_of("tests/a.py::test_1[neo4j-x]") == "tests/a.py on neo4j"
+    assert (
+        unit_of("tests/a.py::test_0[neo4j]")
+        == unit_of("tests/a.py::test_1[neo4j-x]")
+        == "tests/a.py on neo4j"
+    )
     assert unit_of("tests/a.py::test_0[memory]") == "tests/a.py"
-    assert unit_of("tests/stores/test_neo4j.py::test_it[x]") == "tests/stores/test_neo4j.py on neo4j"
-    assert unit_of("tests/stores/test_neo4j_local.py::test_it") == "tests/stores/test_neo4j_local.py"
+    assert (
+        unit_of("tests/stores/test_neo4j.py::test_it[x]") == "tests/stores/test_neo4j.py on neo4j"
+    )
+    assert (
+        unit_of("tests/stores/test_neo4j_local.py::test_it") == "tests/stores/test_neo4j_local.py"
+    )
 
 
 def test_one_process_at_a_time_has_what_runs_on_neo4j() -> None:

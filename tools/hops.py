@@ -2,8 +2,9 @@
 
     python -m tools.hops
 
-A plan of three operators is loaded and run over two rows, with an HTTP server that says yes. For both phases the script prints
-how many files are entered, and for the run how many before the first call of the model. Calls count, imports do not.
+A plan of three operators is loaded and run over two rows, with an HTTP server that says yes. For
+both phases the script prints how many files are entered, and for the run how many before the first
+call of the model. Calls count, imports do not.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class YesServer(BaseHTTPRequestHandler):
 
 
 class Trace:
-    """The files whose functions are called while it is active, in the order of their first calls."""
+    """The files whose functions are called while it is active, in the order of their first
+    calls.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
@@ -90,7 +93,9 @@ class Trace:
 
 
 def _defines(frame: FrameType | None) -> bool:
-    """Whether a frame runs while a module is imported: the body of the module or of a class, or what these call."""
+    """Whether a frame runs while a module is imported: the body of the module or of a class, or
+    what these call.
+    """
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
             return True

@@ -1,9 +1,11 @@
-"""List the public surface of semgraph, one name a line, so that two versions can be compared with `diff`.
+"""List the public surface of semgraph, one name a line, so that two versions can be compared with
+`diff`.
 
     python -m tools.surface > before.txt
 
-The list holds the Python API with its signatures, the commands with their options, the operators with their
-implementations and parameters, the shipped plans with inputs, parameters and presets, and all settings.
+The list holds the Python API with its signatures, the commands with their options, the operators
+with their implementations and parameters, the shipped plans with inputs, parameters and presets,
+and all settings.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ def _python(name: str, value: Any) -> Iterator[str]:
     yield f"python {name}({', '.join(base.__name__ for base in value.__mro__[1:-1])})"
     if not value.__module__.startswith("semgraph"):
         return
-    members = {field.name for field in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+    members = (
+        {field.name for field in dataclasses.fields(value)}
+        if dataclasses.is_dataclass(value)
+        else set()
+    )
     members |= {member for member in dir(value) if not member.startswith("_")}
     for member in sorted(members):
         yield f"python {name}.{member}{_signature(inspect.getattr_static(value, member, None))}"
@@ -56,7 +62,9 @@ def _signature(value: Any) -> str:
     if not inspect.isfunction(value):
         return ""
     parameters = inspect.signature(value).parameters.values()
-    listed = ", ".join(str(parameter.replace(annotation=inspect.Parameter.empty)) for parameter in parameters)
+    listed = ", ".join(
+        str(parameter.replace(annotation=inspect.Parameter.empty)) for parameter in parameters
+    )
     return "(" + re.sub(r" at 0x[0-9a-f]+", "", listed) + ")"
 
 
@@ -89,7 +97,9 @@ def _printed(*arguments: str) -> Any:
 def _without_texts(value: Any) -> Any:
     """Leave out descriptions and the places of files: they are no names that a user types."""
     if isinstance(value, dict):
-        return {key: _without_texts(inner) for key, inner in value.items() if key not in ("doc", "file")}
+        return {
+            key: _without_texts(inner) for key, inner in value.items() if key not in ("doc", "file")
+        }
     return [_without_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -99,7 +109,9 @@ def _settings() -> Iterator[str]:
     for kind, providers in OPTIONS.items():
         for provider, options in providers.items():
             yield f"{kind} {provider}"
-            yield from (f"{kind} {provider} {option}: {type_.__name__}" for option, type_ in options.items())
+            yield from (
+                f"{kind} {provider} {option}: {type_.__name__}" for option, type_ in options.items()
+            )
 
 
 if __name__ == "__main__":

@@ -11,23 +11,45 @@ from benchmarks.engine.planning import planned
 from benchmarks.suite import Benchmark, Case, Chart, Column, Contest, Table, Target
 
 SDK, WHOLE = "openai: chat.completions.create", "semgraph: sem_filter, all included"
-STARTS = {"import semgraph": ("-c", "import semgraph"), "semgraph --help": ("-m", "semgraph", "--help")}
-IMPORTS = {"import lotus": ("lotus", "lotus"), "import graphiti_core": ("graphiti-core", "graphiti_core")}
+STARTS = {
+    "import semgraph": ("-c", "import semgraph"),
+    "semgraph --help": ("-m", "semgraph", "--help"),
+}
+IMPORTS = {
+    "import lotus": ("lotus", "lotus"),
+    "import graphiti_core": ("graphiti-core", "graphiti_core"),
+}
 STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
 EPISODES = {100: 10, 1_000: 100, 10_000: 100}
 """How many, of how many groups."""
-CALL, EPISODE, START, PLAN, MANY = "CPU of a call", "CPU of an episode", "start", "plan", "many episodes"
+CALL, EPISODE, START, PLAN, MANY = (
+    "CPU of a call",
+    "CPU of an episode",
+    "start",
+    "plan",
+    "many episodes",
+)
 
 
 def cases() -> Sequence[Case]:
     """CPU a call and a window, starting, planning, many episodes."""
-    found = [Case({"what": CALL, "way": way}, lambda _, way=way: cpu_of(way), seconds=120) for way in WAYS]
-    found += [Case({"what": EPISODE, "way": _groups(n)}, partial(own.window, n), quick=n == 1) for n in (1, 100)]
-    found += [
-        Case({"what": START, "way": name}, partial(own.started, words), quick=True) for name, words in STARTS.items()
+    found = [
+        Case({"what": CALL, "way": way}, lambda _, way=way: cpu_of(way), seconds=120)
+        for way in WAYS
     ]
-    found += [Case({"what": START, "way": name}, partial(own.imported, *of), trials=1) for name, of in IMPORTS.items()]
+    found += [
+        Case({"what": EPISODE, "way": _groups(n)}, partial(own.window, n), quick=n == 1)
+        for n in (1, 100)
+    ]
+    found += [
+        Case({"what": START, "way": name}, partial(own.started, words), quick=True)
+        for name, words in STARTS.items()
+    ]
+    found += [
+        Case({"what": START, "way": name}, partial(own.imported, *of), trials=1)
+        for name, of in IMPORTS.items()
+    ]
     return [*found, *_growing()]
 
 
@@ -41,10 +63,19 @@ def _growing() -> Iterator[Case]:
         }
         yield Case(key, partial(planned, steps), quick=steps <= 10, full=steps > 100)
     for episodes, number in EPISODES.items():
-        key = {"what": MANY, "way": f"{episodes:,} of {number} groups", "kind": "as shipped", "episodes": episodes}
+        key = {
+            "what": MANY,
+            "way": f"{episodes:,} of {number} groups",
+            "kind": "as shipped",
+            "episodes": episodes,
+        }
         full = episodes > 1_000
         yield Case(
-            key, partial(own.many, episodes, number), full=full, trials=3 if episodes < 1_000 else 1, seconds=3600
+            key,
+            partial(own.many, episodes, number),
+            full=full,
+            trials=3 if episodes < 1_000 else 1,
+            seconds=3600,
         )
 
 

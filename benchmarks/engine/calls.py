@@ -1,7 +1,8 @@
-"""How much CPU of its own a model call takes: semgraph's whole stack against the openai package and bare HTTP.
+"""How much CPU of its own a model call takes: semgraph's whole stack against the openai package and
+bare HTTP.
 
-The model is a stand-in in another process, so that only the client's CPU is counted. All ways send equal requests with
-equal concurrency, in turns within one run; the median of the turns counts.
+The model is a stand-in in another process, so that only the client's CPU is counted. All ways send
+equal requests with equal concurrency, in turns within one run; the median of the turns counts.
 """
 
 from __future__ import annotations
@@ -38,9 +39,14 @@ Ask = Callable[[int], Awaitable[None]]
 Run = Callable[[int, int], Awaitable[None]]  # so many calls, so many in flight
 
 MODEL = "gpt-4.1-mini"
-RULES = "You read messages of customers and decide about each of them. Answer with the JSON document asked for. " * 15
+RULES = (
+    "You read messages of customers and decide about each of them. Answer with the JSON document asked for. "
+    * 15
+)
 ITEM = "Message {number} of customer {customer}: {text}\nDoes it complain about a product? Say true or false in `keep`."
-TEXT = "The kettle that I bought in May has been leaking since Monday, and nobody answers the phone. "
+TEXT = (
+    "The kettle that I bought in May has been leaking since Monday, and nobody answers the phone. "
+)
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"keep": {"type": "boolean"}},
@@ -59,7 +65,10 @@ def body(number: int) -> dict[str, Any]:
     """What goes over the wire."""
     return {
         "model": MODEL,
-        "messages": [{"role": "system", "content": RULES}, {"role": "user", "content": prompt(number)}],
+        "messages": [
+            {"role": "system", "content": RULES},
+            {"role": "user", "content": prompt(number)},
+        ],
         "max_tokens": MAX_TOKENS,
         "temperature": 0,
         "response_format": {
@@ -72,7 +81,9 @@ def body(number: int) -> dict[str, Any]:
 def check(text: str) -> None:
     """The answer is of its schema."""
     answer = json.loads(text)
-    if not (isinstance(answer, dict) and answer.keys() == {"keep"} and isinstance(answer["keep"], bool)):
+    if not (
+        isinstance(answer, dict) and answer.keys() == {"keep"} and isinstance(answer["keep"], bool)
+    ):
         raise ValueError(text)
 
 
@@ -95,7 +106,9 @@ async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Run:
     """`chat.completions.create` alone: the answer is not even parsed as JSON."""
     import openai
 
-    client = await closing.enter_async_context(openai.AsyncOpenAI(base_url=url, api_key="none", **options))
+    client = await closing.enter_async_context(
+        openai.AsyncOpenAI(base_url=url, api_key="none", **options)
+    )
 
     async def ask(number: int) -> None:
         await client.chat.completions.create(**body(number))
@@ -114,7 +127,9 @@ async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Run:
     """No more than HTTP and JSON."""
     import aiohttp
 
-    session = await closing.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+    session = await closing.enter_async_context(
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    )
 
     async def ask(number: int) -> None:
         async with session.post(f"{url}/chat/completions", json=body(number)) as response:
@@ -144,13 +159,17 @@ async def endpoint_alone(url: str, closing: AsyncExitStack) -> Run:
 
 
 def stacked(url: str, closing: AsyncExitStack) -> LLM:
-    """Coalescing, a journal on disk, a budget of everything, retry, a limiter with RPM and TPM, the endpoint."""
+    """Coalescing, a journal on disk, a budget of everything, retry, a limiter with RPM and TPM, the
+    endpoint.
+    """
     endpoint = OpenAI(MODEL, url, price=FlatPrice(0.4, 1.6, 0.1))
     folder = closing.enter_context(tempfile.TemporaryDirectory())
     journal = Journal(Path(folder) / "journal.db")
     closing.callback(journal.close)
     budget = Budget(max_calls=10**9, max_tokens=10**12, max_usd=10**6, max_seconds=10**6)
-    model = stack(endpoint, Limiter(in_flight=64, rpm=10**7, tpm=10**10), budget=budget, journal=journal)
+    model = stack(
+        endpoint, Limiter(in_flight=64, rpm=10**7, tpm=10**10), budget=budget, journal=journal
+    )
     closing.push_async_callback(model.aclose)
     return model
 
@@ -171,11 +190,17 @@ async def whole_stack(url: str, closing: AsyncExitStack) -> Run:
 
 
 async def operator(url: str, closing: AsyncExitStack) -> Run:
-    """`sem_filter` by the reference implementation: prompt file to verdicts, with all that is between."""
+    """`sem_filter` by the reference implementation: prompt file to verdicts, with all that is
+    between.
+    """
     model, turn = stacked(url, closing), iter(range(10**9))
     item = Template.parse(ITEM.replace("Say true or false in `keep`.", ""))
     columns: Any = pa.schema(
-        [pa.field("number", pa.int64()), pa.field("customer", pa.string()), pa.field("text", pa.string())]
+        [
+            pa.field("number", pa.int64()),
+            pa.field("customer", pa.string()),
+            pa.field("text", pa.string()),
+        ]
     )
     node = SemFilter(
         prompt=PromptSet((("", Prompt("complains", (), rules=RULES, item=item)),)),
@@ -225,7 +250,9 @@ WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
 def model_server(latency: float) -> Iterator[str]:
     """The stand-in, in another process; its base URL."""
     script = Path(__file__).with_name("calls_server.py")
-    process = subprocess.Popen([sys.executable, script, str(latency)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, script, str(latency)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     try:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
@@ -242,7 +269,9 @@ async def spend(run: Run, calls: int, in_flight: int) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - clock
 
 
-def cpu_of(way: str, calls: int = 1000, in_flight: int = 64, latency: float = 0.05) -> dict[str, float]:
+def cpu_of(
+    way: str, calls: int = 1000, in_flight: int = 64, latency: float = 0.05
+) -> dict[str, float]:
     """One way, after a turn that warms up: CPU a call, and wall seconds of all."""
     with model_server(latency) as url:
         cpu, clock = asyncio.run(_turn(url, way, calls, in_flight))

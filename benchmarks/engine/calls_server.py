@@ -1,4 +1,6 @@
-"""A stand-in for a model: after a fixed time every chat gets one answer, in the form that it asks for. Prints its port."""
+"""A stand-in for a model: after a fixed time every chat gets one answer, in the form that it asks
+for. Prints its port.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ _ANSWER = {
     "choices": [
         {
             "index": 0,
-            "message": {"role": "assistant", "content": '{"keep": true}', "refusal": None, "annotations": []},
+            "message": {
+                "role": "assistant",
+                "content": '{"keep": true}',
+                "refusal": None,
+                "annotations": [],
+            },
             "logprobs": None,
             "finish_reason": "stop",
         }
@@ -41,7 +48,9 @@ def main(latency: float) -> None:
     async def chat(request: web.Request) -> web.Response:
         asked = await request.read()
         await asyncio.sleep(latency)
-        return web.Response(body=keep if b'"keep"' in asked else verdict, content_type="application/json")
+        return web.Response(
+            body=keep if b'"keep"' in asked else verdict, content_type="application/json"
+        )
 
     async def serve() -> None:
         app = web.Application()

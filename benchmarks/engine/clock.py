@@ -1,4 +1,6 @@
-"""CPU time of the event loop's thread, split by who runs: the model layer, the store, and all else."""
+"""CPU time of the event loop's thread, split by who runs: the model layer, the store, and all
+else.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class Clock:
 
 
 class Timed:
-    """An object whose awaited methods are charged to a name, step by step, as the event loop runs them."""
+    """An object whose awaited methods are charged to a name, step by step, as the event loop runs
+    them.
+    """
 
     def __init__(self, inner: Any, name: str, clock: Clock) -> None:
         self._inner, self._name, self._clock = inner, name, clock
@@ -27,7 +31,11 @@ class Timed:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             result = found(*args, **kwargs)
-            return _Charged(result, self._name, self._clock) if isinstance(result, Awaitable) else result
+            return (
+                _Charged(result, self._name, self._clock)
+                if isinstance(result, Awaitable)
+                else result
+            )
 
         return call
 

@@ -31,15 +31,24 @@ _warm = False
 
 
 def window(number: int, _: int) -> Figures:
-    """CPU of a window more: two runs of different length, so that what a run takes once is not in it."""
+    """CPU of a window more: two runs of different length, so that what a run takes once is not in
+    it.
+    """
     lengths = (10, 40) if number == 1 else (number, 3 * number)
     with serving() as server:
         rows = [list(stream(n, "one")) if number == 1 else groups(n, number) for n in lengths]
         _warmed(server.url)
         few, many = (asyncio.run(_run(server.url, part)) for part in rows)
     more = lengths[1] - lengths[0]
-    parts = {name: (many[0].seconds[name] - few[0].seconds[name]) / more * 1000 for name in many[0].seconds}
-    own = ((many[1] - sum(many[0].seconds.values())) - (few[1] - sum(few[0].seconds.values()))) / more * 1000
+    parts = {
+        name: (many[0].seconds[name] - few[0].seconds[name]) / more * 1000
+        for name in many[0].seconds
+    }
+    own = (
+        ((many[1] - sum(many[0].seconds.values())) - (few[1] - sum(few[0].seconds.values())))
+        / more
+        * 1000
+    )
     return {"own_ms": round(own, 2)} | {f"{name}_ms": round(ms, 2) for name, ms in parts.items()}
 
 
@@ -54,10 +63,16 @@ def _warmed(url: str) -> None:
 async def _run(url: str, rows: list[dict[str, Any]]) -> tuple[Clock, float]:
     """One run over a store in memory: CPU of model layer and store, and of the process."""
     clock = Clock()
-    llm, embedder = OpenAI("stand-in", url, "none"), OpenAIEmbedder("stand-in", DIMENSIONS, url, "none")
+    llm, embedder = (
+        OpenAI("stand-in", url, "none"),
+        OpenAIEmbedder("stand-in", DIMENSIONS, url, "none"),
+    )
     store = SqliteStore(":memory:")
     given: Any = {"llm": llm, "embedder": embedder, "store": store}
-    timed = {name: Timed(thing, "store" if name == "store" else "model", clock) for name, thing in given.items()}
+    timed = {
+        name: Timed(thing, "store" if name == "store" else "model", clock)
+        for name, thing in given.items()
+    }
     server = Server(url)
     server.reset()
     began = time.process_time()
@@ -70,30 +85,43 @@ async def _run(url: str, rows: list[dict[str, Any]]) -> tuple[Clock, float]:
 
 
 def started(command: tuple[str, ...], _: int) -> Figures:
-    """Wall seconds of a command beyond those of an interpreter that does nothing; medians of five."""
-    times = [sorted(_wall(sys.executable, words) for _ in range(5))[2] for words in (("-c", "pass"), command)]
+    """Wall seconds of a command beyond those of an interpreter that does nothing; medians of
+    five.
+    """
+    times = [
+        sorted(_wall(sys.executable, words) for _ in range(5))[2]
+        for words in (("-c", "pass"), command)
+    ]
     return {"seconds": round(times[1] - times[0], 4), "python_s": round(times[0], 4)}
 
 
 def imported(peer: str, module: str, _: int) -> Figures:
-    """The same for another engine's import, in its own environment; each once, after one that warms the disk's cache.
+    """The same for another engine's import, in its own environment; each once, after one that warms
+    the disk's cache.
 
     Raises:
         Unmeasured: It is not installed.
     """
     python = interpreter(peer)
-    times = [_wall(str(python), ("-c", words)) for words in (f"import {module}", "pass", f"import {module}")]
+    times = [
+        _wall(str(python), ("-c", words))
+        for words in (f"import {module}", "pass", f"import {module}")
+    ]
     return {"seconds": round(times[2] - times[1], 4), "python_s": round(times[1], 4)}
 
 
 def _wall(python: str, words: tuple[str, ...]) -> float:
     began = time.perf_counter()
-    subprocess.run([python, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        [python, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+    )
     return time.perf_counter() - began
 
 
 def many(episodes: int, number: int, _: int) -> Figures:
-    """Many episodes of many groups in a process of its own: seconds, CPU, peak memory; then the same again."""
+    """Many episodes of many groups in a process of its own: seconds, CPU, peak memory; then the
+    same again.
+    """
     found: Figures = json.loads(finished("benchmarks.engine.own", str(episodes), str(number)))
     return found
 

@@ -15,7 +15,9 @@ _ASKED = '    - sem_filter: {prompt: "Does “{text}” complain about anything?
 
 
 def long_plan(steps: int) -> str:
-    """A plan of so many steps, each over the one before: a filter, an expression, every tenth with a question to a model."""
+    """A plan of so many steps, each over the one before: a filter, an expression, every tenth with
+    a question to a model.
+    """
     parts = []
     for i in range(steps):
         before = f"s{i - 1}" if i else "rows"
@@ -27,7 +29,8 @@ def long_plan(steps: int) -> str:
 
 
 def planned(steps: int, _: int) -> dict[str, Any]:
-    """Milliseconds from the file to the plan that is run: read, bound, optimized; the second time in a process.
+    """Milliseconds from the file to the plan that is run: read, bound, optimized; the second time
+    in a process.
 
     Args:
         steps: Of a plan that is made for this; 0: the shipped add_episode.
@@ -48,4 +51,8 @@ def planned(steps: int, _: int) -> dict[str, Any]:
             optimize(plan)
             times = [read - began, time.perf_counter() - read]
     total = round(1000 * sum(times), 1)
-    return {"load_ms": round(1000 * times[0], 1), "optimize_ms": round(1000 * times[1], 1), "total_ms": total}
+    return {
+        "load_ms": round(1000 * times[0], 1),
+        "optimize_ms": round(1000 * times[1], 1),
+        "total_ms": total,
+    }

@@ -1,11 +1,22 @@
-"""What it takes to remember messages, and what the memory is worth: ways of add_episode side by side."""
+"""What it takes to remember messages, and what the memory is worth: ways of add_episode side by
+side.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.ingest.cases import GRAPHITI, LATENCY, PEERS, SHIPPED, SHORT, WORLDS, cases, stream_of
+from benchmarks.ingest.cases import (
+    GRAPHITI,
+    LATENCY,
+    PEERS,
+    SHIPPED,
+    SHORT,
+    WORLDS,
+    cases,
+    stream_of,
+)
 from benchmarks.suite import Benchmark, Chart, Column, Contest, Table, Target
 
 COSTS = {
@@ -64,26 +75,54 @@ def _target(stream: str, way: str, figure: str, most: float, *, headline: bool =
     others = _key(stream, "graphiti-core, bulk" if way.startswith("bulk") else GRAPHITI)
     known = {"stream": stream_of("small world"), "way": way, "store": "SQLite"}
     return Target(
-        what, _key(stream, way), figure, most, others=others, worth="facts_f1", worth_where=known, headline=headline
+        what,
+        _key(stream, way),
+        figure,
+        most,
+        others=others,
+        worth="facts_f1",
+        worth_where=known,
+        headline=headline,
     )
 
 
 def _calls(stream: str, ways: Mapping[str, int], headline: str = "") -> tuple[Target, ...]:
-    return tuple(_target(stream, way, "calls", most, headline=way == headline) for way, most in ways.items())
+    return tuple(
+        _target(stream, way, "calls", most, headline=way == headline) for way, most in ways.items()
+    )
 
 
-TITLES = {"seconds": "s", "queries": "store round trips", "queries_each": "store round trips an episode"}
+TITLES = {
+    "seconds": "s",
+    "queries": "store round trips",
+    "queries_each": "store round trips an episode",
+}
 TARGETS = (
     *_calls(
         "turns dated",
-        {SHIPPED: 8, "dates fused": 8, "asking as Graphiti": 9, "combined": 5, "fused": 5, "lean": 3, "bulk": 4},
+        {
+            SHIPPED: 8,
+            "dates fused": 8,
+            "asking as Graphiti": 9,
+            "combined": 5,
+            "fused": 5,
+            "lean": 3,
+            "bulk": 4,
+        },
         headline=SHIPPED,
     ),
-    *_calls("turns undated", {SHIPPED: 11, "dates fused": 9, "asking as Graphiti": 13, "fused": 6, "bulk": 5}),
+    *_calls(
+        "turns undated",
+        {SHIPPED: 11, "dates fused": 9, "asking as Graphiti": 13, "fused": 6, "bulk": 5},
+    ),
     _target("turns dated", "bulk", "rounds", 2),
     _target("turns undated", "bulk", "rounds", 2),
     *_calls("dense dated", {SHIPPED: 4, "combined, dates fused": 2, "fused": 2, "lean": 2}),
-    *_calls("dense undated", {SHIPPED: 5, "combined, dates fused": 2, "fused": 2, "lean": 2}, headline=SHIPPED),
+    *_calls(
+        "dense undated",
+        {SHIPPED: 5, "combined, dates fused": 2, "fused": 2, "lean": 2},
+        headline=SHIPPED,
+    ),
     _target("dense undated", SHIPPED, "rounds", 3),
     *_calls("meetings 20", {SHIPPED: 80}, headline=SHIPPED),
     _target("meetings 20", SHIPPED, "queries_each", 5, headline=True),
@@ -91,7 +130,9 @@ TARGETS = (
     *_calls("meetings 20", {"combined, dates fused": 42, "fused": 42, "lean": 26}, headline="lean"),
     _target("meetings 20", "combined, dates fused", "seconds", 6),
     _target("meetings 20", "fused", "seconds", 6),
-    *_calls("meetings 1000", {"bulk": 1200, "bulk, packed by 5": 400}, headline="bulk, packed by 5"),
+    *_calls(
+        "meetings 1000", {"bulk": 1200, "bulk, packed by 5": 400}, headline="bulk, packed by 5"
+    ),
     _target("meetings 1000", "bulk", "rounds", 3),
 )
 

@@ -14,7 +14,9 @@ from benchmarks.suite import Case
 
 STORES = {"SQLite": "memory", "Neo4j": "neo4j-local"}
 LATENCY = 0.2
-"""Seconds that the model takes: longer than what goes on between calls, so that rounds are those that wait for each other."""
+"""Seconds that the model takes: longer than what goes on between calls, so that rounds are those
+that wait for each other.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,19 @@ PEERS: dict[str, dict[str, Any]] = {
     "graphiti-core, bulk": {"bulk": True},
     "graphiti-core, bulk, 100 at once": {"bulk": True, "environment": {"SEMAPHORE_LIMIT": "100"}},
 }
-"""graphiti-core with its defaults, one episode after another as it asks for; all at once; and with a higher limit."""
+"""graphiti-core with its defaults, one episode after another as it asks for; all at once; and with
+a higher limit.
+"""
 SHORT: dict[str, tuple[str, ...]] = {
-    "turns dated": (SHIPPED, "asking as Graphiti", "dates fused", "combined", "fused", "lean", "bulk"),
+    "turns dated": (
+        SHIPPED,
+        "asking as Graphiti",
+        "dates fused",
+        "combined",
+        "fused",
+        "lean",
+        "bulk",
+    ),
     "turns undated": (SHIPPED, "asking as Graphiti", "dates fused", "fused", "bulk"),
     "dense dated": (SHIPPED, "similar 0.2", "combined, dates fused", "fused", "lean"),
     "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "fused", "lean"),
@@ -72,7 +84,9 @@ def _case(stream: str, name: str, store: str, latency: float, **more: Any) -> Ca
     way = WAYS[name]
     measure = partial(run, way.plan, stream, STORES[store], way.options, latency)
     settings = {"plan": way.plan, "latency_s": latency, **way.options}
-    return Case({"stream": stream_of(stream), "way": name, "store": store}, measure, settings, **more)
+    return Case(
+        {"stream": stream_of(stream), "way": name, "store": store}, measure, settings, **more
+    )
 
 
 def _peer(stream: str, name: str, latency: float, **more: Any) -> Case:
@@ -82,7 +96,9 @@ def _peer(stream: str, name: str, latency: float, **more: Any) -> Case:
 
 
 def cases() -> Sequence[Case]:
-    """A few messages, a stream, very many at once, ever more of them, and worlds whose truth is known."""
+    """A few messages, a stream, very many at once, ever more of them, and worlds whose truth is
+    known.
+    """
     found = [
         _case("turns dated", way, "SQLite", LATENCY, quick=not full, full=full, seconds=120)
         for way, full in EMBEDDED.items()
@@ -93,25 +109,45 @@ def cases() -> Sequence[Case]:
     found.append(_peer("turns dated", "graphiti-core, bulk", LATENCY, seconds=180))
     found += [_case("meetings 20", way, "Neo4j", LATENCY, seconds=300) for way in STREAM]
     found += [_peer("meetings 20", way, LATENCY, seconds=300) for way in PEERS]
-    found += [_case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in AT_ONCE]
+    found += [
+        _case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in AT_ONCE
+    ]
     found += _growing()
     found += [_case("small world", way, "SQLite", 0, seconds=300) for way in SMALL]
     found.append(_peer("small world", GRAPHITI, 0, seconds=300))
-    found += [_case(stream, way, "SQLite", 0, full=True, seconds=900) for stream in WORLDS[1:] for way in WAYS]
-    found += [_peer(stream, name, 0, full=True, seconds=1800) for stream in WORLDS[1:] for name in PEERS]
+    found += [
+        _case(stream, way, "SQLite", 0, full=True, seconds=900)
+        for stream in WORLDS[1:]
+        for way in WAYS
+    ]
+    found += [
+        _peer(stream, name, 0, full=True, seconds=1800) for stream in WORLDS[1:] for name in PEERS
+    ]
     return found
 
 
 def _growing() -> Sequence[Case]:
-    """Each in a process of its own, so that its memory can be told; larger ones once, the largest only with --full."""
+    """Each in a process of its own, so that its memory can be told; larger ones once, the largest
+    only with --full.
+    """
     found = []
     for count, trials in GROWN.items():
         for way, most in GROWING.items():
             key = {"what": "growth", "episodes": count, "way": way, "store": "SQLite"}
             measure = partial(grown, way, count)
-            more: dict[str, Any] = {"trials": trials, "full": count > most, "seconds": 60 + 2 * count}
-            found.append(Case(key, measure, {"latency_s": 0, **WAYS[way].options}, quick=count == 10, **more))
+            more: dict[str, Any] = {
+                "trials": trials,
+                "full": count > most,
+                "seconds": 60 + 2 * count,
+            }
+            found.append(
+                Case(key, measure, {"latency_s": 0, **WAYS[way].options}, quick=count == 10, **more)
+            )
         key = {"what": "growth", "episodes": count, "way": GRAPHITI, "store": "Neo4j"}
-        more = {"trials": 1 if count > 10 else trials, "full": count > 10, "seconds": 60 + 4 * count}
+        more = {
+            "trials": 1 if count > 10 else trials,
+            "full": count > 10,
+            "seconds": 60 + 4 * count,
+        }
         found.append(Case(key, partial(grown_by_graphiti, count), {"latency_s": 0}, **more))
     return found

@@ -1,6 +1,8 @@
-"""graphiti-core over a stream, as its users call it; run in its own environment, with nothing of semgraph's.
+"""graphiti-core over a stream, as its users call it; run in its own environment, with nothing of
+semgraph's.
 
-For each line of JSON from standard input (see `Told`) it tells the messages and prints one: seconds, CPU, queries, memory.
+For each line of JSON from standard input (see `Told`) it tells the messages and prints one:
+seconds, CPU, queries, memory.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ async def _told(memory: Any, rows: list[dict[str, Any]], *, bulk: bool) -> None:
         for i, row in enumerate(rows)
     ]
     if bulk and rows:
-        raw = [RawEpisode(content=row["content"], **one) for row, one in zip(rows, made, strict=True)]
+        raw = [
+            RawEpisode(content=row["content"], **one) for row, one in zip(rows, made, strict=True)
+        ]
         await memory.add_episode_bulk(raw, group_id=rows[0]["group_id"])
         return
     for row, one in zip(rows, made, strict=True):

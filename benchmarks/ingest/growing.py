@@ -1,4 +1,6 @@
-"""What an episode takes as the graph grows: streams of 10, 100, 1,000 messages of a world, each in a process of its own."""
+"""What an episode takes as the graph grows: streams of 10, 100, 1,000 messages of a world, each in
+a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _measured(way: str, count: str, trial: str, url: str) -> dict[str, Any]:
     from benchmarks.ingest.cases import WAYS
 
     chosen = WAYS[way]
-    return tell(chosen.plan, made(_stream(int(count)), int(trial)), "memory", chosen.options, Server(url))
+    return tell(
+        chosen.plan, made(_stream(int(count)), int(trial)), "memory", chosen.options, Server(url)
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,22 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-NAMES = ["Ada", "Bora", "Cleo", "Dina", "Eris", "Faye", "Gwen", "Hugo", "Iris", "Jade", "Kira", "Lara", "Mona", "Nora"]
+NAMES = [
+    "Ada",
+    "Bora",
+    "Cleo",
+    "Dina",
+    "Eris",
+    "Faye",
+    "Gwen",
+    "Hugo",
+    "Iris",
+    "Jade",
+    "Kira",
+    "Lara",
+    "Mona",
+    "Nora",
+]
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
@@ -16,7 +31,11 @@ def stream(count: int, group: str, seed: int = 7) -> Iterator[dict[str, Any]]:
     draw = random.Random(seed)
     for k in range(count):
         names = ", ".join(draw.sample(NAMES, 4))
-        yield {"group_id": group, "valid_at": START + timedelta(minutes=k), "content": f"user(user): {names} met."}
+        yield {
+            "group_id": group,
+            "valid_at": START + timedelta(minutes=k),
+            "content": f"user(user): {names} met.",
+        }
 
 
 def groups(episodes: int, count: int) -> list[dict[str, Any]]:

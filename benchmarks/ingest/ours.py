@@ -1,4 +1,6 @@
-"""One run of a plan over a stream, with semgraph: what went over the wire, what it took, what the graph is worth."""
+"""One run of a plan over a stream, with semgraph: what went over the wire, what it took, what the
+graph is worth.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ Figures = dict[str, float | int | str | None]
 _WARM: set[str] = set()
 
 
-def run(plan: str, stream: str, store: str, options: Mapping[str, Any], latency: float, trial: int) -> Figures:
+def run(
+    plan: str, stream: str, store: str, options: Mapping[str, Any], latency: float, trial: int
+) -> Figures:
     """Tell a stream to a plan, in a group of its own; the server is a process beside.
 
     Args:
@@ -50,8 +54,12 @@ def run(plan: str, stream: str, store: str, options: Mapping[str, Any], latency:
         return tell(plan, told, store, options, server)
 
 
-def tell(plan: str, stream: Stream, store: str, options: Mapping[str, Any], server: Server) -> Figures:
-    """The same with a server that runs: imports and statements that are prepared once are not what is measured."""
+def tell(
+    plan: str, stream: Stream, store: str, options: Mapping[str, Any], server: Server
+) -> Figures:
+    """The same with a server that runs: imports and statements that are prepared once are not what
+    is measured.
+    """
     if (first := f"{plan} {store} {dict(options)}") not in _WARM:
         warm = replace(made("turns dated", 0), undated=stream.undated)
         asyncio.run(_run(plan, warm, store, options, server))
@@ -71,7 +79,9 @@ def switches(stream: Stream, latency: float) -> list[str]:
     return [*waits, *["--undated"] * stream.undated]
 
 
-async def _run(plan: str, stream: Stream, where: str, options: Mapping[str, Any], server: Server) -> Figures:
+async def _run(
+    plan: str, stream: Stream, where: str, options: Mapping[str, Any], server: Server
+) -> Figures:
     llm = OpenAI("gpt-4.1-mini", server.url, "none")
     embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
     if where != "memory":
@@ -81,17 +91,27 @@ async def _run(plan: str, stream: Stream, where: str, options: Mapping[str, Any]
     chosen = {name: value for name, value in options.items() if name not in limits}
     try:
         await store.ensure(_graph(), DIMENSIONS)
-        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="", **limits) as session:
+        async with Session(
+            llm=llm, embedder=embedder, store=store, journal=False, runs="", **limits
+        ) as session:
             if stream.before:
                 whole(await session.arun(plan, episodes=stream.before, **chosen))
             server.reset()
             wall, cpu = time.perf_counter(), time.process_time()
             result = whole(await session.arun(plan, episodes=stream.rows, **chosen))
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        figures: Figures = {**on_wire(server), "seconds": round(wall, 3), "cpu_ms": round(1000 * cpu)}
+        figures: Figures = {
+            **on_wire(server),
+            "seconds": round(wall, 3),
+            "cpu_ms": round(1000 * cpu),
+        }
         total = result.meter.total()
         same_as_counted(total, figures)
-        figures |= {"episodes": len(stream.rows), "queries": total.round_trips, "data": content_hash(stream)}
+        figures |= {
+            "episodes": len(stream.rows),
+            "queries": total.round_trips,
+            "data": content_hash(stream),
+        }
         figures["peak_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
         return _by_episode(figures) | await _left(store, stream)
     finally:
@@ -99,7 +119,9 @@ async def _run(plan: str, stream: Stream, where: str, options: Mapping[str, Any]
 
 
 def whole(result: Result) -> Result:
-    """A result that nothing is missing from. Raises RuntimeError: what stopped early must not look cheap."""
+    """A result that nothing is missing from. Raises RuntimeError: what stopped early must not look
+    cheap.
+    """
     if result.stopped:
         msg = f"stopped before its end: {result.stopped}"
         raise RuntimeError(msg)
@@ -110,12 +132,15 @@ def whole(result: Result) -> Result:
     return result
 
 
-def graphiti(stream: str, options: Mapping[str, Any], latency: float, trial: int, *, alone: bool = False) -> Figures:
+def graphiti(
+    stream: str, options: Mapping[str, Any], latency: float, trial: int, *, alone: bool = False
+) -> Figures:
     """Tell a stream to graphiti-core, on the same Neo4j and the same server.
 
     Args:
         stream: As for `run`.
-        options: `bulk`: all at once; `environment`: variables that it reads, such as SEMAPHORE_LIMIT.
+        options: `bulk`: all at once; `environment`: variables that it reads, such as
+            SEMAPHORE_LIMIT.
         latency: As for `run`.
         trial: As for `run`.
         alone: In a process of its own, so that its memory can be told.
@@ -126,12 +151,21 @@ def graphiti(stream: str, options: Mapping[str, Any], latency: float, trial: int
     given |= {"before": told.before, "rows": told.rows, "bulk": bool(options.get("bulk"))}
     with serving(*switches(told, latency)) as server:
         asyncio.run(_cleared())
-        asking = "benchmarks.ingest.graphiti_itself", {"url": server.url, **given}, options.get("environment")
+        asking = (
+            "benchmarks.ingest.graphiti_itself",
+            {"url": server.url, **given},
+            options.get("environment"),
+        )
         if alone:
             found = asked("graphiti-core", asking[0], given=asking[1], environment=asking[2])
         else:
             found = conversed("graphiti-core", *asking)
-        figures: Figures = {**on_wire(server), **found, "episodes": len(told.rows), "data": content_hash(told)}
+        figures: Figures = {
+            **on_wire(server),
+            **found,
+            "episodes": len(told.rows),
+            "data": content_hash(told),
+        }
     return _by_episode(figures) | asyncio.run(_left_in_neo4j(told))
 
 
@@ -144,7 +178,9 @@ def _by_episode(figures: Figures) -> Figures:
 
 
 async def _cleared() -> None:
-    """Empty the database: for rows that another engine has left, one that is opened is looked at once more."""
+    """Empty the database: for rows that another engine has left, one that is opened is looked at
+    once more.
+    """
     store = _opened("neo4j-local")
     try:
         await store.ensure(_graph(), DIMENSIONS)
@@ -163,10 +199,16 @@ async def _left_in_neo4j(stream: Stream) -> Figures:
 
 
 async def _left(store: Store, stream: Stream) -> Figures:
-    """What is in the store afterwards, whoever wrote it: counts, and worth where the truth is known."""
+    """What is in the store afterwards, whoever wrote it: counts, and worth where the truth is
+    known.
+    """
     counts = {name: (await store.scan(name, [], groups_of(stream), ())).num_rows for name in LABELS}
     said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
-    return {"graph": said, "entities": counts["Entity"], "facts": counts["RELATES_TO"]} | await worth(stream, store)
+    return {
+        "graph": said,
+        "entities": counts["Entity"],
+        "facts": counts["RELATES_TO"],
+    } | await worth(stream, store)
 
 
 def groups_of(stream: Stream) -> list[str]:
@@ -175,7 +217,9 @@ def groups_of(stream: Stream) -> list[str]:
 
 
 def _opened(where: str) -> Store:
-    """A store in memory, or the local Neo4j of the benchmarks, which is started if it does not run."""
+    """A store in memory, or the local Neo4j of the benchmarks, which is started if it does not
+    run.
+    """
     return SqliteStore(":memory:") if where == "memory" else local_store(neo4j())
 
 
@@ -190,7 +234,9 @@ async def worth(stream: Stream, store: Store) -> Figures:
     """How good the graph is, where the truth is known."""
     if stream.world is None:
         return {}
-    score = score_graph(await held(store, stream.world.group), as_graph(stream.world.gold(after=len(stream.rows))))
+    score = score_graph(
+        await held(store, stream.world.group), as_graph(stream.world.gold(after=len(stream.rows)))
+    )
     return {
         "entities_f1": _rounded(score.pairs.f1),
         "facts_f1": _rounded(score.edges.f1),

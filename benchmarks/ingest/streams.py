@@ -1,4 +1,6 @@
-"""What is told: streams of messages of fixed content, those of other engines' published measurements among them."""
+"""What is told: streams of messages of fixed content, those of other engines' published
+measurements among them.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,18 @@ def turns(*, undated: bool) -> Stream:
 def dense(*, undated: bool) -> Stream:
     """One message of eleven names and ten facts, each with candidates, after another of as many."""
     before = _said([f"user(user): {_FIRST} met."])
-    return Stream(f"dense, {_dates(undated)}", _said([f"user(user): {_SECOND} met."], 1), before, undated)
+    return Stream(
+        f"dense, {_dates(undated)}", _said([f"user(user): {_SECOND} met."], 1), before, undated
+    )
 
 
 def meetings(count: int) -> Stream:
-    """Messages of four names of fourteen, a minute apart, all of one group; two of another group come before."""
-    return Stream(f"{count:,} meetings, one group", list(stream(count, "g")), list(stream(2, "before")))
+    """Messages of four names of fourteen, a minute apart, all of one group; two of another group
+    come before.
+    """
+    return Stream(
+        f"{count:,} meetings, one group", list(stream(count, "g")), list(stream(2, "before"))
+    )
 
 
 def crowd(episodes: int, count: int) -> Stream:
@@ -71,7 +79,9 @@ def crowd(episodes: int, count: int) -> Stream:
 
 
 def grown(count: int, seed: int = 1) -> Stream:
-    """The first messages of a plain world that is large enough for them, so that the graph grows as long as they come."""
+    """The first messages of a plain world that is large enough for them, so that the graph grows as
+    long as they come.
+    """
     world = World.make(seed, max(6, count // 8 + 2), 0)
     if len(world.rows) < count:
         msg = f"a world of {len(world.truth.of('person'))} people tells {len(world.rows)} messages, not {count}"

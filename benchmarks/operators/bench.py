@@ -1,4 +1,6 @@
-"""Every implementation of every operator over one task each, LOTUS beside, and what sharing a call costs in quality."""
+"""Every implementation of every operator over one task each, LOTUS beside, and what sharing a call
+costs in quality.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ LATENCY = 0.05
 JOINED, FILTERED, RANKED = "sem_join 20 x 20", "sem_filter 100 rows", "sem_topk 5 of 50"
 REFERENCES = ("per_row", "nested_loop", "single", "pointwise")
 RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
-SLOW = ('lotus(method="heap")', 'lotus(method="naive")', 'lotus(method="quick-sem")', "LOTUS (naive)")
+SLOW = (
+    'lotus(method="heap")',
+    'lotus(method="naive")',
+    'lotus(method="quick-sem")',
+    "LOTUS (naive)",
+)
 """Ways that are measured with --full only, as is `lotus` on variants of a task."""
 
 
@@ -29,11 +36,15 @@ def _ours(task: str, way: str, latency: float, noise: str, trial: int) -> Figure
 def _peer(task: str, way: str, trial: int) -> Figures:  # noqa: ARG001 - nothing is drawn
     with serving("--latency", str(LATENCY), module="benchmarks.operators.server") as server:
         server.reset(noise="")
-        return conversed("lotus", "benchmarks.operators.measure", {"url": server.url, "task": task, "way": way})
+        return conversed(
+            "lotus", "benchmarks.operators.measure", {"url": server.url, "task": task, "way": way}
+        )
 
 
 def cases() -> Sequence[Case]:
-    """Each way of each task, those that need LOTUS in its environment; then ways that share a call, with a model that errs."""
+    """Each way of each task, those that need LOTUS in its environment; then ways that share a call,
+    with a model that errs.
+    """
     settings = {"latency_s": LATENCY, "in_flight": 64}
     found: list[Case] = []
     for task, ways in WAYS.items():
@@ -41,9 +52,17 @@ def cases() -> Sequence[Case]:
         for way in ways:
             quick = task == FILTERED and not way.startswith("cascade")
             run = partial(_ours, task, way, LATENCY, "")
-            found.append(Case(_key(task, way), run, settings, quick=quick, trials=trials, seconds=120))
+            found.append(
+                Case(_key(task, way), run, settings, quick=quick, trials=trials, seconds=120)
+            )
         found += [
-            Case(_key(task, way), partial(_peer, task, way), settings, full=_slow(task, way), seconds=240)
+            Case(
+                _key(task, way),
+                partial(_peer, task, way),
+                settings,
+                full=_slow(task, way),
+                seconds=240,
+            )
             for way in LOTUS.get(task, ())
         ]
     return [*found, *_sharing()]
@@ -54,10 +73,15 @@ def _slow(task: str, way: str) -> bool:
 
 
 def _sharing() -> Iterator[Case]:
-    """How many share a call, times how often the model errs, times how much more it errs the more share it."""
+    """How many share a call, times how often the model errs, times how much more it errs the more
+    share it.
+    """
     for rate, growth, size in product(RATES, GROWTHS, SIZES):
         name, noise = f"{100 * rate:g} %, growing {growth:g}", f"verdict={rate},growth={growth}"
-        for task, way in ((FILTERED, f"packed(rows={size})"), (JOINED, f"block(left={size}, right={size})")):
+        for task, way in (
+            (FILTERED, f"packed(rows={size})"),
+            (JOINED, f"block(left={size}, right={size})"),
+        ):
             key = _key(task, way.partition("(")[0], noise=name) | {"size": size}
             quick = task == FILTERED and rate == RATES[0] and growth == GROWTHS[-1]
             settings = {"way": way, "latency_s": 0, "in_flight": 64, "noise": noise}
@@ -82,10 +106,18 @@ COST = (
 
 
 def _target(
-    what: str, task: str, way: str, figure: str, limit: float, others: str = "", headline: bool = False
+    what: str,
+    task: str,
+    way: str,
+    figure: str,
+    limit: float,
+    others: str = "",
+    headline: bool = False,
 ) -> Target:
     beside = _key(task, others) if others else None
-    return Target(what, _key(task, way), figure, limit, others=beside, worth="f1", headline=headline)
+    return Target(
+        what, _key(task, way), figure, limit, others=beside, worth="f1", headline=headline
+    )
 
 
 TARGETS = (

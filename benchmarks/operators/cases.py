@@ -25,8 +25,14 @@ ASKED = {
     "sem_agg": "{text}",
     "sem_topk": "How strongly does “{text}” say that Ada Costa moved?",
 }
-RULES = {"sem_map": "Say who moved, and to which place.", "sem_agg": "List all people who are named."}
-RETURNS = {"sem_map": [("person", "string"), ("place", "string")], "sem_agg": [("people", "list<string>")]}
+RULES = {
+    "sem_map": "Say who moved, and to which place.",
+    "sem_agg": "List all people who are named.",
+}
+RETURNS = {
+    "sem_map": [("person", "string"), ("place", "string")],
+    "sem_agg": [("people", "list<string>")],
+}
 Truth = set[Any]
 
 
@@ -42,7 +48,8 @@ class Task:
         right: A text for each right row of a join.
         group: The group of each row (sem_agg, sem_topk).
         k: How many are wanted (sem_topk).
-        again: Run twice, with what was refused forgiven: the second time what is paid again is counted.
+        again: Run twice, with what was refused forgiven: the second time what is paid again is
+            counted.
     """
 
     name: str
@@ -58,10 +65,14 @@ class Task:
     def node(self) -> Any:
         """The node that asks."""
         column = "name" if self.operator == "sem_join" else "text"
-        source = Input(name="rows", columns=pa.schema({column: pa.string(), "group": pa.int64()}), step="rows")
+        source = Input(
+            name="rows", columns=pa.schema({column: pa.string(), "group": pa.int64()}), step="rows"
+        )
         returns = tuple((name, parse_type(kind)) for name, kind in RETURNS.get(self.operator, ()))
         item, rules = Template.parse(ASKED[self.operator]), RULES.get(self.operator, "")
-        prompts = PromptSet((("", Prompt(self.operator, returns, rules=rules, item=item, max_tokens=512)),))
+        prompts = PromptSet(
+            (("", Prompt(self.operator, returns, rules=rules, item=item, max_tokens=512)),)
+        )
         given: dict[str, Any] = {"prompt": prompts, "input": source, "step": self.operator}
         if self.operator == "sem_join":
             other = Input(name="others", columns=pa.schema({"name": pa.string()}), step="others")
@@ -94,7 +105,10 @@ class Task:
         if self.operator == "sem_join":
             return {divmod(row["item"], len(self.right)) for row in rows if row["match"]}
         if self.operator == "sem_topk":
-            return {row["item"] for row in sorted(rows, key=lambda row: (-row["score"], row["item"]))[: self.k]}
+            return {
+                row["item"]
+                for row in sorted(rows, key=lambda row: (-row["score"], row["item"]))[: self.k]
+            }
         if self.operator == "sem_agg":
             return {(row["item"], name) for row in rows for name in row["people"] or []}
         return {(row["item"], row["person"], row["place"]) for row in rows}
@@ -111,12 +125,31 @@ def tasks() -> dict[str, Task]:
     ranked = [f"Ada Costa moved to {towns[i]}." if i % 10 == 4 else moves[i] for i in range(50)]
     made = [
         Task("sem_filter 100 rows", "sem_filter", mixed, kept),
-        Task("sem_filter 100 rows, 10 distinct", "sem_filter", [mixed[i % 10] for i in range(100)], _of(kept, 10)),
-        Task("sem_filter 100 rows, one refused", "sem_filter", _refused(mixed, 42), kept - {42}, again=True),
-        Task("sem_map 100 rows", "sem_map", moves, {(i, folk[i], towns[i % 60]) for i in range(100)}),
+        Task(
+            "sem_filter 100 rows, 10 distinct",
+            "sem_filter",
+            [mixed[i % 10] for i in range(100)],
+            _of(kept, 10),
+        ),
+        Task(
+            "sem_filter 100 rows, one refused",
+            "sem_filter",
+            _refused(mixed, 42),
+            kept - {42},
+            again=True,
+        ),
+        Task(
+            "sem_map 100 rows", "sem_map", moves, {(i, folk[i], towns[i % 60]) for i in range(100)}
+        ),
         _join(draw, folk, 20),
         _join(draw, folk, 256),
-        Task("sem_agg 10 groups of 10", "sem_agg", moves, {(i // 10, folk[i]) for i in range(100)}, group=_tens()),
+        Task(
+            "sem_agg 10 groups of 10",
+            "sem_agg",
+            moves,
+            {(i // 10, folk[i]) for i in range(100)},
+            group=_tens(),
+        ),
         Task("sem_topk 5 of 50", "sem_topk", ranked, {i for i in range(50) if i % 10 == 4}),
     ]
     return {task.name: task for task in made}
@@ -125,7 +158,9 @@ def tasks() -> dict[str, Task]:
 def _join(draw: random.Random, folk: list[str], n: int) -> Task:
     order = draw.sample(range(n), n)
     right = [misspelt(draw, folk[i]) for i in order]
-    return Task(f"sem_join {n} x {n}", "sem_join", folk[:n], {(i, j) for j, i in enumerate(order)}, right)
+    return Task(
+        f"sem_join {n} x {n}", "sem_join", folk[:n], {(i, j) for j, i in enumerate(order)}, right
+    )
 
 
 def _of(kept: set[int], distinct: int) -> Truth:
@@ -141,7 +176,12 @@ def _tens() -> list[int]:
 
 
 WAYS: dict[str, list[str]] = {
-    "sem_filter 100 rows": ["per_row", "packed(rows=10)", "packed", "cascade(sample=60, recall=0.9, precision=0.9)"],
+    "sem_filter 100 rows": [
+        "per_row",
+        "packed(rows=10)",
+        "packed",
+        "cascade(sample=60, recall=0.9, precision=0.9)",
+    ],
     "sem_filter 100 rows, 10 distinct": ["per_row", "packed(rows=10)"],
     "sem_filter 100 rows, one refused": ["per_row", "packed(rows=10)"],
     "sem_map 100 rows": ["per_row", "packed(rows=10)", "reflexion"],
@@ -166,4 +206,6 @@ LOTUS: dict[str, list[str]] = {
     for name in WAYS
     if name != "sem_join 256 x 256"
 }
-"""Ways that need LOTUS: its code over semgraph's models (`lotus`), and what its users run (`LOTUS`)."""
+"""Ways that need LOTUS: its code over semgraph's models (`lotus`), and what its users run
+(`LOTUS`).
+"""

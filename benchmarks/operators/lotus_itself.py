@@ -15,10 +15,14 @@ Run = Callable[[], set[Any] | str]
 
 
 def asking(url: str, task: Task, way: str) -> Run:
-    """LOTUS's operator over a task; `way` is "LOTUS", or "LOTUS (heap)" for a method of sem_topk."""
+    """LOTUS's operator over a task; `way` is "LOTUS", or "LOTUS (heap)" for a method of
+    sem_topk.
+    """
     import lotus
 
-    lotus.settings.configure(lm=lotus.models.LM(f"openai/{MODEL}", api_base=url, api_key="none", max_batch_size=64))
+    lotus.settings.configure(
+        lm=lotus.models.LM(f"openai/{MODEL}", api_base=url, api_key="none", max_batch_size=64)
+    )
     return partial(_run, task, way.partition("(")[2].rstrip(")"))
 
 
@@ -32,7 +36,9 @@ def _run(task: Task, method: str) -> set[Any] | str:
 def _answered(task: Task, method: str) -> set[Any]:
     import pandas as pd
 
-    frame = pd.DataFrame({"text": task.left, "item": range(len(task.left)), "group": task.group or 0})
+    frame = pd.DataFrame(
+        {"text": task.left, "item": range(len(task.left)), "group": task.group or 0}
+    )
     asked = "\n\n".join(filter(None, [RULES.get(task.operator, ""), ASKED[task.operator]]))
     if task.operator == "sem_filter":
         return set(frame.sem_filter(asked)["item"])
@@ -44,7 +50,10 @@ def _answered(task: Task, method: str) -> set[Any]:
         found = left.sem_join(right, "Are “{name:left}” and “{name:right}” the same person?")
         return set(zip(found["i"], found["j"], strict=True))
     fields = {name: parse_type(kind).json_schema() for name, kind in RETURNS[task.operator]}
-    form = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": object_schema(fields)}}
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "a", "strict": True, "schema": object_schema(fields)},
+    }
     if task.operator == "sem_map":
         answers = map(json.loads, frame.sem_map(asked, response_format=form)["_map"])
         return {(i, answer["person"], answer["place"]) for i, answer in enumerate(answers)}

@@ -1,4 +1,5 @@
-"""One way of one task, in this interpreter; `python -m benchmarks.operators.measure` answers lines of JSON with lines.
+"""One way of one task, in this interpreter; `python -m benchmarks.operators.measure` answers lines
+of JSON with lines.
 
 A way that starts with LOTUS is LOTUS by itself; every other is semgraph's.
 """
@@ -35,7 +36,9 @@ _imported = False
 
 
 class Watch:
-    """Wall and CPU seconds of what is done in its `with`: the operator, without what is set up before it."""
+    """Wall and CPU seconds of what is done in its `with`: the operator, without what is set up
+    before it.
+    """
 
     seconds = cpu = 0.0
 
@@ -43,11 +46,19 @@ class Watch:
         self._began = time.perf_counter(), time.process_time()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds, self.cpu = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
+        self.seconds, self.cpu = (
+            time.perf_counter() - self._began[0],
+            time.process_time() - self._began[1],
+        )
 
 
 def measured(
-    server: Server, task: Task, run: Callable[[Watch], Found], *, warm: bool, counted: StepMetrics | None = None
+    server: Server,
+    task: Task,
+    run: Callable[[Watch], Found],
+    *,
+    warm: bool,
+    counted: StepMetrics | None = None,
 ) -> Figures:
     """One run: what it asked of the server, how long it took, how right it was.
 
@@ -82,7 +93,9 @@ def measured(
 
 
 def _cleared() -> None:
-    """What others left behind is not this one's to clear; the modules that are there the first time are looked at no more."""
+    """What others left behind is not this one's to clear; the modules that are there the first time
+    are looked at no more.
+    """
     global _imported  # noqa: PLW0603 - of this interpreter
     gc.collect()
     if not _imported:
@@ -99,7 +112,9 @@ def _worth(found: set[Any], truth: set[Any]) -> Figures:
 
 
 def way_of(server: Server, name: str, text: str) -> Figures:
-    """A way by its name, over a fresh journal; the first time an implementation is met, it is run once before."""
+    """A way by its name, over a fresh journal; the first time an implementation is met, it is run
+    once before.
+    """
     task = tasks()[name]
     if text.startswith("LOTUS"):
         from benchmarks.operators.lotus_itself import asking
@@ -117,13 +132,19 @@ def way_of(server: Server, name: str, text: str) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         if key not in _WARM:
             _WARM.add(key)
-            asyncio.run(_run(server.url, task, text, Path(folder) / "warm.db", StepMetrics(), Watch()))
+            asyncio.run(
+                _run(server.url, task, text, Path(folder) / "warm.db", StepMetrics(), Watch())
+            )
         counted = StepMetrics()
         run = partial(_run, server.url, task, text, Path(folder) / "journal.db", counted)
-        return measured(server, task, lambda watch: asyncio.run(run(watch)), warm=False, counted=counted)
+        return measured(
+            server, task, lambda watch: asyncio.run(run(watch)), warm=False, counted=counted
+        )
 
 
-async def _run(url: str, task: Task, text: str, file: Path, counted: StepMetrics, watch: Watch) -> set[Any]:
+async def _run(
+    url: str, task: Task, text: str, file: Path, counted: StepMetrics, watch: Watch
+) -> set[Any]:
     way = Library().get(task.operator, Choice.parse(text))
     journal = Journal(file)
     llm = stack(OpenAI(MODEL, url, "none"), Limiter(in_flight=64), journal=journal)

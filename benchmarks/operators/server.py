@@ -1,7 +1,8 @@
 """The world's model, which refuses rows that are marked.
 
-`python -m benchmarks.operators.server --latency 0.05` prints its address. `POST /reset?forgiving=1` lets rows through that
-were refused; `noise=verdict=0.02,seed=1` sets what is wrong with the answers from then on.
+`python -m benchmarks.operators.server --latency 0.05` prints its address. `POST /reset?forgiving=1`
+lets rows through that were refused; `noise=verdict=0.02,seed=1` sets what is wrong with the answers
+from then on.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ async def _serve(latency: float, noise: Noise) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--noise", type=Noise.parse, default=Noise(), help="as of python -m benchmarks.world")
+    parser.add_argument(
+        "--noise", type=Noise.parse, default=Noise(), help="as of python -m benchmarks.world"
+    )
     given = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve(given.latency, given.noise))

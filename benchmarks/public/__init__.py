@@ -1,1 +1,3 @@
-"""Data sets of others, which the user has downloaded: LoCoMo, LongMemEval, SemBench, MuSiQue. None is shipped."""
+"""Data sets of others, which the user has downloaded: LoCoMo, LongMemEval, SemBench, MuSiQue. None
+is shipped.
+"""

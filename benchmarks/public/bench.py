@@ -37,12 +37,18 @@ def _run(key: Mapping[str, Any], prepare: Callable[[], Measure], data: str, tria
 
 
 def _case(
-    name: str, part: str, way: str, prepare: Callable[[], Measure], sources: Sequence[Source], **more: Any
+    name: str,
+    part: str,
+    way: str,
+    prepare: Callable[[], Measure],
+    sources: Sequence[Source],
+    **more: Any,
 ) -> Case:
     key = {"set": name, "part": part, "way": way, "model": GIVEN.name}
     known = [found for source in sources for found in _known(source)]
     data = "; ".join(
-        f"{one['file']}, sha256 {one['sha256'][:12]}… ({one['checksum']}), {one['licence']}" for one in known
+        f"{one['file']}, sha256 {one['sha256'][:12]}… ({one['checksum']}), {one['licence']}"
+        for one in known
     )
     settings: dict[str, Any] = {"data": known}
     if GIVEN.model is not None:
@@ -51,7 +57,9 @@ def _case(
 
 
 def _known(source: Source) -> list[dict[str, str]]:
-    """What is to be said of a file, if it is there; where it is not, the case says so when it is run."""
+    """What is to be said of a file, if it is there; where it is not, the case says so when it is
+    run.
+    """
     try:
         return [source.settings(source.within(GIVEN.data))]
     except Unmeasured:
@@ -86,7 +94,14 @@ def _longmemeval() -> list[Case]:
         ("S", "S", None, _WHOLE),
     ]
     return [
-        _case(LONGMEMEVAL, part, way, partial(prepare, name, each, way), (longmemeval.SOURCES[name],), **more)
+        _case(
+            LONGMEMEVAL,
+            part,
+            way,
+            partial(prepare, name, each, way),
+            (longmemeval.SOURCES[name],),
+            **more,
+        )
         for part, name, each, more in parts
         for way in WAYS
     ]
@@ -120,7 +135,9 @@ _WHOLE = {"full": True, "trials": 1, "seconds": 86_400}
 
 
 def lacks() -> str:
-    """What the user has not given: a model, what it may cost, or data; then where each data set is to be had."""
+    """What the user has not given: a model, what it may cost, or data; then where each data set is
+    to be had.
+    """
     if said := GIVEN.lacks_model():
         return said
     if GIVEN.data is not None and GIVEN.data.is_dir():

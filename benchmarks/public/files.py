@@ -1,4 +1,6 @@
-"""Files that the user has downloaded: found by their names, read with a check of each value, told apart by their checksums."""
+"""Files that the user has downloaded: found by their names, read with a check of each value, told
+apart by their checksums.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Source:
         """The file in the user's folder.
 
         Raises:
-            Unmeasured: It is not there; says where it comes from, under which licence, and how it is given.
+            Unmeasured: It is not there; says where it comes from, under which licence, and how it
+                is given.
         """
         get = f"Get it from {self.url}{self.needs} (licence: {self.licence}) into a folder and give that: --data FOLDER"
         if folder is None:
@@ -49,10 +52,24 @@ class Source:
         raise Unmeasured(f"there is no {' nor '.join(str(path) for path in places)}. {get}")
 
     def settings(self, path: Path) -> dict[str, str]:
-        """What a line says of the data: file, licence, where it is from, its checksum and what that is known to be."""
+        """What a line says of the data: file, licence, where it is from, its checksum and what that
+        is known to be.
+        """
         found = checksum(path)
-        known = "not known" if not self.sha256 else "as published" if found == self.sha256 else "not the published file"
-        return {"file": self.name, "licence": self.licence, "from": self.url, "sha256": found, "checksum": known}
+        known = (
+            "not known"
+            if not self.sha256
+            else "as published"
+            if found == self.sha256
+            else "not the published file"
+        )
+        return {
+            "file": self.name,
+            "licence": self.licence,
+            "from": self.url,
+            "sha256": found,
+            "checksum": known,
+        }
 
 
 @cache
@@ -73,10 +90,14 @@ class Place:
 
     def wrong(self, expected: str) -> Unmeasured:
         """What is raised for a value that is not as it should be."""
-        found = {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(type(self.value))
+        found = {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(
+            type(self.value)
+        )
         found = found or f"{type(self.value).__name__} {self.value!r}"
         get = f"Is it the file of that name from {self.source.url}? Get it anew"
-        return Unmeasured(f"{self.file}  {self.path or 'at the top'}: expected {expected}, found {found}. {get}")
+        return Unmeasured(
+            f"{self.file}  {self.path or 'at the top'}: expected {expected}, found {found}. {get}"
+        )
 
     def __contains__(self, key: str) -> bool:
         """Whether an object has a key."""

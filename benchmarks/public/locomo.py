@@ -26,7 +26,8 @@ _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 
 
 def load(folder: Path | None, conversations: int | None = None) -> Part:
-    """The first conversations, or all: a message for each turn, with the caption of the picture that was shared.
+    """The first conversations, or all: a message for each turn, with the caption of the picture
+    that was shared.
 
     Raises:
         Unmeasured: The file is missing, or not of this form.
@@ -42,7 +43,9 @@ def load(folder: Path | None, conversations: int | None = None) -> Part:
 
 def _turns(conversation: Place, group: str) -> Iterator[Message]:
     conversation["speaker_a"].text  # noqa: B018 - raises where this is no conversation
-    numbers = sorted(int(m[1]) for key in conversation.value if (m := re.fullmatch(r"session_(\d+)", key)))
+    numbers = sorted(
+        int(m[1]) for key in conversation.value if (m := re.fullmatch(r"session_(\d+)", key))
+    )
     if not numbers:
         raise conversation.wrong('"session_1" and its like')
     for number in numbers:
@@ -68,12 +71,18 @@ def _question(qa: Place, name: str, group: str) -> Question:
         raise qa["category"].wrong("a category from 1 to 5")
     adversarial = category == 5
     truth = "" if adversarial else qa["answer"].words
-    evidence = {f"D{int(m[1])}:{int(m[2])}" for text in qa["evidence"].texts for m in _EVIDENCE.finditer(text)}
+    evidence = {
+        f"D{int(m[1])}:{int(m[2])}"
+        for text in qa["evidence"].texts
+        for m in _EVIDENCE.finditer(text)
+    }
     return Question(name, group, qa["question"].text, truth, KINDS[category], frozenset(evidence))
 
 
 async def measured(asking: Asking, part: Part, way: Way) -> Figures:
-    """F1 by category, adversarial questions apart, and the share of the evidence among the first turns found."""
+    """F1 by category, adversarial questions apart, and the share of the evidence among the first
+    turns found.
+    """
     await remember(asking, part, way)
     answers = await ask(asking, part)
     numbers = {kind: number for number, kind in KINDS.items()}
@@ -81,7 +90,9 @@ async def measured(asking: Asking, part: Part, way: Way) -> Figures:
     recalls: dict[str, list[float]] = {"facts": [], "words": []}
     for question in part.questions:
         given = answers[question.id]
-        scores[question.kind].append(locomo(given.text or "", question.truth, numbers[question.kind]))
+        scores[question.kind].append(
+            locomo(given.text or "", question.truth, numbers[question.kind])
+        )
         if question.evidence and question.kind != "adversarial":
             recalls["facts"].append(recall_at(10, given.by_facts, question.evidence))
             recalls["words"].append(recall_at(10, given.by_words, question.evidence))

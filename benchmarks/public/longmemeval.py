@@ -1,4 +1,6 @@
-"""LongMemEval: chats of a user with an assistant in many sessions, and questions about what was said in a few of them."""
+"""LongMemEval: chats of a user with an assistant in many sessions, and questions about what was
+said in a few of them.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ TYPES = (
     "single-session-user", "single-session-assistant", "single-session-preference", "multi-session",
     "temporal-reasoning", "knowledge-update",
 )  # fmt: skip
-JUDGED = {"single-session-preference": "preference", "temporal-reasoning": "time", "knowledge-update": "update"}
+JUDGED = {
+    "single-session-preference": "preference",
+    "temporal-reasoning": "time",
+    "knowledge-update": "update",
+}
 """By which rules an answer of a type is judged, where not by the general ones."""
 
 
 def load(name: str, folder: Path | None, each: int | None = None) -> Part:
-    """The first questions of each type, or all: a message for each session, and each question a memory of its own.
+    """The first questions of each type, or all: a message for each session, and each question a
+    memory of its own.
 
     Raises:
         Unmeasured: The file is missing, or not of this form.
@@ -69,9 +76,13 @@ def _question(entry: Place) -> Question:
 
 
 def _sessions(entry: Place, group: str) -> Iterator[Message]:
-    names, dates, sessions = (list(entry[f"haystack_{what}"]) for what in ("session_ids", "dates", "sessions"))
+    names, dates, sessions = (
+        list(entry[f"haystack_{what}"]) for what in ("session_ids", "dates", "sessions")
+    )
     if not len(names) == len(dates) == len(sessions):
-        raise entry["haystack_sessions"].wrong(f"as many sessions as ids ({len(names)}) and dates ({len(dates)})")
+        raise entry["haystack_sessions"].wrong(
+            f"as many sessions as ids ({len(names)}) and dates ({len(dates)})"
+        )
     for name, date, session in zip(names, dates, sessions, strict=True):
         content = "\n".join(f"{turn['role'].text}: {turn['content'].text}" for turn in session)
         yield Message(group, name.text, content, _time(date))
@@ -79,13 +90,17 @@ def _sessions(entry: Place, group: str) -> Iterator[Message]:
 
 def _time(place: Place) -> datetime:
     try:
-        return datetime.strptime(re.sub(r" \(\w+\)", "", place.text.strip()), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+        return datetime.strptime(
+            re.sub(r" \(\w+\)", "", place.text.strip()), "%Y/%m/%d %H:%M"
+        ).replace(tzinfo=UTC)
     except ValueError:
         raise place.wrong('a time like "2023/05/20 (Sat) 02:21"') from None
 
 
 async def measured(asking: Asking, part: Part, way: Way) -> Figures:
-    """The share of right answers by type, as a judge says, and whether the sessions with the evidence were found."""
+    """The share of right answers by type, as a judge says, and whether the sessions with the
+    evidence were found.
+    """
     await remember(asking, part, way)
     answers = await ask(asking, part)
     rows = [
@@ -106,11 +121,15 @@ async def measured(asking: Asking, part: Part, way: Way) -> Figures:
         "sessions": len(part.messages),
         "accuracy": mean(everything),
         "mean of types": mean([sum(own) / len(own) for own in by_type.values() if own]),
-        "accuracy unanswerable": mean([float(right.get(q.id, False)) for q in part.questions if abstains(q)]),
+        "accuracy unanswerable": mean(
+            [float(right.get(q.id, False)) for q in part.questions if abstains(q)]
+        ),
         **{f"accuracy {kind}": mean(own) for kind, own in by_type.items()},
         **{f"questions {kind}": len(own) for kind, own in by_type.items()},
         **{
-            f"{how}@{k} by {by}": mean([score(k, getattr(answer, f"by_{by}"), wanted) for answer, wanted in found])
+            f"{how}@{k} by {by}": mean(
+                [score(k, getattr(answer, f"by_{by}"), wanted) for answer, wanted in found]
+            )
             for how, score in (("any", any_at), ("all", all_at))
             for by in ("facts", "words")
             for k in (5, 10)

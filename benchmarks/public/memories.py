@@ -1,4 +1,6 @@
-"""Conversations are told to add_episode, questions are put to what it remembers; what both data sets of that kind share."""
+"""Conversations are told to add_episode, questions are put to what it remembers; what both data
+sets of that kind share.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _NAMES = uuid.UUID("6b7b4f0e-27b1-5c1d-9a0d-3f0e5a1f9d55")
 
 @dataclass(frozen=True)
 class Way:
-    """How the conversations are read: a shipped plan with what is chosen in it, and how often it sends each text at least."""
+    """How the conversations are read: a shipped plan with what is chosen in it, and how often it
+    sends each text at least.
+    """
 
     plan: str = "add_episode"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -33,7 +37,9 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Message:
-    """Something said. `place` is what the data set calls it (a turn, a session); questions name their evidence by it."""
+    """Something said. `place` is what the data set calls it (a turn, a session); questions name
+    their evidence by it.
+    """
 
     group: str
     place: str
@@ -43,7 +49,9 @@ class Message:
     @property
     def row(self) -> dict[str, Any]:
         """As add_episode takes it."""
-        name = str(uuid.uuid5(_NAMES, f"{self.group}/{self.place}/{self.at.isoformat()}/{self.content}"))
+        name = str(
+            uuid.uuid5(_NAMES, f"{self.group}/{self.place}/{self.at.isoformat()}/{self.content}")
+        )
         return {
             "uuid": name, "group_id": self.group, "name": self.place, "source": "message", "content": self.content,
             "valid_at": self.at,
@@ -83,8 +91,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, None where there was none, and the places that it was made from, best first: those that facts name, and those
-    that were found by words.
+    """An answer, None where there was none, and the places that it was made from, best first: those
+    that facts name, and those that were found by words.
     """
 
     text: str | None
@@ -94,24 +102,33 @@ class Answer:
 
 async def remember(asking: Asking, part: Part, way: Way) -> None:
     """Tell the messages."""
-    asking.afford([m.content for m in part.messages], way.reads, f"reading {len(part.messages):,} messages")
+    asking.afford(
+        [m.content for m in part.messages], way.reads, f"reading {len(part.messages):,} messages"
+    )
     await asking.run(way.plan, episodes=[message.row for message in part.messages], **way.options)
 
 
 async def ask(asking: Asking, part: Part) -> dict[str, Answer]:
     """Put the questions; answers by question."""
     asking.afford([q.text for q in part.questions], 1, f"asking {len(part.questions):,} questions")
-    rows = [{"id": q.id, "group_id": q.group, "query": q.text, "asked_at": q.at} for q in part.questions]
+    rows = [
+        {"id": q.id, "group_id": q.group, "query": q.text, "asked_at": q.at} for q in part.questions
+    ]
     result = await asking.run(PLANS / "ask_memory.yaml", questions=rows)
     places = {str(row["uuid"]): row["name"] for row in (message.row for message in part.messages)}
     facts: dict[str, list[str]] = {}
     for row in sorted(result.tables["facts"].to_pylist(), key=lambda row: row["rank"]):
-        facts.setdefault(row["id"], []).extend(places[name] for name in row["episodes"] or [] if name in places)
+        facts.setdefault(row["id"], []).extend(
+            places[name] for name in row["episodes"] or [] if name in places
+        )
     said: dict[str, list[str]] = {}
     for row in sorted(result.tables["said"].to_pylist(), key=lambda row: row["rank"]):
         said.setdefault(row["id"], []).append(places[row["uuid"]])
     texts = {row["id"]: row["answer"] for row in result.tables["answers"].to_pylist()}
-    return {q.id: Answer(texts.get(q.id), once(facts.get(q.id, [])), once(said.get(q.id, []))) for q in part.questions}
+    return {
+        q.id: Answer(texts.get(q.id), once(facts.get(q.id, [])), once(said.get(q.id, [])))
+        for q in part.questions
+    }
 
 
 async def judged(asking: Asking, rows: Sequence[Mapping[str, str]]) -> dict[str, bool]:

@@ -1,4 +1,6 @@
-"""SemBench's movie scenario: ten queries over reviews of films, each a plan; the truth is each review's own label or score."""
+"""SemBench's movie scenario: ten queries over reviews of films, each a plan; the truth is each
+review's own label or score.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Data:
-    """Reviews (id of the film, reviewId, reviewText, scoreSentiment, originalScore) and the audience's score of each film."""
+    """Reviews (id of the film, reviewId, reviewText, scoreSentiment, originalScore) and the
+    audience's score of each film.
+    """
 
     reviews: Sequence[Row]
     audience: Mapping[str, float]
@@ -62,12 +66,19 @@ def load(folder: Path | None) -> Data:
     Raises:
         Unmeasured: A file is missing, or lacks a column, or a value is none.
     """
-    reviews = _table(REVIEWS, folder, ("id", "reviewId", "reviewText", "scoreSentiment", "originalScore"))
+    reviews = _table(
+        REVIEWS, folder, ("id", "reviewId", "reviewText", "scoreSentiment", "originalScore")
+    )
     for row in reviews:
         if row["scoreSentiment"] not in {"POSITIVE", "NEGATIVE"}:
             raise _wrong(REVIEWS, folder, row, "scoreSentiment", "POSITIVE or NEGATIVE")
         if row["id"] == OTHER and row["originalScore"]:
-            _number({**row, "originalScore": row["originalScore"].split("/")[0]}, "originalScore", REVIEWS, folder)
+            _number(
+                {**row, "originalScore": row["originalScore"].split("/")[0]},
+                "originalScore",
+                REVIEWS,
+                folder,
+            )
     audience: dict[str, float] = {}
     for row in _table(MOVIES, folder, ("id", "audienceScore")):
         if row["audienceScore"]:
@@ -112,7 +123,8 @@ class Query:
         plan: Made of them and a way.
         score: Of its result.
         count: How many rows are wanted; None: all.
-        whole: Whether it is about all reviews of all films, or takes many calls: measured by --full alone.
+        whole: Whether it is about all reviews of all films, or takes many calls: measured by --full
+            alone.
     """
 
     says: str
@@ -153,7 +165,9 @@ def _pairs(kind: str, count: int | None) -> Callable[[Frame, str], Frame]:
         if way == "label":
             labelled = _labelled(reviews)
             sign = "=" if kind == "same" else "<>"
-            found = labelled.join(labelled, alias="r", where=f"reviewId < r.reviewId AND label {sign} r.label")
+            found = labelled.join(
+                labelled, alias="r", where=f"reviewId < r.reviewId AND label {sign} r.label"
+            )
         else:
             found = reviews.sem_join(
                 reviews, "r", _PAIR[kind] + _BOTH, where="reviewId < r.reviewId", on_error="null"
@@ -165,7 +179,9 @@ def _pairs(kind: str, count: int | None) -> Callable[[Frame, str], Frame]:
 
 
 def _labelled(reviews: Frame) -> Frame:
-    return reviews.sem_map(_LABEL, add={"label": "enum<positive, negative>"}, on_error="null").step("asked")
+    return reviews.sem_map(_LABEL, add={"label": "enum<positive, negative>"}, on_error="null").step(
+        "asked"
+    )
 
 
 def _labels(reviews: Frame, _: str) -> Frame:
@@ -184,7 +200,9 @@ def _is_positive(row: Row) -> bool:
     return row["scoreSentiment"] == "POSITIVE"
 
 
-def _of_found(rows: Callable[[Data], Sequence[Row]], count: int) -> Callable[[list[dict[str, Any]], Data], Figures]:
+def _of_found(
+    rows: Callable[[Data], Sequence[Row]], count: int
+) -> Callable[[list[dict[str, Any]], Data], Figures]:
     def score(found: list[dict[str, Any]], data: Data) -> Figures:
         truth = {row["reviewId"] for row in rows(data) if _is_positive(row)}
         return _retrieved([row["reviewId"] for row in found], truth, count)
@@ -206,7 +224,12 @@ def _of_pairs(kind: str, count: int | None) -> Callable[[list[dict[str, Any]], D
 
 def _retrieved(found: Sequence[object], truth: set[Any], count: int | None) -> Figures:
     precision, recall, f1 = of_limited(found, truth, count)
-    return {"metric": "F1", "quality": round(f1, 4), "precision": round(precision, 4), "recall": round(recall, 4)}
+    return {
+        "metric": "F1",
+        "quality": round(f1, 4),
+        "precision": round(precision, 4),
+        "recall": round(recall, 4),
+    }
 
 
 def _erring(found: Mapping[str, float], truth: Mapping[str, float]) -> Figures:
@@ -219,7 +242,9 @@ def _of_count(found: list[dict[str, Any]], data: Data) -> Figures:
 
 def _of_share(found: list[dict[str, Any]], data: Data) -> Figures:
     rows = data.of(ONE)
-    return _erring({"share": found[0]["n"] / len(rows)}, {"share": sum(map(_is_positive, rows)) / len(rows)})
+    return _erring(
+        {"share": found[0]["n"] / len(rows)}, {"share": sum(map(_is_positive, rows)) / len(rows)}
+    )
 
 
 def _of_labels(found: list[dict[str, Any]], data: Data) -> Figures:
@@ -230,7 +255,9 @@ def _of_labels(found: list[dict[str, Any]], data: Data) -> Figures:
 def _of_scores(found: list[dict[str, Any]], data: Data) -> Figures:
     given = {row["reviewId"]: float(row["score"]) for row in found if row["score"] is not None}
     true = {
-        row["reviewId"]: float(row["originalScore"].split("/")[0]) for row in data.of(OTHER) if row["originalScore"]
+        row["reviewId"]: float(row["originalScore"].split("/")[0])
+        for row in data.of(OTHER)
+        if row["originalScore"]
     }
     return {"metric": "Spearman", "quality": round(spearman(given, true), 4)}
 
@@ -243,17 +270,37 @@ def _of_films(found: list[dict[str, Any]], data: Data) -> Figures:
 _ROWS = ("per_row", "packed(rows=20)")
 _JOINS = ("block", "label")
 QUERIES = {
-    "Q1": Query("five clearly positive reviews", _ROWS, _all, _limited(5), _of_found(_all, 5), 5, whole=True),
-    "Q2": Query("five positive reviews of one film", _ROWS, _one, _limited(5), _of_found(_one, 5), 5),
+    "Q1": Query(
+        "five clearly positive reviews", _ROWS, _all, _limited(5), _of_found(_all, 5), 5, whole=True
+    ),
+    "Q2": Query(
+        "five positive reviews of one film", _ROWS, _one, _limited(5), _of_found(_one, 5), 5
+    ),
     "Q3": Query("how many are positive", _ROWS, _one, _counted, _of_count),
     "Q4": Query("which share is positive", _ROWS, _one, _counted, _of_share),
-    "Q5": Query("ten pairs that feel alike", _JOINS, _other, _pairs("same", 10), _of_pairs("same", 10), 10),
-    "Q6": Query(
-        "ten pairs that feel the opposite", _JOINS, _other, _pairs("opposite", 10), _of_pairs("opposite", 10), 10
+    "Q5": Query(
+        "ten pairs that feel alike", _JOINS, _other, _pairs("same", 10), _of_pairs("same", 10), 10
     ),
-    "Q7": Query("all such pairs", _JOINS, _other, _pairs("opposite", None), _of_pairs("opposite", None), whole=True),
+    "Q6": Query(
+        "ten pairs that feel the opposite",
+        _JOINS,
+        _other,
+        _pairs("opposite", 10),
+        _of_pairs("opposite", 10),
+        10,
+    ),
+    "Q7": Query(
+        "all such pairs",
+        _JOINS,
+        _other,
+        _pairs("opposite", None),
+        _of_pairs("opposite", None),
+        whole=True,
+    ),
     "Q8": Query("how many for and against", _ROWS, _one, _labels, _of_labels),
-    "Q9": Query("scores from 1 to 5", _ROWS, _other, lambda reviews, _: _scored(reviews), _of_scores),
+    "Q9": Query(
+        "scores from 1 to 5", _ROWS, _other, lambda reviews, _: _scored(reviews), _of_scores
+    ),
     "Q10": Query("films by their reviews", _ROWS, _all, _films, _of_films, whole=True),
 }
 
@@ -264,7 +311,9 @@ async def measured(asking: Asking, data: Data, name: str, way: str) -> Figures:
     rows = [{key: row[key] for key in ("id", "reviewId", "reviewText")} for row in query.rows(data)]
     limited = "five" in query.says or "ten" in query.says
     asking.afford(
-        [row["reviewText"] for row in rows[:5] if limited] or [row["reviewText"] for row in rows], 1, query.says
+        [row["reviewText"] for row in rows[:5] if limited] or [row["reviewText"] for row in rows],
+        1,
+        query.says,
     )
     use = {} if way == "label" else {"asked": way}
     result = await asking.run(query.plan(sg.table(rows, key=None, name="reviews"), way), use=use)

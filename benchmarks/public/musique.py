@@ -1,4 +1,6 @@
-"""MuSiQue as HippoRAG uses it: questions that need two to four passages, and extracted facts that come with it."""
+"""MuSiQue as HippoRAG uses it: questions that need two to four passages, and extracted facts that
+come with it.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,22 @@ _REPOSITORY = "https://github.com/OSU-NLP-Group/HippoRAG"
 _FOLDERS = ("reproduce/dataset", "dataset", "musique")
 _LICENCE = "CC BY 4.0 (MuSiQue); MIT (HippoRAG's selection)"
 QUESTIONS = Source("musique.json", f"{_REPOSITORY} (reproduce/dataset)", _LICENCE, folders=_FOLDERS)
-CORPUS = Source("musique_corpus.json", f"{_REPOSITORY} (reproduce/dataset)", _LICENCE, folders=_FOLDERS)
+CORPUS = Source(
+    "musique_corpus.json", f"{_REPOSITORY} (reproduce/dataset)", _LICENCE, folders=_FOLDERS
+)
 OPENIE = tuple(
-    Source(f"openie_results_ner_{model}.json", f"{_REPOSITORY} (outputs/musique)", "MIT", folders=("outputs/musique",))
+    Source(
+        f"openie_results_ner_{model}.json",
+        f"{_REPOSITORY} (outputs/musique)",
+        "MIT",
+        folders=("outputs/musique",),
+    )
     for model in ("gpt-4o-mini", "meta-llama_Llama-3.3-70B-Instruct")
 )
 WAYS = ("passages", "passages and OpenIE", "passages and mention_graph")
-"""What is searched: passages alone; also facts that were extracted by others; also facts that the model extracts."""
+"""What is searched: passages alone; also facts that were extracted by others; also facts that the
+model extracts.
+"""
 _NAMES = uuid.UUID("b1a6a3f4-0a51-5f2e-8a5e-6a8f1f0c7d22")
 _GROUP = "musique"
 
@@ -61,7 +72,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Part:
-    """Questions, and the passages that are searched: the whole corpus, or those that come with the questions."""
+    """Questions, and the passages that are searched: the whole corpus, or those that come with the
+    questions.
+    """
 
     questions: Sequence[Question]
     passages: Sequence[Passage]
@@ -83,7 +96,9 @@ def load(folder: Path | None, count: int | None = None) -> Part:
 
 
 def _passage(place: Place) -> Passage:
-    return Passage(place["title"].text, place["paragraph_text" if "paragraph_text" in place else "text"].text)
+    return Passage(
+        place["title"].text, place["paragraph_text" if "paragraph_text" in place else "text"].text
+    )
 
 
 def _question(entry: Place, number: int) -> Question:
@@ -104,7 +119,8 @@ def _supports(place: Place) -> bool:
 
 
 def extracted(folder: Path | None, passages: Sequence[Passage]) -> list[dict[str, str]]:
-    """The facts that HippoRAG's authors extracted from passages, by one of the models that they give.
+    """The facts that HippoRAG's authors extracted from passages, by one of the models that they
+    give.
 
     Raises:
         Unmeasured: There is no such file, or it is not of this form.
@@ -134,7 +150,13 @@ def opened(folder: Path | None) -> Source:
 
 def _fact(passage: str, subject: str, relation: str, target: str) -> dict[str, str]:
     fact = f"{subject} {relation} {target}"
-    return {"corpus": _GROUP, "passage": passage, "subject": subject, "object": target, "fact": fact}
+    return {
+        "corpus": _GROUP,
+        "passage": passage,
+        "subject": subject,
+        "object": target,
+        "fact": fact,
+    }
 
 
 async def mentioned(asking: Asking, passages: Sequence[Passage]) -> list[dict[str, str]]:
@@ -166,16 +188,22 @@ def _related(edges: Sequence[dict[str, Any]], names: dict[str, str]) -> Iterator
 
 
 async def measured(asking: Asking, part: Part, way: str, folder: Path | None) -> Figures:
-    """The share of the passages needed among the first 2 and 5, and exact match and F1 of answers made from 5."""
+    """The share of the passages needed among the first 2 and 5, and exact match and F1 of answers
+    made from 5.
+    """
     facts: list[dict[str, str]] = []
     if way == "passages and OpenIE":
         facts = extracted(folder, part.passages)
     elif way == "passages and mention_graph":
         facts = await mentioned(asking, part.passages)
-    await asking.run(PLANS / "keep_passages.yaml", passages=[p.row for p in part.passages], facts=facts)
+    await asking.run(
+        PLANS / "keep_passages.yaml", passages=[p.row for p in part.passages], facts=facts
+    )
     asking.afford([q.text for q in part.questions], 1, f"asking {len(part.questions):,} questions")
     rows = [{"id": q.id, "corpus": _GROUP, "query": q.text} for q in part.questions]
-    result = await asking.run(PLANS / "ask_passages.yaml", params={"facts": 40 if facts else 0}, questions=rows)
+    result = await asking.run(
+        PLANS / "ask_passages.yaml", params={"facts": 40 if facts else 0}, questions=rows
+    )
     found: dict[str, list[str]] = {q.id: [] for q in part.questions}
     for row in sorted(result.tables["ranked"].to_pylist(), key=lambda row: row["rank"]):
         found[row["id"]].append(row["passage"])
@@ -184,7 +212,10 @@ async def measured(asking: Asking, part: Part, way: str, folder: Path | None) ->
         "questions": len(part.questions),
         "passages": len(part.passages),
         "facts": len(facts),
-        **{f"recall@{k}": mean([recall_at(k, found[q.id], q.needs) for q in part.questions]) for k in (2, 5)},
+        **{
+            f"recall@{k}": mean([recall_at(k, found[q.id], q.needs) for q in part.questions])
+            for k in (2, 5)
+        },
         "exact": mean([exact(answers.get(q.id) or "", q.truths) for q in part.questions]),
         "f1": mean([best_f1(answers.get(q.id) or "", q.truths) for q in part.questions]),
         "unanswered": sum(answers.get(q.id) is None for q in part.questions),

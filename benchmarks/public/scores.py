@@ -45,10 +45,12 @@ def token_f1(answer: Sequence[str], truth: Sequence[str]) -> float:
 
 
 def locomo(answer: str, truth: str, category: int) -> float:
-    """LoCoMo's score of an answer: F1 of stemmed words; for an adversarial question (5), whether it is declined.
+    """LoCoMo's score of an answer: F1 of stemmed words; for an adversarial question (5), whether it
+    is declined.
 
-    Several facts (category 1) stand apart by commas: the mean over those that are true of the best of those given. Of an
-    answer with reasons (category 3) what stands before the first semicolon counts.
+    Several facts (category 1) stand apart by commas: the mean over those that are true of the best
+    of those given. Of an answer with reasons (category 3) what stands before the first semicolon
+    counts.
     """
     if category == 5:
         said = answer.lower()
@@ -57,7 +59,10 @@ def locomo(answer: str, truth: str, category: int) -> float:
         given = [_locomo_words(part) for part in answer.split(",")]
         wanted = [_locomo_words(part) for part in truth.split(",")]
         return float(np.mean([max(token_f1(one, want) for one in given) for want in wanted]))
-    return token_f1(_locomo_words(answer), _locomo_words(truth.split(";", maxsplit=1)[0] if category == 3 else truth))
+    return token_f1(
+        _locomo_words(answer),
+        _locomo_words(truth.split(";", maxsplit=1)[0] if category == 3 else truth),
+    )
 
 
 def _locomo_words(text: str) -> list[str]:
@@ -93,17 +98,24 @@ def any_at(k: int, found: Sequence[str], truth: AbstractSet[str]) -> float:
 def of_limited(
     found: Sequence[object], truth: AbstractSet[object], limit: int | None = None
 ) -> tuple[float, float, float]:
-    """Precision, recall and F1 of rows; where only `limit` were asked for, any of the true ones will do."""
+    """Precision, recall and F1 of rows; where only `limit` were asked for, any of the true ones
+    will do.
+    """
     given = set(found if limit is None else found[:limit])
     if not given or not truth:
         return (1.0, 0.0, 0.0) if not given and not truth else (0.0, 0.0, 0.0)
     right = len(given & truth)
-    precision, recall = right / len(given), right / (len(truth) if limit is None else min(limit, len(truth)))
+    precision, recall = (
+        right / len(given),
+        right / (len(truth) if limit is None else min(limit, len(truth))),
+    )
     return precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0
 
 
 def relative_error(found: Mapping[str, float], truth: Mapping[str, float]) -> float:
-    """How far numbers are off, each by its true size; their mean. One that should be 0 and is not counts 1."""
+    """How far numbers are off, each by its true size; their mean. One that should be 0 and is not
+    counts 1.
+    """
     errors = []
     for name in found.keys() | truth.keys():
         given, true = found.get(name, 0.0), truth.get(name, 0.0)
@@ -113,11 +125,16 @@ def relative_error(found: Mapping[str, float], truth: Mapping[str, float]) -> fl
 
 
 def spearman(found: Mapping[str, float], truth: Mapping[str, float]) -> float:
-    """Spearman's rank correlation over what both name; 0 where one of them is all ties, or fewer than two are shared."""
+    """Spearman's rank correlation over what both name; 0 where one of them is all ties, or fewer
+    than two are shared.
+    """
     shared = sorted(found.keys() & truth.keys())
     if len(shared) < 2:
         return 0.0
-    ours, theirs = _ranks([found[name] for name in shared]), _ranks([truth[name] for name in shared])
+    ours, theirs = (
+        _ranks([found[name] for name in shared]),
+        _ranks([truth[name] for name in shared]),
+    )
     if ours.std() == 0 or theirs.std() == 0:
         return 0.0
     return float(np.corrcoef(ours, theirs)[0, 1])

@@ -1,4 +1,6 @@
-"""The tables of the public data sets: what a row is, what its figures are, and what must be known to read them."""
+"""The tables of the public data sets: what a row is, what its figures are, and what must be known
+to read them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ TABLES = (
         (
             Column("questions", "questions"),
             _share("f1", "F1, answerable"),
-            *(_share(f"f1 {kind}", kind) for kind in locomo.KINDS.values() if kind != "adversarial"),
+            *(
+                _share(f"f1 {kind}", kind)
+                for kind in locomo.KINDS.values()
+                if kind != "adversarial"
+            ),
             _share("declined", "adversarial: declined"),
             _share("recall@10 by facts", "evidence in the turns of facts @10"),
             _share("recall@10 by words", "in turns by words @10"),

@@ -1,4 +1,6 @@
-"""Runs of plans with a real model: one endpoint, one store, one limit of dollars; what they take is added up."""
+"""Runs of plans with a real model: one endpoint, one store, one limit of dollars; what they take is
+added up.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 Figures = dict[str, float | int | str | None]
 JOURNALS = ROOT / ".semgraph" / "benchmarks" / "answers"
-"""Answers of trials under way: an interrupted one goes on without paying again. A trial that has ended leaves none."""
+"""Answers of trials under way: an interrupted one goes on without paying again. A trial that has
+ended leaves none.
+"""
 
 
 class Stopped(Exception):
@@ -43,7 +47,9 @@ class Stopped(Exception):
 
 
 class Noted(Wrapper):
-    """A model that notes what it calls itself when it answers, and the temperature that it was asked at."""
+    """A model that notes what it calls itself when it answers, and the temperature that it was
+    asked at.
+    """
 
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
@@ -87,12 +93,19 @@ class Asking:
         self.resumed = self.journal is not None and self.journal.exists()
 
     async def run(self, plan: PlanLike, model: LLM | None = None, **options: Any) -> Result:
-        """Run a plan, with this model or another; what it took is added to the figures. Raises Stopped at the limit."""
+        """Run a plan, with this model or another; what it took is added to the figures. Raises
+        Stopped at the limit.
+        """
         kept: Path | bool = self.journal or False
         began = time.perf_counter()
         limit = self.given.left
         async with Session(
-            llm=model or self.llm, embedder=self.embedder, store=self.store, journal=kept, runs="", max_usd=limit
+            llm=model or self.llm,
+            embedder=self.embedder,
+            store=self.store,
+            journal=kept,
+            runs="",
+            max_usd=limit,
         ) as session:
             try:
                 result = await session.arun(plan, **options)
@@ -113,13 +126,19 @@ class Asking:
         self.failed += len(result.failed) + issued.rows_failed
 
     async def answer(self, node: Any, rows: Rows, way: str) -> pa.Table:
-        """Answer rows by one way of a semantic operator, without a plan around it. Raises Stopped at the limit."""
+        """Answer rows by one way of a semantic operator, without a plan around it. Raises Stopped
+        at the limit.
+        """
         budget, metrics = Budget(max_usd=self.given.left), StepMetrics()
         llm = stack(self.llm, Limiter(self.llm.limits.in_flight), budget=budget)
         began = time.perf_counter()
         try:
             async with NodeContext(llm, self.embedder, node, metrics) as context:
-                found = await Library().get(type(node).keyword, Choice.parse(way)).answer(node, rows, context)
+                found = (
+                    await Library()
+                    .get(type(node).keyword, Choice.parse(way))
+                    .answer(node, rows, context)
+                )
         except BudgetReached as error:
             self.given.spent += budget.spent.usd
             raise Stopped(self._told(str(error), kept=False)) from None
@@ -132,10 +151,13 @@ class Asking:
     def _told(self, why: str, *, kept: bool) -> str:
         left, most = self.given.left, self.given.max_usd
         rest = "" if left is None else f"; ${left:.4f} of the run's ${most:g} are left"
-        return f"{why}{rest}" + (". What was answered is kept: run it again with a higher --max-usd" if kept else "")
+        return f"{why}{rest}" + (
+            ". What was answered is kept: run it again with a higher --max-usd" if kept else ""
+        )
 
     def afford(self, texts: Sequence[str], reads: int, what: str) -> None:
-        """Refuse what cannot be paid, before anything is asked: each text is sent at least `reads` times.
+        """Refuse what cannot be paid, before anything is asked: each text is sent at least `reads`
+        times.
 
         Raises:
             Unmeasured: That alone costs more than is left.
@@ -158,7 +180,9 @@ class Asking:
             "tokens_cached": total.tokens_cached,
             "tokens_out": total.tokens_out,
             "usd": None if total.dollars is None else round(total.dollars, 6),
-            "seconds": None if self.resumed else round(self.seconds, 2),  # nobody timed the first part
+            "seconds": None
+            if self.resumed
+            else round(self.seconds, 2),  # nobody timed the first part
             "queries": total.round_trips,
             "failed": self.failed,
             "version": ", ".join(sorted(self.llm.versions)) or None,
@@ -181,7 +205,10 @@ async def asking(key: Mapping[str, Any], trial: int) -> AsyncIterator[Asking]:
     name = hashlib.sha256(json.dumps([key, trial], sort_keys=True).encode()).hexdigest()[:16]
     JOURNALS.mkdir(parents=True, exist_ok=True)
     own = Asking(
-        Noted(build_model(settings.model(), settings)), build_embedder(settings), GIVEN, JOURNALS / f"{name}.db"
+        Noted(build_model(settings.model(), settings)),
+        build_embedder(settings),
+        GIVEN,
+        JOURNALS / f"{name}.db",
     )
     try:
         yield own
@@ -198,9 +225,13 @@ def refuse_simulated(base_url: str | None) -> None:
     if base_url is None:
         return
     try:
-        with urllib.request.urlopen(base_url.rstrip("/").removesuffix("/v1") + "/counters", timeout=5) as answer:
+        with urllib.request.urlopen(
+            base_url.rstrip("/").removesuffix("/v1") + "/counters", timeout=5
+        ) as answer:
             simulated = "calls" in json.load(answer)
     except (urllib.error.URLError, ValueError, OSError, TypeError):
         return
     if simulated:
-        raise Unmeasured(f"{base_url} is the simulated model: its answers would pass as those of a real one")
+        raise Unmeasured(
+            f"{base_url} is the simulated model: its answers would pass as those of a real one"
+        )

@@ -10,7 +10,16 @@ from typing import Any
 from benchmarks.public.memories import WAYS
 from benchmarks.real.asking import Asking, Figures, asking
 from benchmarks.real.framings import FRAMINGS, Kind, judged
-from benchmarks.real.tasks import ASKED, TURNS, WORLDS, answered, questioned, remembered, tasks, told
+from benchmarks.real.tasks import (
+    ASKED,
+    TURNS,
+    WORLDS,
+    answered,
+    questioned,
+    remembered,
+    tasks,
+    told,
+)
 from benchmarks.suite import Benchmark, Case, Column, Table
 from benchmarks.suite.given import GIVEN
 from benchmarks.world.questions import KINDS
@@ -45,7 +54,9 @@ def _case(key: Mapping[str, Any], measure: Measure, **more: Any) -> Case:
     settings = {"provider": GIVEN.provider} if GIVEN.model is not None else {}
     free = GIVEN.model is not None and GIVEN.spec().provider == "local"
     trials = 1 if free else 3  # the local model answers the same question alike, and is slow
-    return Case(key, partial(_run, key, measure), settings, **{"trials": trials, "seconds": 3600, **more})
+    return Case(
+        key, partial(_run, key, measure), settings, **{"trials": trials, "seconds": 3600, **more}
+    )
 
 
 def _telling(stream: str, way: str) -> Measure:
@@ -70,10 +81,15 @@ def _judging(kind: Kind, split: str, framing: str) -> Measure:
 
 
 def _yes_or_no() -> list[Case]:
-    """All framings of yes and no over development and test; only a model with log-probabilities can take all of them."""
+    """All framings of yes and no over development and test; only a model with log-probabilities can
+    take all of them.
+    """
     return [
         _case(
-            {"yes or no": f"{kind}, {split}", "framing": framing}, _judging(kind, split, framing), full=True, trials=1
+            {"yes or no": f"{kind}, {split}", "framing": framing},
+            _judging(kind, split, framing),
+            full=True,
+            trials=1,
         )
         for split in ("test", "development")
         for kind in KINDS_ASKED
@@ -82,7 +98,9 @@ def _yes_or_no() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    """A few messages in three ways, and a filter in two: eight minutes of the local model on two cores. With --full more."""
+    """A few messages in three ways, and a filter in two: eight minutes of the local model on two
+    cores. With --full more.
+    """
     found = [
         _case({"messages": stream, "way": way}, _telling(stream, way), full=stream not in FREE)
         for stream in (TURNS, *WORLDS)
@@ -94,7 +112,12 @@ def cases() -> list[Case]:
         for way in WAYS
     ]
     found += [
-        _case({"rows": name, "way": way}, _answering(name, way), quick="12" in name, full="12" not in name)
+        _case(
+            {"rows": name, "way": way},
+            _answering(name, way),
+            quick="12" in name,
+            full="12" not in name,
+        )
         for name, ways in ANSWERS.items()
         for way in ways
     ]
@@ -111,7 +134,11 @@ _COST = (
     Column("failed", "failed"),
 )
 _SHARE = "{:.3f}"
-_WHO = (Column("version", "answered by"), Column("temperature", "temperature"), Column("embedder", "vectors by"))
+_WHO = (
+    Column("version", "answered by"),
+    Column("temperature", "temperature"),
+    Column("embedder", "vectors by"),
+)
 _ONLY = (
     "What is said holds for the model of the row. local:Qwen2.5-Coder-1.5B has 1.5 billion parameters, runs on this machine, "
     "and makes mistakes: nothing follows from its rows for larger models, nor from its seconds for endpoints."
@@ -184,7 +211,11 @@ BENCHMARK = Benchmark(
                 *_COST,
                 *_WHO,
             ),
-            where={"yes or no": tuple(f"{kind}, {split}" for split in ("test", "development") for kind in KINDS_ASKED)},
+            where={
+                "yes or no": tuple(
+                    f"{kind}, {split}" for split in ("test", "development") for kind in KINDS_ASKED
+                )
+            },
             note="The test has 120 labelled texts of five tasks, each in three wordings, and 60 labelled pairs of three, each "
             "in two; figures are means over both. Intervals are by the bootstrap over rows: they say nothing of other tasks. "
             "The framing and the log-odds from which on the answer is yes were chosen by development alone. The chosen one "

@@ -1,6 +1,8 @@
-"""Questions with the answer yes or no: labelled rows and pairs, asked in several framings, each task in several wordings.
+"""Questions with the answer yes or no: labelled rows and pairs, asked in several framings, each
+task in several wordings.
 
-Tasks and wordings of `development` are those that framings were chosen by; nothing was chosen by those of `test`.
+Tasks and wordings of `development` are those that framings were chosen by; nothing was chosen by
+those of `test`.
 """
 
 from __future__ import annotations
@@ -70,17 +72,32 @@ class Questions:
         """The rows, or for a join the labelled pairs, as an implementation gets them."""
         numbers = pa.array(range(len(self.rows)), pa.int64())
         left = pa.table({"text": [row["text"] for row in self.rows]})
-        right = pa.table({"other": [row["other"] for row in self.rows]}) if self.kind == "pairs" else None
-        items = pa.table({"left": numbers} if right is None else {"left": numbers, "right": numbers})
+        right = (
+            pa.table({"other": [row["other"] for row in self.rows]})
+            if self.kind == "pairs"
+            else None
+        )
+        items = pa.table(
+            {"left": numbers} if right is None else {"left": numbers, "right": numbers}
+        )
         return Rows(left, right, items, [""] * len(self.rows), [0] * len(self.rows))
 
 
 def questions(kind: Kind, split: str) -> list[Questions]:
     """The tasks of one split."""
-    lines = [json.loads(line) for line in (DATA / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (DATA / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     rows = [line for line in lines if "answer" in line]
     return [
-        Questions(kind, line["task"], split, line["wordings"], [row for row in rows if row["task"] == line["task"]])
+        Questions(
+            kind,
+            line["task"],
+            split,
+            line["wordings"],
+            [row for row in rows if row["task"] == line["task"]],
+        )
         for line in lines
         if line.get("split") == split
     ]
@@ -96,7 +113,9 @@ class _InJson(Wrapper):
 
 
 async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
-    """The share of right answers, the mean over all tasks and wordings: by default, calibrated, and by division."""
+    """The share of right answers, the mean over all tasks and wordings: by default, calibrated, and
+    by division.
+    """
     journal = Journal(own.journal) if own.journal else None
     budget = Budget(max_usd=own.given.left)
     llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
@@ -113,7 +132,11 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
                 yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
                 found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
                 by_task.setdefault(task.name, []).append(found[-1]["right"])
-                _count(units["right"], task, [[(s > yes_from) == y] for s, y in zip(scores, task.labels, strict=True)])
+                _count(
+                    units["right"],
+                    task,
+                    [[(s > yes_from) == y] for s, y in zip(scores, task.labels, strict=True)],
+                )
                 if "calibrated" in found[-1]:
                     _count(units["calibrated"], task, calibrated(scores, task.labels))
     finally:
@@ -138,20 +161,29 @@ def _count(units: Units, task: Questions, verdicts: Sequence[Sequence[bool]]) ->
 
 
 def _interval(units: Units) -> str | None:
-    """The 95 % interval of the share of right verdicts, by the bootstrap over rows; a row is drawn with all its wordings."""
+    """The 95 % interval of the share of right verdicts, by the bootstrap over rows; a row is drawn
+    with all its wordings.
+    """
     found = estimate(list(units.values()), lambda sums: sums[:, 0] / sums[:, 1]).interval
     return found and f"{found.low:.3f}–{found.high:.3f}"
 
 
 def _shares(task: Questions, framing: str) -> list[tuple[dict[str, str], Questions]]:
-    """Each wording with all rows where that is to be calibrated; else the rows are shared out over the wordings."""
+    """Each wording with all rows where that is to be calibrated; else the rows are shared out over
+    the wordings.
+    """
     count = len(task.wordings)
     if framing == CHOSEN:
         return [(wording, task) for wording in task.wordings]
-    return [(wording, replace(task, rows=task.rows[i::count])) for i, wording in enumerate(task.wordings)]
+    return [
+        (wording, replace(task, rows=task.rows[i::count]))
+        for i, wording in enumerate(task.wordings)
+    ]
 
 
-async def _scores(ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str) -> list[float]:
+async def _scores(
+    ctx: NodeContext, task: Questions, wording: dict[str, str], framing: str
+) -> list[float]:
     """The log-odds of yes for each row; of JSON 1 for yes and -1 for no."""
     words, node, rows = FRAMINGS[framing], task.node(wording), task.asked()
     if words is None:
@@ -162,8 +194,12 @@ async def _scores(ctx: NodeContext, task: Questions, wording: dict[str, str], fr
     return [log_odds(outcome) if outcome.values else 0.0 for outcome in outcomes]
 
 
-def measures(scores: Sequence[float], labels: Sequence[bool], yes_from: float, *, graded: bool) -> dict[str, float]:
-    """Shares of right answers of one task in one wording, and the area under the curve of its scores."""
+def measures(
+    scores: Sequence[float], labels: Sequence[bool], yes_from: float, *, graded: bool
+) -> dict[str, float]:
+    """Shares of right answers of one task in one wording, and the area under the curve of its
+    scores.
+    """
 
     def right(least: float) -> float:
         return mean((score > least) == label for score, label in zip(scores, labels, strict=True))
@@ -187,7 +223,9 @@ def _area(scores: Sequence[float], labels: Sequence[bool]) -> float:
 
 
 def calibrated(scores: Sequence[float], labels: Sequence[bool]) -> list[list[bool]]:
-    """For each row, whether it comes out right by a curve through labelled rows that it is not among, over many draws."""
+    """For each row, whether it comes out right by a curve through labelled rows that it is not
+    among, over many draws.
+    """
     draw, verdicts, draws = random.Random(7), [list[bool]() for _ in scores], 0
     everyone = range(len(scores))
     while draws < _DRAWS:

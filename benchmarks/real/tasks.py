@@ -1,4 +1,6 @@
-"""What a real model is asked: a few messages to remember, of which the truth is known, and rows to judge."""
+"""What a real model is asked: a few messages to remember, of which the truth is known, and rows to
+judge.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ _TURNS = (
 )
 """The shipped example."""
 _START = datetime(2025, 1, 15, 9, tzinfo=UTC)
-WORLDS = {"6 messages of a world": (2, 0, 6), **{f"world of 6 people, difficulty {d}": (6, d, None) for d in range(3)}}
+WORLDS = {
+    "6 messages of a world": (2, 0, 6),
+    **{f"world of 6 people, difficulty {d}": (6, d, None) for d in range(3)},
+}
 """People, difficulty, and how many of the messages; each trial is another world."""
 TURNS = "three turns"
 ASKED = 24
@@ -42,17 +47,30 @@ def told(stream: str, trial: int) -> Told:
     """The messages of a stream."""
     if stream == TURNS:
         at = (_START + timedelta(minutes=i) for i in range(len(_TURNS)))
-        return Told([{"group_id": "g", "valid_at": t, "content": text} for t, text in zip(at, _TURNS, strict=True)])
+        return Told(
+            [
+                {"group_id": "g", "valid_at": t, "content": text}
+                for t, text in zip(at, _TURNS, strict=True)
+            ]
+        )
     people, difficulty, count = WORLDS[stream]
     world = World.make(trial + 1, people, difficulty)
     return Told(world.rows[:count], world)
 
 
 async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
-    """What the graph is worth after the messages were told: F1 of entities, facts, facts with their times, and what ended."""
-    asking.afford([str(row["content"]) for row in stream.rows], way.reads, f"reading {len(stream.rows)} messages")
+    """What the graph is worth after the messages were told: F1 of entities, facts, facts with their
+    times, and what ended.
+    """
+    asking.afford(
+        [str(row["content"]) for row in stream.rows],
+        way.reads,
+        f"reading {len(stream.rows)} messages",
+    )
     result = await asking.run(way.plan, episodes=stream.rows, **way.options)
-    graph = ", ".join(f"{count} {label}" for label, count in sorted(result.written.items()) if count)
+    graph = ", ".join(
+        f"{count} {label}" for label, count in sorted(result.written.items()) if count
+    )
     figures: Figures = {"messages": len(stream.rows), "graph": graph}
     if stream.world is None:
         return figures
@@ -66,7 +84,9 @@ async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
 
 
 async def questioned(asking: Asking, world: World, way: Way, count: int = ASKED) -> Figures:
-    """F1 of answers from what is remembered of a world, by kind of question, and how much of the evidence was found."""
+    """F1 of answers from what is remembered of a world, by kind of question, and how much of the
+    evidence was found.
+    """
     at, gold = world.episodes[-1].at, {fact.key: fact.episodes for fact in world.gold().facts}
     messages = [Message(world.group, e.uuid, e.content, e.at) for e in world.episodes]
     found = [
@@ -94,7 +114,9 @@ async def questioned(asking: Asking, world: World, way: Way, count: int = ASKED)
 
 
 def answer_score(answer: str, truth: str) -> float:
-    """F1 of words with a name, the mean over several names, or with a day in any form; whether it is declined, of no truth."""
+    """F1 of words with a name, the mean over several names, or with a day in any form; whether it
+    is declined, of no truth.
+    """
     if not truth:
         return locomo(answer, "", 5)
     if re.fullmatch(r"\d{4}-\d\d-\d\d", truth):
@@ -104,10 +126,17 @@ def answer_score(answer: str, truth: str) -> float:
 
 
 def tasks() -> dict[str, Task]:
-    """Rows to judge: twelve of the operators' own, and then all that a model can be asked in some hundreds of calls."""
+    """Rows to judge: twelve of the operators' own, and then all that a model can be asked in some
+    hundreds of calls.
+    """
     found = simulated()
     some = found["sem_filter 100 rows"]
-    few = replace(some, name="sem_filter 12 rows", left=some.left[:12], truth={i for i in some.truth if i < 12})
+    few = replace(
+        some,
+        name="sem_filter 12 rows",
+        left=some.left[:12],
+        truth={i for i in some.truth if i < 12},
+    )
     names = (
         "sem_filter 100 rows",
         "sem_map 100 rows",

@@ -1,4 +1,6 @@
-"""Search: what each recipe finds and how long it takes, over both stores and beside graphiti-core; and the store alone."""
+"""Search: what each recipe finds and how long it takes, over both stores and beside graphiti-core;
+and the store alone.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ def _alone() -> list[Case]:
 
 
 def _default(recipe: str, way: str, facts: int) -> bool:
-    """Whether a search is measured without `--full`: not where a model ranks hundreds of candidates for each query, nor
-    where it takes a minute to fill a Neo4j for it.
+    """Whether a search is measured without `--full`: not where a model ranks hundreds of candidates
+    for each query, nor where it takes a minute to fill a Neo4j for it.
     """
     if recipe.endswith("CROSS_ENCODER"):
         return (recipe, way, facts) == (FACTS[-1], SQLITE, SMALL)
@@ -72,11 +74,20 @@ def _case(recipe: str, way: str, facts: int, run: Any, settings: Any) -> Case:
     small = facts == SMALL and way == SQLITE and recipe in MAIN
     limit = {SMALL: 300, MIDDLE: 900, LARGE: 3600}[facts]
     full = not _default(recipe, way, facts)
-    return Case({"recipe": recipe, "way": way, "facts": facts}, run, settings, quick=small, full=full, seconds=limit)
+    return Case(
+        {"recipe": recipe, "way": way, "facts": facts},
+        run,
+        settings,
+        quick=small,
+        full=full,
+        seconds=limit,
+    )
 
 
 def cases() -> Sequence[Case]:
-    """By size, so that a store of a size is filled once; all recipes up to 10,000 facts, the main ones beyond."""
+    """By size, so that a store of a size is filled once; all recipes up to 10,000 facts, the main
+    ones beyond.
+    """
     searches = [
         case
         for facts in (SMALL, MIDDLE, LARGE)

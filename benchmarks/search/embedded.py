@@ -1,8 +1,10 @@
 """Hybrid search in the embedded store beside its bare parts, in one run.
 
-The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a matrix with a vector, and the
-rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is embedded already. They take
-turns, query by query, so that what else the machine does falls on both; times are wall time, and CPU time beside it.
+The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a
+    matrix with a vector, and the
+rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is
+embedded already. They take turns, query by query, so that what else the machine does falls on both;
+times are wall time, and CPU time beside it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ GRAPH = Graph.build(
 
 
 class Data(NamedTuple):
-    """Synthetic facts: twelve words each, as frequent as their rank in a vocabulary of 20,000 says, and unit vectors."""
+    """Synthetic facts: twelve words each, as frequent as their rank in a vocabulary of 20,000 says,
+    and unit vectors.
+    """
 
     facts: list[str]
     vectors: np.ndarray[Any, np.dtype[np.float32]]
@@ -53,11 +57,15 @@ class Data(NamedTuple):
 
 
 def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
-    """Facts and queries. Queries have six words: any, frequent ones included, or none of the 50 most frequent."""
+    """Facts and queries. Queries have six words: any, frequent ones included, or none of the 50
+    most frequent.
+    """
     rng = np.random.default_rng(seed)
     vocabulary = np.array([f"w{i:05}" for i in range(20_000)])
     weight = 1 / np.arange(1, 20_001)
-    facts = [" ".join(row) for row in vocabulary[rng.choice(20_000, (rows, 12), p=weight / weight.sum())]]
+    facts = [
+        " ".join(row) for row in vocabulary[rng.choice(20_000, (rows, 12), p=weight / weight.sum())]
+    ]
 
     def unit(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         found = rng.standard_normal((count, dimensions), np.float32)
@@ -66,15 +74,28 @@ def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
 
     def asked(first: int) -> list[str]:
         rest = weight[first:] / weight[first:].sum()
-        return [" ".join(row) for row in vocabulary[first:][rng.choice(20_000 - first, (queries, 6), p=rest)]]
+        return [
+            " ".join(row)
+            for row in vocabulary[first:][rng.choice(20_000 - first, (queries, 6), p=rest)]
+        ]
 
-    return Data(facts, unit(rows), {"no very frequent words": asked(50), "any words": asked(0)}, unit(queries))
+    return Data(
+        facts,
+        unit(rows),
+        {"no very frequent words": asked(50), "any words": asked(0)},
+        unit(queries),
+    )
 
 
 async def load(store: SqliteStore, data: Data, groups: int) -> float:
     """Write the facts; rows per second."""
     await store.ensure(GRAPH, data.vectors.shape[1])
-    people = pa.table({"uuid": [f"p{i}" for i in range(1000)], "group_id": [f"g{i % groups}" for i in range(1000)]})
+    people = pa.table(
+        {
+            "uuid": [f"p{i}" for i in range(1000)],
+            "group_id": [f"g{i % groups}" for i in range(1000)],
+        }
+    )
     await store.commit(Batch((NodeWrite("Entity", people),)))
     started, step = time.perf_counter(), 10_000
     for start in range(0, len(data.facts), step):
@@ -99,13 +120,20 @@ class Bare:
     def __init__(self, data: Data) -> None:
         self.matrix = data.vectors
         self.con = sqlite3.connect(":memory:")
-        self.con.execute("CREATE TABLE facts (id INTEGER PRIMARY KEY, uuid TEXT, source TEXT, target TEXT, fact TEXT)")
+        self.con.execute(
+            "CREATE TABLE facts (id INTEGER PRIMARY KEY, uuid TEXT, source TEXT, target TEXT, fact TEXT)"
+        )
         self.con.execute(
             "CREATE VIRTUAL TABLE words USING fts5(fact, content='', tokenize='unicode61 remove_diacritics 0')"
         )
-        rows = [(i, f"f{i:08}", f"p{i % 1000}", f"p{(i * 7 + 1) % 1000}", fact) for i, fact in enumerate(data.facts)]
+        rows = [
+            (i, f"f{i:08}", f"p{i % 1000}", f"p{(i * 7 + 1) % 1000}", fact)
+            for i, fact in enumerate(data.facts)
+        ]
         self.con.executemany("INSERT INTO facts VALUES (?, ?, ?, ?, ?)", rows)
-        self.con.executemany("INSERT INTO words (rowid, fact) VALUES (?, ?)", ((row[0], row[4]) for row in rows))
+        self.con.executemany(
+            "INSERT INTO words (rowid, fact) VALUES (?, ?)", ((row[0], row[4]) for row in rows)
+        )
 
     def search(self, text: str, vector: np.ndarray[Any, np.dtype[np.float32]]) -> list[Any]:
         """The hits of one query, by words and by vector."""
@@ -118,7 +146,9 @@ class Bare:
         return self.con.execute(f"SELECT * FROM facts WHERE id IN ({marks})", ids).fetchall()
 
 
-def rows_of(texts: Sequence[str], vectors: np.ndarray[Any, np.dtype[np.float32]], groups: int) -> pa.Table:
+def rows_of(
+    texts: Sequence[str], vectors: np.ndarray[Any, np.dtype[np.float32]], groups: int
+) -> pa.Table:
     """Rows that ask."""
     count = len(texts)
     return pa.table(
@@ -126,7 +156,9 @@ def rows_of(texts: Sequence[str], vectors: np.ndarray[Any, np.dtype[np.float32]]
             "_q": pa.array(range(count), pa.int64()),
             "group_id": [f"g{i % groups}" for i in range(count)],
             "words": list(texts),
-            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1]),
+            "vector": pa.FixedSizeListArray.from_arrays(
+                pa.array(vectors.reshape(-1)), vectors.shape[1]
+            ),
         }
     )
 
@@ -147,7 +179,9 @@ class Clock:
         self.cpu.append((time.process_time() - cpu) * 1e3)
 
 
-async def measure(store: SqliteStore, bare: Bare, data: Data, kind: str, at_once: int) -> dict[str, float]:
+async def measure(
+    store: SqliteStore, bare: Bare, data: Data, kind: str, at_once: int
+) -> dict[str, float]:
     """All queries of a kind, so many in one request; the first request of all warms up."""
     methods = (Method("fulltext", "fact", "words", k=K), Method("nearest", "fact", "vector", k=K))
     query, texts = SearchQuery("FACT", methods, ("fact",)), data.queries[kind]
@@ -166,19 +200,26 @@ def line(bare: Clock, store: Clock, queries: int) -> dict[str, float]:
     """Medians and 95th percentiles, in milliseconds a query."""
     found: dict[str, float] = {"p50_ms": statistics.median(store.wall) / queries}
     found["p95_ms"] = sorted(store.wall)[int(0.95 * (len(store.wall) - 1))] / queries
-    found |= {"bare_p50_ms": statistics.median(bare.wall), "cpu_ms": statistics.median(store.cpu) / queries}
+    found |= {
+        "bare_p50_ms": statistics.median(bare.wall),
+        "cpu_ms": statistics.median(store.cpu) / queries,
+    }
     found["of_bare"] = found["p50_ms"] / found["bare_p50_ms"]
     return {name: round(value, 3) for name, value in found.items()}
 
 
 def measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]:
-    """Search among so many facts, as many queries in one request; the bare parts take turns with it."""
+    """Search among so many facts, as many queries in one request; the bare parts take turns with
+    it.
+    """
     return asyncio.run(_measured(_kept(rows, trial), kind, at_once))
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The facts of a trial, in a store and in bare parts; `rate`: how many a second the store has taken."""
+    """The facts of a trial, in a store and in bare parts; `rate`: how many a second the store has
+    taken.
+    """
 
     data: Data
     bare: Bare

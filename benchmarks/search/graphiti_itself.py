@@ -1,6 +1,8 @@
-"""graphiti-core's search, as its users call it; run in its own environment, with nothing of semgraph's.
+"""graphiti-core's search, as its users call it; run in its own environment, with nothing of
+semgraph's.
 
-A process that is kept: for each line of standard input (see `Told`) it asks the questions, and prints a line.
+A process that is kept: for each line of standard input (see `Told`) it asks the questions, and
+    prints a line.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from typing import Any, TypedDict
 from benchmarks.graphiti_core import calls, counting, memory_at, reset
 from benchmarks.suite.peers import answering
 
-_SCOPES = {"edges": "facts", "nodes": "entities", "episodes": "episodes", "communities": "communities"}
+_SCOPES = {
+    "edges": "facts",
+    "nodes": "entities",
+    "episodes": "episodes",
+    "communities": "communities",
+}
 
 
 class Told(TypedDict):
@@ -66,18 +73,32 @@ async def ask(told: Told) -> dict[str, Any]:
 
 
 async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str, list[str]]:
-    """Uuids by scope. The two recipes that `search` stands for are asked by it, all others by `search_`."""
+    """Uuids by scope. The two recipes that `search` stands for are asked by it, all others by
+    `search_`.
+    """
     from graphiti_core.search import search_config_recipes as recipes
 
     center = question["center"] if "DISTANCE" in told["recipe"] else None
     if told["recipe"] in {"EDGE_HYBRID_SEARCH_RRF", "EDGE_HYBRID_SEARCH_NODE_DISTANCE"}:
-        edges = await memory.search(question["text"], center_node_uuid=center, group_ids=[told["group"]])
+        edges = await memory.search(
+            question["text"], center_node_uuid=center, group_ids=[told["group"]]
+        )
         return {"facts": [edge.uuid for edge in edges]}
     config = getattr(recipes, told["recipe"])
-    result = await memory.search_(question["text"], config, group_ids=[told["group"]], center_node_uuid=center)
-    searched = {"edges": config.edge_config, "nodes": config.node_config, "episodes": config.episode_config}
+    result = await memory.search_(
+        question["text"], config, group_ids=[told["group"]], center_node_uuid=center
+    )
+    searched = {
+        "edges": config.edge_config,
+        "nodes": config.node_config,
+        "episodes": config.episode_config,
+    }
     searched["communities"] = config.community_config
-    return {scope: [one.uuid for one in getattr(result, name)] for name, scope in _SCOPES.items() if searched[name]}
+    return {
+        scope: [one.uuid for one in getattr(result, name)]
+        for name, scope in _SCOPES.items()
+        if searched[name]
+    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""A memory of so many facts, as it lies in a store, and questions about it with what is to be found.
+"""A memory of so many facts, as it lies in a store, and questions about it with what is to be
+found.
 
-One synthetic world is asked about. Further worlds, whose names end otherwise ("Ada Costa" there is "Ada Costabe"), are
-added in the same group until there are as many facts as are wanted: so what belongs to an answer stays the same, and what it
-has to be found among grows.
+One synthetic world is asked about. Further worlds, whose names end otherwise ("Ada Costa" there is
+"Ada Costabe"), are added in the same group until there are as many facts as are wanted: so what
+belongs to an answer stays the same, and what it has to be found among grows.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, and by scope the uuids of what is to be found: the facts that answer it, the entities at their ends, the
-    episodes that state them, and the communities of its subject. `center` is the subject's uuid.
+    """A question, and by scope the uuids of what is to be found: the facts that answer it, the
+    entities at their ends, the episodes that state them, and the communities of its subject.
+    `center` is the subject's uuid.
     """
 
     text: str
@@ -61,8 +63,9 @@ class Memory:
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def batches(self, size: int = 10_000) -> Iterator[Batch]:
-        """What is to be written, nodes before edges; in the order of uuids, so that hits that tie come in no order that
-        tells anything, whether a store goes by keys or by what was written first.
+        """What is to be written, nodes before edges; in the order of uuids, so that hits that tie
+        come in no order that tells anything, whether a store goes by keys or by what was written
+        first.
         """
         for label in sorted(self.rows, key=lambda name: name not in _NODES):
             kind = NodeWrite if label in _NODES else EdgeWrite
@@ -71,7 +74,9 @@ class Memory:
                 yield Batch((_write(kind, label, rows[start : start + size]),))
 
     def asked(self, number: int, seed: int) -> list[Asked]:
-        """So many answerable questions, in an order of their own; the same for the same arguments."""
+        """So many answerable questions, in an order of their own; the same for the same
+        arguments.
+        """
         last = self.world.episodes[-1].at
         drawn = questions(self.world, last, count=number * 13 // 10, seed=seed)
         known = {thing.name: thing for thing in self.world.truth.things}
@@ -84,9 +89,13 @@ class Memory:
         center = _uuid(0, subject.key)
         found = {
             "facts": frozenset(_uuid(0, fact.key) for fact in facts),
-            "entities": frozenset(_uuid(0, end) for fact in facts for end in (fact.source, fact.target)),
+            "entities": frozenset(
+                _uuid(0, end) for fact in facts for end in (fact.source, fact.target)
+            ),
             "episodes": frozenset(one for fact in facts for one in fact.episodes),
-            "communities": frozenset(r["source"] for r in self.rows["HAS_MEMBER"] if r["target"] == center),
+            "communities": frozenset(
+                r["source"] for r in self.rows["HAS_MEMBER"] if r["target"] == center
+            ),
         }
         return Asked(text, center, found)
 
@@ -113,7 +122,12 @@ class _Telling:
         self._ending = _syllables(number)
         self._things = {thing.key: thing for thing in world.truth.things}
         self._lasts = {thing.name.split()[-1] for thing in self._things.values()}
-        self._first = {s.span.key: s for e in reversed(world.episodes) for s in reversed(e.statements) if s.span}
+        self._first = {
+            s.span.key: s
+            for e in reversed(world.episodes)
+            for s in reversed(e.statements)
+            if s.span
+        }
 
     def add(self, most: int) -> None:
         """Add what it holds, of its facts as many as may be."""
@@ -127,7 +141,9 @@ class _Telling:
         for episode in self._world.episodes:
             text = self._renamed(episode.content)
             more = {"source": "message", "source_description": "", "valid_at": episode.at}
-            self._add("Episodic", episode.uuid, name=f"message {episode.number}", content=text, **more)
+            self._add(
+                "Episodic", episode.uuid, name=f"message {episode.number}", content=text, **more
+            )
             self._rows["Episodic"][-1]["entity_edges"] = stated[episode.uuid]
         for fact in facts:
             self._fact(fact)
@@ -139,13 +155,19 @@ class _Telling:
     def _entity(self, own: str, episodes: tuple[str, ...]) -> None:
         name, entity = self._name(own), _uuid(self._number, own)
         vector = vector_of(name, DIMENSIONS)
-        self._add("Entity", entity, name=name, summary="", name_key=key(name), name_embedding=vector)
+        self._add(
+            "Entity", entity, name=name, summary="", name_key=key(name), name_embedding=vector
+        )
         for episode in episodes:
-            self._add("MENTIONS", _uuid(self._number, f"{own} {episode}"), source=episode, target=entity)
+            self._add(
+                "MENTIONS", _uuid(self._number, f"{own} {episode}"), source=episode, target=entity
+            )
 
     def _fact(self, fact: Fact) -> None:
         said = self._first[fact.key]
-        text = write(said.kind, self._name(fact.source), said.phrase, self._name(fact.target), when=said.when)
+        text = write(
+            said.kind, self._name(fact.source), said.phrase, self._name(fact.target), when=said.when
+        )
         self._add(
             "RELATES_TO", _uuid(self._number, fact.key), name=fact.relation, fact=text, episodes=list(fact.episodes),
             source=_uuid(self._number, fact.source), target=_uuid(self._number, fact.target),
@@ -162,7 +184,13 @@ class _Telling:
         for firm, members in staff.items():
             community = _uuid(self._number, f"{firm} staff")
             name = f"{', '.join(map(self._name, members))} at {self._name(firm)}"
-            self._add("Community", community, name=name, summary="", name_embedding=vector_of(name, DIMENSIONS))
+            self._add(
+                "Community",
+                community,
+                name=name,
+                summary="",
+                name_embedding=vector_of(name, DIMENSIONS),
+            )
             for one in (*members, firm):
                 self._add(
                     "HAS_MEMBER", _uuid(self._number, f"{firm} {one}"),
@@ -173,7 +201,9 @@ class _Telling:
         return self._things[own].name + self._ending
 
     def _renamed(self, text: str) -> str:
-        return re.sub(r"[A-Z]\w+", lambda m: m[0] + self._ending if m[0] in self._lasts else m[0], text)
+        return re.sub(
+            r"[A-Z]\w+", lambda m: m[0] + self._ending if m[0] in self._lasts else m[0], text
+        )
 
 
 def _uuid(number: int, own: str) -> str:
@@ -203,5 +233,7 @@ def _write(kind: type[NodeWrite | EdgeWrite], label: str, rows: list[Row]) -> Wr
         elif name.endswith("_at") or name == "reference_time":
             columns[name] = pa.array(values, pa.timestamp("us", "UTC"))
         else:
-            columns[name] = pa.array(values, pa.list_(pa.string()) if isinstance(values[0], list) else pa.string())
+            columns[name] = pa.array(
+                values, pa.list_(pa.string()) if isinstance(values[0], list) else pa.string()
+            )
     return kind(label, pa.table(columns))

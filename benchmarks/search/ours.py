@@ -1,6 +1,8 @@
-"""The whole plan `search`, as its users run it, beside graphiti-core's own: what is found, how long it takes.
+"""The whole plan `search`, as its users run it, beside graphiti-core's own: what is found, how long
+it takes.
 
-The first questions are asked one by one, then all of them at once; what is found then is compared with what belongs there.
+The first questions are asked one by one, then all of them at once; what is found then is compared
+with what belongs there.
 """
 
 from __future__ import annotations
@@ -62,9 +64,14 @@ class Seen:
             "calls": self.calls,
         }
         for scope, hits in self.hits.items():
-            score = ranked((one, question.gold[scope]) for one, question in zip(hits, asked, strict=True))
+            score = ranked(
+                (one, question.gold[scope]) for one, question in zip(hits, asked, strict=True)
+            )
             found |= {f"{scope}_{name}": value for name, value in vars(score).items()}
-        return {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}
+        return {
+            name: round(value, 4) if isinstance(value, float) else value
+            for name, value in found.items()
+        }
 
 
 def semgraph(recipe: str, kind: str, facts: int, trial: int) -> Figures:
@@ -75,7 +82,9 @@ def semgraph(recipe: str, kind: str, facts: int, trial: int) -> Figures:
 
 
 def _asked(facts: int, trial: int) -> list[Asked]:
-    """The questions of a trial; the world that they are about is whole in a memory of 1,000 facts already."""
+    """The questions of a trial; the world that they are about is whole in a memory of 1,000 facts
+    already.
+    """
     return memory_of(min(facts, 1_000)).asked(AT_ONCE, trial + 1)
 
 
@@ -84,12 +93,19 @@ async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Ser
     llm = OpenAI("gpt-4.1-mini", server.url, "none")
     embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
     rows = [
-        {"id": str(n), "query": q.text, "group_id": GROUP, "center": q.center if "DISTANCE" in recipe else None}
+        {
+            "id": str(n),
+            "query": q.text,
+            "group_id": GROUP,
+            "center": q.center if "DISTANCE" in recipe else None,
+        }
         for n, q in enumerate(asked)
     ]
     try:
         await store.ensure(graph(), DIMENSIONS)
-        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="") as session:
+        async with Session(
+            llm=llm, embedder=embedder, store=store, journal=False, runs=""
+        ) as session:
 
             async def search(some: Sequence[Mapping[str, Any]]) -> tuple[Result, float, float]:
                 wall, cpu = time.perf_counter(), time.process_time()
@@ -108,7 +124,14 @@ async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Ser
             same_as_counted(total, on_wire(server))
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
-    return Seen([w for _, w, _ in alone], [c for _, _, c in alone], trips, calls, all_at_once, _hits(result, len(rows)))
+    return Seen(
+        [w for _, w, _ in alone],
+        [c for _, _, c in alone],
+        trips,
+        calls,
+        all_at_once,
+        _hits(result, len(rows)),
+    )
 
 
 def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
@@ -117,7 +140,11 @@ def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
     for scope, name in _TABLES.items():
         if name in result.tables:
             found[scope] = [[] for _ in range(questions)]
-            for row in result.tables[name].sort_by([("id", "ascending"), ("rank", "ascending")]).to_pylist():
+            for row in (
+                result.tables[name]
+                .sort_by([("id", "ascending"), ("rank", "ascending")])
+                .to_pylist()
+            ):
                 found[scope][int(row["id"])].append(row["uuid"])
     return found
 

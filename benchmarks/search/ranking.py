@@ -1,4 +1,6 @@
-"""How good a ranked list is, where it is known what belongs into it: recall, nDCG, reciprocal rank."""
+"""How good a ranked list is, where it is known what belongs into it: recall, nDCG, reciprocal
+rank.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def recall(found: Sequence[str], gold: Collection[str], k: int = K) -> float:
 
 
 def ndcg(found: Sequence[str], gold: Collection[str], k: int = K) -> float:
-    """Discounted gain of the first k, each worth 1 or 0, as a share of the best possible order's."""
+    """Discounted gain of the first k, each worth 1 or 0, as a share of the best possible
+    order's.
+    """
     gain = sum(1 / math.log2(place + 2) for place, one in enumerate(found[:k]) if one in gold)
     return gain / sum(1 / math.log2(place + 2) for place in range(min(k, len(gold))))
 
@@ -38,7 +42,9 @@ class Ranked:
 
 
 def ranked(pairs: Iterable[tuple[Sequence[str], Collection[str]]]) -> Ranked:
-    """Compare what was found with what belongs there, question by question. Raises ValueError if no question has any."""
+    """Compare what was found with what belongs there, question by question. Raises ValueError if no
+    question has any.
+    """
     asked = [(found, gold) for found, gold in pairs if gold]
     if not asked:
         msg = "no question has anything that is to be found"

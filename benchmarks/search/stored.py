@@ -1,4 +1,6 @@
-"""Stores that hold a memory of so many facts: filled once, kept in a temporary folder until this process ends."""
+"""Stores that hold a memory of so many facts: filled once, kept in a temporary folder until this
+process ends.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _SERVERS: list[Path] = []
 
 
 def store_of(kind: str, facts: int) -> Callable[[], Store]:
-    """What opens a store of a kind that holds so many facts; the first time it is filled. Not inside of an event loop."""
+    """What opens a store of a kind that holds so many facts; the first time it is filled. Not
+    inside of an event loop.
+    """
     if kind == "SQLite":
         file = _file(facts)
         return lambda: SqliteStore(file)
@@ -59,7 +63,9 @@ def _file(facts: int) -> Path:
 
 @cache
 def _server(facts: int) -> Path:
-    """The folder of a Neo4j of its own: a full-text index ranks, and a vector index looks, in all that a database holds."""
+    """The folder of a Neo4j of its own: a full-text index ranks, and a vector index looks, in all
+    that a database holds.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"neo4j-{facts}-", dir=_folder()))
     _SERVERS.append(folder)
     start(folder)

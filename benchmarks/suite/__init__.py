@@ -1,8 +1,9 @@
-"""What all benchmarks have in common: cases, trials, lines of results, tables and the page made of them.
+"""What all benchmarks have in common: cases, trials, lines of results, tables and the page made of
+them.
 
-A benchmark is a folder with a `bench.py` that has a `BENCHMARK`. It says which cases there are and how one is run; the suite
-runs them in turns, writes a JSON line for each trial as it ends, goes on where it was interrupted, and makes every table
-and chart from those lines alone.
+A benchmark is a folder with a `bench.py` that has a `BENCHMARK`. It says which cases there are and
+how one is run; the suite runs them in turns, writes a JSON line for each trial as it ends, goes on
+where it was interrupted, and makes every table and chart from those lines alone.
 """
 
 from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured

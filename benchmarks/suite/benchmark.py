@@ -20,7 +20,9 @@ Figures = Mapping[str, float | int | str | None]
 
 
 class Unmeasured(Exception):
-    """A case that cannot be measured here: a peer that is not installed, a file that is missing. Says what to do."""
+    """A case that cannot be measured here: a peer that is not installed, a file that is missing.
+    Says what to do.
+    """
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Case:
     """One row to measure.
 
     Args:
-        key: What tells it from the others, as the tables show it: {"stream": "three turns", "way": "as shipped"}.
+        key: What tells it from the others, as the tables show it: {"stream": "three turns", "way":
+            "as shipped"}.
         run: Measures it once; given the trial's number, from 0, which is also its seed.
         settings: What else one must know to measure it again.
         quick: Whether it belongs to the two minutes of `--quick`.
@@ -60,8 +63,10 @@ class Benchmark:
         targets: Figures to reach, each a row of the page of targets.
         contests: Who is set against whom: what they lose is found by rule and told.
         loses: What stands below that: which settings cause it. No figures.
-        sources: Folders and files beside its own that its figures depend on, from the project's root.
-        lacks: What the user has to give before it can be measured; "" if nothing. A run of all passes it over then.
+        sources: Folders and files beside its own that its figures depend on, from the project's
+            root.
+        lacks: What the user has to give before it can be measured; "" if nothing. A run of all
+            passes it over then.
         options: With which he gives it, as the pages name them.
     """
 

@@ -1,4 +1,6 @@
-"""How many may share a call before the quality falls: read off the lines, for each kind of noise."""
+"""How many may share a call before the quality falls: read off the lines, for each kind of
+noise.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from benchmarks.suite.tables import Key, of_one_kind, paired, spread, values
 
 @dataclass(frozen=True)
 class BreakEven:
-    """The largest size whose quality is that of size 1 within a tolerance, as is that of all smaller sizes.
+    """The largest size whose quality is that of size 1 within a tolerance, as is that of all
+    smaller sizes.
 
     Args:
         question: What it answers.
@@ -37,10 +40,17 @@ class BreakEven:
 
     def markdown(self, lines: Sequence[Line], order: Sequence[Key]) -> str:
         """The table over these lines."""
-        own = of_one_kind([line for line in lines if line.is_of(self.where) and self.size in line.key])
-        groups = list(dict.fromkeys(tuple(key[name] for name in self.rows) for key in order if self.size in key))
+        own = of_one_kind(
+            [line for line in lines if line.is_of(self.where) and self.size in line.key]
+        )
+        groups = list(
+            dict.fromkeys(
+                tuple(key[name] for name in self.rows) for key in order if self.size in key
+            )
+        )
         found = {
-            group: [line for line in own if tuple(line.key[name] for name in self.rows) == group] for group in groups
+            group: [line for line in own if tuple(line.key[name] for name in self.rows) == group]
+            for group in groups
         }
         body = [self._row(group, held) for group, held in found.items() if held]
         if not body:
@@ -81,7 +91,10 @@ class BreakEven:
 
     def _as_good(self, lines: Sequence[Line], alone: Sequence[Line]) -> bool:
         pairs = paired(lines, alone, self.worth)
-        return bool(pairs) and statistics.median(ours - other for ours, other in pairs) >= -self.tolerance
+        return (
+            bool(pairs)
+            and statistics.median(ours - other for ours, other in pairs) >= -self.tolerance
+        )
 
 
 def _of(lines: Sequence[Line], figure: str, form: str) -> str:

@@ -1,4 +1,6 @@
-"""Charts as SVG, for light and dark pages, in colours that the colour-blind tell apart; markers tell series apart too."""
+"""Charts as SVG, for light and dark pages, in colours that the colour-blind tell apart; markers
+tell series apart too.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _COLOURS = {
     "light": ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#44AAD8", "#6E6E6E"),
     "dark": ("#56B4E9", "#FF8C42", "#2CCB9B", "#E59AC4", "#F0C541", "#8FC1FF", "#B5B5B5"),
 }
-"""After Okabe and Ito, darker on white and lighter on black so that each stands out of its ground."""
+"""After Okabe and Ito, darker on white and lighter on black so that each stands out of its
+ground.
+"""
 _MARKERS = "osD^vPX*<>h"
 _MANY = 300
 """From which span on only powers of ten are written at an axis."""
@@ -23,15 +27,24 @@ _INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
 
 def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> str:
-    """The chart over these lines, for a `light` or a `dark` page; the same lines give the same text."""
+    """The chart over these lines, for a `light` or a `dark` page; the same lines give the same
+    text.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib.figure import Figure
 
     ink = _INK[theme]
-    settings = {"svg.hashsalt": chart.name, "svg.fonttype": "none", "font.size": 10, "text.color": ink}
-    settings |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink)
+    settings = {
+        "svg.hashsalt": chart.name,
+        "svg.fonttype": "none",
+        "font.size": 10,
+        "text.color": ink,
+    }
+    settings |= dict.fromkeys(
+        ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink
+    )
     with mpl.rc_context(settings):
         figure = Figure(figsize=(7.2, 4.0), layout="constrained")
         axes = figure.add_subplot()
@@ -61,7 +74,9 @@ def _nothing(_value: float, _: int) -> str:
 
 
 def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
-    """A line for each series, with the range of its trials, and how it grows where that is asked for."""
+    """A line for each series, with the range of its trials, and how it grows where that is asked
+    for.
+    """
     ranges, exponents = chart.ranges(lines), chart.exponents(lines)
     for i, (series, points) in enumerate(chart.points(lines).items()):
         xs, ys = zip(*points, strict=True)

@@ -38,13 +38,19 @@ def ended(process: subprocess.Popen[str]) -> None:
 
 
 def finished(module: str, *arguments: str) -> str:
-    """What a module prints last, run by this interpreter; it is ended with all that it started, however this ends.
+    """What a module prints last, run by this interpreter; it is ended with all that it started,
+    however this ends.
 
     Raises:
         RuntimeError: It ended with an error; its last line is told.
     """
     with tempfile.TemporaryFile("w+") as said:
-        process = begun([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=said)
+        process = begun(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=said,
+        )
         try:
             out, _ = process.communicate()
         finally:

@@ -1,4 +1,6 @@
-"""Where semgraph loses: found in the lines by rule, so that no row of it is typed and none is left out."""
+"""Where semgraph loses: found in the lines by rule, so that no row of it is typed and none is left
+out.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,20 @@ class Contest:
     ours: tuple[Any, ...] = ()
 
     def losses(self, lines: Sequence[Line]) -> list[Loss]:
-        """Where a figure is worse beyond the 95 % interval of its multiple: a row for each figure and pair."""
+        """Where a figure is worse beyond the 95 % interval of its multiple: a row for each figure
+        and pair.
+        """
         found: dict[tuple[str, str, str], list[tuple[Multiple, str]]] = {}
         for key, who, other in self._pairs(lines):
             place = ", ".join(str(value) for name, value in key.items() if name != self.name)
             for figure, title in {**self.costs, **self.worth}.items():
-                times = multiple(paired(_of(lines, key), _of(lines, {**key, **self.instead, self.name: other}), figure))
+                times = multiple(
+                    paired(
+                        _of(lines, key),
+                        _of(lines, {**key, **self.instead, self.name: other}),
+                        figure,
+                    )
+                )
                 if times is not None and (times.below if figure in self.worth else times.above):
                     found.setdefault((self._shown(who), self._shown(other), title), []).append(
                         (times, f"{place}{_settings(lines, key)}")
@@ -53,7 +63,11 @@ class Contest:
         return who if isinstance(who, str) else f"{self.name} {who}"
 
     def _pairs(self, lines: Sequence[Line]) -> Iterator[tuple[Key, Any, Any]]:
-        keys = {str(line.key): line.key for line in lines if line.is_of(self.where) and self.name in line.key}
+        keys = {
+            str(line.key): line.key
+            for line in lines
+            if line.is_of(self.where) and self.name in line.key
+        }
         for key in keys.values():
             who = key[self.name]
             if who not in self.others and (not self.ours or who in self.ours):
@@ -73,12 +87,18 @@ def _settings(lines: Sequence[Line], key: Key) -> str:
 
 def _told(names: tuple[str, str, str], places: Sequence[tuple[Multiple, str]]) -> Loss:
     who, other, title = names
-    worst = max(places, key=lambda one: max(one[0].value, 1 / one[0].value if one[0].value else float("inf")))
+    worst = max(
+        places,
+        key=lambda one: max(one[0].value, 1 / one[0].value if one[0].value else float("inf")),
+    )
     more = f"; and in {len(places) - 1} more" if len(places) > 1 else ""
     return who, other, title, str(worst[0]), f"{worst[1]}{more}"
 
 
 def markdown(losses: Sequence[Loss]) -> str:
     """The table of them."""
-    head = [("who", "against", "in", "multiple", "worst where"), ("---", "---", "---", "--:", "---")]
+    head = [
+        ("who", "against", "in", "multiple", "worst where"),
+        ("---", "---", "---", "--:", "---"),
+    ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *losses]) + "\n"

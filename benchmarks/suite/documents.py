@@ -1,4 +1,6 @@
-"""Parts of written pages that are made: what stands between `<!-- made: NAME -->` and `<!-- /made -->`."""
+"""Parts of written pages that are made: what stands between `<!-- made: NAME -->` and `<!-- /made
+-->`.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,7 @@ def filled(text: str, parts: Mapping[str, str], page: str) -> str:
     opened, closed = len(re.findall(r"<!-- made: ", text)), text.count("<!-- /made -->")
     found = _PART.findall(text)
     if not opened == closed == len(found):
-        msg = (
-            f"{page}: {opened} marks `<!-- made: NAME -->`, {closed} marks `<!-- /made -->`. Each part has one of each."
-        )
+        msg = f"{page}: {opened} marks `<!-- made: NAME -->`, {closed} marks `<!-- /made -->`. Each part has one of each."
         raise ValueError(msg)
     for _, name, _, _ in found:
         if name not in parts:

@@ -1,4 +1,6 @@
-"""What the user gives a run: a model, what it may spend, and a folder of data that he has downloaded."""
+"""What the user gives a run: a model, what it may spend, and a folder of data that he has
+downloaded.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ class Given:
     """What `python -m benchmarks run` was told; there is one, GIVEN.
 
     Args:
-        model: As semgraph names models: `openai:gpt-4.1-mini`, `openai:NAME@http://host/v1`, `local`.
+        model: As semgraph names models: `openai:gpt-4.1-mini`, `openai:NAME@http://host/v1`,
+            `local`.
         max_usd: What all cases of the run may spend together.
         data: The folder with data sets.
         spent: What they have spent, in dollars.
@@ -34,7 +37,9 @@ class Given:
         return None if self.max_usd is None else max(self.max_usd - self.spent, 0.0)
 
     def settings(self) -> Settings:
-        """What semgraph makes of the model: key and endpoint are those that it uses anywhere. Raises PlanError."""
+        """What semgraph makes of the model: key and endpoint are those that it uses anywhere.
+        Raises PlanError.
+        """
         return Settings.load({"llm": self.model})
 
     def spec(self) -> ModelSpec:
@@ -59,17 +64,25 @@ class Given:
         return urlsplit(url).netloc if url else "api.openai.com"
 
     def judge(self) -> ModelSpec | None:
-        """The model that `[models] judge = ...` of semgraph.toml names, to judge answers; None: nobody named one."""
+        """The model that `[models] judge = ...` of semgraph.toml names, to judge answers; None:
+        nobody named one.
+        """
         settings = Settings.load()
         return settings.model("judge") if "judge" in settings.roles else None
 
     def lacks_model(self) -> str:
-        """What is to be given before a model is asked; "" if nothing is. One that costs needs a limit. Raises PlanError."""
+        """What is to be given before a model is asked; "" if nothing is. One that costs needs a
+        limit. Raises PlanError.
+        """
         if self.model is None:
             return "it asks a model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
         settings = self.settings()
         own_key = settings.model().option("key_env") is not None
-        if self.provider == "api.openai.com" and not own_key and "OPENAI_API_KEY" not in settings.environment:
+        if (
+            self.provider == "api.openai.com"
+            and not own_key
+            and "OPENAI_API_KEY" not in settings.environment
+        ):
             return f"{settings.model()} needs a key: export OPENAI_API_KEY=…"
         prices = [
             (one.name, one.dollars(Usage(1, 0, 1)))

@@ -21,7 +21,8 @@ class Line:
         trial: From 0; also the seed of what is drawn.
         figures: What was measured; empty where it failed.
         settings: Of the case.
-        made: When it began, commit, hash of what it depends on, versions, machine and its load, command.
+        made: When it began, commit, hash of what it depends on, versions, machine and its load,
+            command.
         failed: Why there are no figures; a failure counts as that and is shown.
         kind: What answered: a `simulated` model, a `real` one; or it is an `estimate`.
     """
@@ -38,13 +39,18 @@ class Line:
     def is_of(self, where: Mapping[str, Any]) -> bool:
         """Whether its case has these values; a tuple of values means any of them."""
         return all(
-            self.key.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in where.items()
+            self.key.get(name) in (value if isinstance(value, tuple) else (value,))
+            for name, value in where.items()
         )
 
     @property
     def identity(self) -> str:
-        """What it shares with another measurement of the same trial by the same code under the same settings."""
-        return json.dumps([self.key, self.trial, self.settings, self.made.get("hash")], sort_keys=True)
+        """What it shares with another measurement of the same trial by the same code under the same
+        settings.
+        """
+        return json.dumps(
+            [self.key, self.trial, self.settings, self.made.get("hash")], sort_keys=True
+        )
 
 
 class Lines:
@@ -64,7 +70,9 @@ class Lines:
                     raise ValueError(msg) from None
 
     def append(self, line: Line) -> None:
-        """Write a line at once, so that what was measured outlives an interruption; an older one of the case goes."""
+        """Write a line at once, so that what was measured outlives an interruption; an older one of
+        the case goes.
+        """
         kept = [old for old in self if (old.key, old.trial) != (line.key, line.trial)]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         aside = self.path.with_suffix(".tmp")

@@ -15,8 +15,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-_PACKAGES = ("semgraph", "duckdb", "pyarrow", "numpy", "openai", "aiohttp", "neo4j", "networkx", "bpe-openai")
-_OTHERS = {".venv-extras": ("lotus-ai", "litellm", "openai"), ".venv-graphiti": ("graphiti-core", "neo4j", "openai")}
+_PACKAGES = (
+    "semgraph",
+    "duckdb",
+    "pyarrow",
+    "numpy",
+    "openai",
+    "aiohttp",
+    "neo4j",
+    "networkx",
+    "bpe-openai",
+)
+_OTHERS = {
+    ".venv-extras": ("lotus-ai", "litellm", "openai"),
+    ".venv-graphiti": ("graphiti-core", "neo4j", "openai"),
+}
 """Packages of the environments that other engines have to themselves; the same as `peers.PEERS`."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")
 
@@ -62,7 +75,12 @@ def _versions() -> dict[str, str]:
     for folder, names in _OTHERS.items():
         paths = [str(path) for path in (ROOT / folder / "lib").glob("python*/site-packages")]
         held = (
-            {one.metadata["Name"].lower(): one.version for one in metadata.distributions(path=paths)} if paths else {}
+            {
+                one.metadata["Name"].lower(): one.version
+                for one in metadata.distributions(path=paths)
+            }
+            if paths
+            else {}
         )
         found |= {f"{name} in {folder}": held[name] for name in names if name in held}
     return found
@@ -71,7 +89,11 @@ def _versions() -> dict[str, str]:
 @cache
 def _machine() -> dict[str, Any]:
     info = Path("/proc/cpuinfo")
-    models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    models = [
+        line.partition(":")[2].strip()
+        for line in info.read_text().splitlines()
+        if line.startswith("model name")
+    ]
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "system": f"{platform.system()} {platform.machine()}",

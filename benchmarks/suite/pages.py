@@ -1,4 +1,6 @@
-"""All that is made from the lines: a page for each benchmark, its charts, parts of docs/benchmarks.md and README.md."""
+"""All that is made from the lines: a page for each benchmark, its charts, parts of
+docs/benchmarks.md and README.md.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ KINDS = {
     "real": "A real model answered; what is said holds for that model.",
     "estimate": "Estimates, not measurements.",
 }
-_SHOWN = {"simulated": "measured, simulated model", "real": "measured, real model", "estimate": "estimated"}
+_SHOWN = {
+    "simulated": "measured, simulated model",
+    "real": "measured, real model",
+    "estimate": "estimated",
+}
 _HERE = "benchmarks/results"
 DOCUMENTS = {"docs/benchmarks.md": "docs", "README.md": "."}
 """Pages with parts that are made, and the folder from which their links go."""
@@ -26,7 +32,9 @@ Measured = Sequence[tuple[Benchmark, Sequence[Line]]]
 
 
 def page(benchmark: Benchmark, lines: list[Line]) -> str:
-    """One benchmark's page. Raises ValueError where lines are of another kind than the benchmark is said to be."""
+    """One benchmark's page. Raises ValueError where lines are of another kind than the benchmark is
+    said to be.
+    """
     lines = current(benchmark, lines)
     order = [case.key for case in benchmark.cases()]
     if benchmark.kind == "real":  # which models there are rows of, only the lines know
@@ -36,14 +44,19 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
     parts += [table.markdown(_own(benchmark, lines), order) for table in benchmark.tables]
     parts += [_picture(benchmark, i, "") for i in range(len(benchmark.charts))]
     if benchmark.targets:
-        parts.append("**What was to be reached**\n\n" + targets.markdown([t.row(lines) for t in benchmark.targets]))
+        parts.append(
+            "**What was to be reached**\n\n"
+            + targets.markdown([t.row(lines) for t in benchmark.targets])
+        )
     if benchmark.contests:
         parts.append(f"**Where semgraph loses**\n\n{_lost(benchmark, lines)}")
     return "\n".join([*parts, _made(benchmark, lines)])
 
 
 def current(benchmark: Benchmark, lines: Sequence[Line]) -> list[Line]:
-    """The lines of cases that there are; which models a real one was measured with only the lines know."""
+    """The lines of cases that there are; which models a real one was measured with only the lines
+    know.
+    """
     keys = [dict(case.key) for case in benchmark.cases()]
     return [line for line in lines if benchmark.kind == "real" or line.key in keys]
 
@@ -51,9 +64,7 @@ def current(benchmark: Benchmark, lines: Sequence[Line]) -> list[Line]:
 def _own(benchmark: Benchmark, lines: Sequence[Line]) -> Sequence[Line]:
     for line in lines:
         if line.kind != benchmark.kind:
-            msg = (
-                f"{benchmark.name}: {dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}. Measure it again."
-            )
+            msg = f"{benchmark.name}: {dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}. Measure it again."
             raise ValueError(msg)
     return lines
 
@@ -79,7 +90,9 @@ def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     none = "Nowhere beyond what chance explains.\n" if not losses and not said else ""
     listed = "\n".join(said) + "\n\n" if said else ""
     return (
-        listed + (contests.markdown(losses) if losses else none) + (f"\n{benchmark.loses}\n" if benchmark.loses else "")
+        listed
+        + (contests.markdown(losses) if losses else none)
+        + (f"\n{benchmark.loses}\n" if benchmark.loses else "")
     )
 
 
@@ -88,9 +101,12 @@ def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     if not lines:
         return f"Nothing was measured yet: {again}.\n"
     machines = {
-        f"{m['cores']} × {m['processor']}, {m['memory_gib']} GiB" for m in (line.made["machine"] for line in lines)
+        f"{m['cores']} × {m['processor']}, {m['memory_gib']} GiB"
+        for m in (line.made["machine"] for line in lines)
     }
-    commits = sorted({line.made["commit"] + ("+" if line.made["changed"] else "") for line in lines})
+    commits = sorted(
+        {line.made["commit"] + ("+" if line.made["changed"] else "") for line in lines}
+    )
     dates = sorted(line.made["at"][:10] for line in lines)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     loads = [line.made["load"] for line in lines if "load" in line.made]
@@ -104,14 +120,21 @@ def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
 
 
 def _versions(lines: Sequence[Line]) -> str:
-    named = ("semgraph", "graphiti-core in .venv-graphiti", "lotus-ai in .venv-extras", "neo4j server, local")
+    named = (
+        "semgraph",
+        "graphiti-core in .venv-graphiti",
+        "lotus-ai in .venv-extras",
+        "neo4j server, local",
+    )
     held: dict[str, set[str]] = {}
     for line in lines:
         for name in named:
             if version := line.made.get("versions", {}).get(name):
                 held.setdefault(name.partition(" in ")[0], set()).add(version)
     python = sorted({line.made["python"] for line in lines if "python" in line.made})
-    said = [f"Python {', '.join(python)}"] * bool(python) + [f"{n} {', '.join(sorted(v))}" for n, v in held.items()]
+    said = [f"Python {', '.join(python)}"] * bool(python) + [
+        f"{n} {', '.join(sorted(v))}" for n, v in held.items()
+    ]
     return f"{'; '.join(said)}. " if said else ""
 
 
@@ -125,27 +148,48 @@ def parts(measured: Measured, to: str) -> dict[str, str]:
     return {
         "targets": _targets(measured, to, every=True),
         "headlines": _targets(measured, to, every=False),
-        "loses": "\n".join(f"### {one.name}\n\n{_lost(one, lines)}" for one, lines in measured if one.contests),
+        "loses": "\n".join(
+            f"### {one.name}\n\n{_lost(one, lines)}" for one, lines in measured if one.contests
+        ),
         "pages": _pages(measured, to),
         "charts": "\n".join(
-            _picture(one, i, f"{to}/") for one, lines in measured if lines for i in range(len(one.charts))
+            _picture(one, i, f"{to}/")
+            for one, lines in measured
+            if lines
+            for i in range(len(one.charts))
         )
         or "Not measured yet.\n",
     }
 
 
 def _targets(measured: Measured, to: str, *, every: bool) -> str:
-    """One table over all benchmarks; what a simulated model, a real one and an estimate say stands in columns apart."""
-    chosen = [(one, lines, t) for one, lines in measured for t in one.targets if every or t.headline]
+    """One table over all benchmarks; what a simulated model, a real one and an estimate say stands
+    in columns apart.
+    """
+    chosen = [
+        (one, lines, t) for one, lines in measured for t in one.targets if every or t.headline
+    ]
     if not every and not any(lines for _, lines, _ in chosen):
         return "Not measured yet: `make bench`.\n"
     kinds = [kind for kind in KINDS if any(one.kind == kind for one, _, _ in chosen)]
-    head = ["", "others, same run", "to reach", *(_SHOWN[kind] for kind in kinds), "worth", "", "again"]
+    head = [
+        "",
+        "others, same run",
+        "to reach",
+        *(_SHOWN[kind] for kind in kinds),
+        "worth",
+        "",
+        "again",
+    ]
     rows = [head, ["---", *["--:"] * (3 + len(kinds)), "---", "---"]]
     for one, lines, target in chosen:
         row = target.row(_own(one, lines))
         figures = [row.measured if kind == one.kind else "" for kind in kinds]
-        where = f"[{one.name}]({to}/{one.name}.md), [lines]({to}/{one.name}.jsonl)" if lines else one.name
+        where = (
+            f"[{one.name}]({to}/{one.name}.md), [lines]({to}/{one.name}.jsonl)"
+            if lines
+            else one.name
+        )
         again = f"`run {one.name}`: {where}" if every else where
         rows.append([row.what, row.others, row.wanted, *figures, row.worth, row.verdict, again])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
@@ -163,7 +207,9 @@ def _pages(measured: Measured, to: str) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
 
 
-def files(folder: Path = RESULTS, root: Path = ROOT, only: Iterable[str] | None = None) -> dict[Path, str]:
+def files(
+    folder: Path = RESULTS, root: Path = ROOT, only: Iterable[str] | None = None
+) -> dict[Path, str]:
     """All that is made, by path, as the lines in a folder say it should be.
 
     Args:
@@ -179,7 +225,9 @@ def files(folder: Path = RESULTS, root: Path = ROOT, only: Iterable[str] | None 
     if folder == root / _HERE:
         for name, start in DOCUMENTS.items():
             to = posixpath.relpath(_HERE, start)
-            found[root / name] = filled((root / name).read_text(encoding="utf-8"), parts(measured, to), name)
+            found[root / name] = filled(
+                (root / name).read_text(encoding="utf-8"), parts(measured, to), name
+            )
     return found
 
 
@@ -193,8 +241,14 @@ def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str
 
 
 def wrong(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
-    """Made files that are not what the lines say, that are missing, or that no line stands behind."""
+    """Made files that are not what the lines say, that are missing, or that no line stands
+    behind.
+    """
     made = files(folder, root)
-    unlike = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    unlike = [
+        path
+        for path, text in made.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
     held = [path for end in ("*.md", "*.svg") for path in sorted(folder.glob(end))]
     return unlike + [path for path in held if path not in made]

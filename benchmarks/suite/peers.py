@@ -17,7 +17,10 @@ from benchmarks.suite.benchmark import Unmeasured
 from benchmarks.suite.children import begun, ended
 from benchmarks.suite.made import ROOT
 
-PEERS = {"lotus": (".venv-extras", "make test-extras"), "graphiti-core": (".venv-graphiti", "make test-graphiti")}
+PEERS = {
+    "lotus": (".venv-extras", "make test-extras"),
+    "graphiti-core": (".venv-graphiti", "make test-graphiti"),
+}
 """Where a peer's environment is, and the command that makes it."""
 _QUIET = {
     "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "GRAPHITI_TELEMETRY_ENABLED": "false"
@@ -32,9 +35,11 @@ def asked(
     given: Any = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Run a module with a peer's interpreter, `given` on its standard input; the last line that it prints, as JSON.
+    """Run a module with a peer's interpreter, `given` on its standard input; the last line that it
+    prints, as JSON.
 
-    However this ends, also by the time that a case may take, the process and all that it started are ended.
+    However this ends, also by the time that a case may take, the process and all that it started
+    are ended.
 
     Raises:
         Unmeasured: The peer is not installed; says the command.
@@ -49,11 +54,14 @@ def asked(
         return _without_error(peer, _json(peer, process, out, said))
 
 
-def conversed(peer: str, module: str, given: Any, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The same with a process that is kept: a line in, a line out (`answering`); what it imports is paid for once.
+def conversed(
+    peer: str, module: str, given: Any, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The same with a process that is kept: a line in, a line out (`answering`); what it imports is
+    paid for once.
 
-    Raises as `asked` does; then, and when the time of a case is over, the process is ended, and the next question starts
-    another.
+    Raises as `asked` does; then, and when the time of a case is over, the process is ended, and the
+    next question starts another.
     """
     key = (peer, module, *sorted((environment or {}).items()))
     if key not in _KEPT or _KEPT[key][0].poll() is not None:
@@ -83,7 +91,9 @@ def _without_error(peer: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def answering(answer: Callable[[Any], Mapping[str, Any]]) -> None:
-    """What a kept process does: answer each line of its standard input, until there is none. An error is an answer."""
+    """What a kept process does: answer each line of its standard input, until there is none. An
+    error is an answer.
+    """
     out = sys.stdout
     for line in sys.stdin:
         try:
@@ -119,11 +129,17 @@ def interpreter(peer: str) -> Path:
 
 
 def _begun(
-    peer: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None, said: IO[str]
+    peer: str,
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None,
+    said: IO[str],
 ) -> subprocess.Popen[str]:
     environment = os.environ | _QUIET | dict(environment or {})
     words = [str(interpreter(peer)), "-m", module, *arguments]
-    return begun(words, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+    return begun(
+        words, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+    )
 
 
 def _json(peer: str, process: subprocess.Popen[str], out: str, said: IO[str]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Runs cases in turns: trial by trial, all cases of a trial in one go, so that what else the machine does falls on all."""
+"""Runs cases in turns: trial by trial, all cases of a trial in one go, so that what else the
+machine does falls on all.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _AGAIN = 10.0
 
 
 class Overdue(BaseException):
-    """A case took longer than it may. No Exception: what counts failures of rows must not take it for one."""
+    """A case took longer than it may. No Exception: what counts failures of rows must not take it
+    for one.
+    """
 
 
 def work(
@@ -34,12 +38,19 @@ def work(
     trials: int | None = None,
     where: Mapping[str, str] | None = None,
 ) -> list[Work]:
-    """Cases and trials, in the order in which they are run; one trial each with `quick`, at most `trials` otherwise.
+    """Cases and trials, in the order in which they are run; one trial each with `quick`, at most
+    `trials` otherwise.
 
     `where` chooses cases by their keys, as the tables show them.
     """
-    chosen = [case for case in benchmark.cases() if (case.quick if quick else full or not case.full)]
-    chosen = [case for case in chosen if all(str(case.key.get(name)) == value for name, value in (where or {}).items())]
+    chosen = [
+        case for case in benchmark.cases() if (case.quick if quick else full or not case.full)
+    ]
+    chosen = [
+        case
+        for case in chosen
+        if all(str(case.key.get(name)) == value for name, value in (where or {}).items())
+    ]
     most = max((case.trials for case in chosen), default=0)
     times = 1 if quick else min(most, trials or most)
     return [(case, n) for n in range(times) for case in chosen if n < case.trials]
@@ -49,11 +60,16 @@ def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> lis
     """What the lines do not hold already, measured by the same code under the same settings."""
     made = made_by(benchmark.name, benchmark.sources)
     held = {line.identity for line in lines if not line.failed}
-    return [(case, n) for case, n in todo if _line(benchmark, case, n, {}, made).identity not in held]
+    return [
+        (case, n) for case, n in todo if _line(benchmark, case, n, {}, made).identity not in held
+    ]
 
 
-def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: float | None = None) -> Iterator[Line]:
-    """Measure, and write each line as it comes. What cannot be measured here is passed over with its reason.
+def measure(
+    benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: float | None = None
+) -> Iterator[Line]:
+    """Measure, and write each line as it comes. What cannot be measured here is passed over with
+    its reason.
 
     Nothing is begun after `until`, in seconds of `time.monotonic`.
     """
@@ -70,16 +86,38 @@ def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: flo
             continue
         except Overdue:
             serving.close()  # what was asked last may be under way there still
-            line = _line(benchmark, case, trial, {}, made, failed=f"not finished after {case.seconds:g} s")
+            line = _line(
+                benchmark, case, trial, {}, made, failed=f"not finished after {case.seconds:g} s"
+            )
         except Exception as error:  # noqa: BLE001 - that it fails is a result
             text = str(error).strip().splitlines() or [""]
-            line = _line(benchmark, case, trial, {}, made, failed=f"{type(error).__name__}: {text[0][:200]}")
-        lines.append(Line(**(vars(line) | {"made": {**line.made, "seconds": round(time.perf_counter() - began, 2)}})))
+            line = _line(
+                benchmark, case, trial, {}, made, failed=f"{type(error).__name__}: {text[0][:200]}"
+            )
+        lines.append(
+            Line(
+                **(
+                    vars(line)
+                    | {"made": {**line.made, "seconds": round(time.perf_counter() - began, 2)}}
+                )
+            )
+        )
         yield line
 
 
-def _line(benchmark: Benchmark, case: Case, trial: int, figures: dict, made: dict, failed: str = "") -> Line:  # type: ignore[type-arg]
-    return Line(benchmark.name, dict(case.key), trial, figures, dict(case.settings), made, failed, benchmark.kind)
+def _line(
+    benchmark: Benchmark, case: Case, trial: int, figures: dict, made: dict, failed: str = ""
+) -> Line:  # type: ignore[type-arg]
+    return Line(
+        benchmark.name,
+        dict(case.key),
+        trial,
+        figures,
+        dict(case.settings),
+        made,
+        failed,
+        benchmark.kind,
+    )
 
 
 @contextmanager

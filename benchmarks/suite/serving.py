@@ -1,4 +1,6 @@
-"""The simulated model server as a process of its own, and the figures that it counted on the wire."""
+"""The simulated model server as a process of its own, and the figures that it counted on the
+wire.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +59,11 @@ _KEPT: dict[tuple[str, ...], tuple[subprocess.Popen[str], Server]] = {}
 
 @contextlib.contextmanager
 def serving(*options: str, module: str = "benchmarks.world") -> Iterator[Server]:
-    """A server with these options of `python -m benchmarks.world`, or of another module, that has counted nothing.
+    """A server with these options of `python -m benchmarks.world`, or of another module, that has
+    counted nothing.
 
-    One that was started with the same options serves again: starting takes longer than most of what is measured. All
+    One that was started with the same options serves again: starting takes longer than most of what
+        is measured. All
     end with this process, or by `close`. Raises NotServing.
     """
     key = (module, *options)
@@ -79,7 +83,11 @@ def _started(key: tuple[str, ...]) -> tuple[subprocess.Popen[str], Server]:
         ended(process)
         said.seek(0)
         last = (said.read().strip().splitlines() or ["it said nothing"])[-1]
-    busy = " Another program uses that port: end it, or choose another." if "address already in use" in last else ""
+    busy = (
+        " Another program uses that port: end it, or choose another."
+        if "address already in use" in last
+        else ""
+    )
     msg = f"the model's server did not start: {last}.{busy} By hand: python -m {' '.join(key)}"
     raise NotServing(msg)
 
@@ -93,10 +101,22 @@ def close() -> None:
 
 
 def on_wire(server: Server) -> dict[str, float]:
-    """The figures of a run as the server counted them; dollars are those of the tokens at a real model's price."""
+    """The figures of a run as the server counted them; dollars are those of the tokens at a real
+    model's price.
+    """
     found = server.counted()
-    names = ("calls", "attempts", "rounds", "tokens_in", "tokens_out", "embedding_calls", "embedding_tokens")
-    return {name: found[name] for name in names} | {"usd": dollars(found["tokens_in"], found["tokens_out"])}
+    names = (
+        "calls",
+        "attempts",
+        "rounds",
+        "tokens_in",
+        "tokens_out",
+        "embedding_calls",
+        "embedding_tokens",
+    )
+    return {name: found[name] for name in names} | {
+        "usd": dollars(found["tokens_in"], found["tokens_out"])
+    }
 
 
 def dollars(tokens_in: int, tokens_out: int) -> float:
@@ -107,8 +127,14 @@ def dollars(tokens_in: int, tokens_out: int) -> float:
 
 
 def same_as_counted(total: StepMetrics, wire: Mapping[str, Any]) -> None:
-    """Fail where semgraph's own accounting, chats and embeddings together, is not the server's. Raises ValueError."""
-    ours = {"attempts": total.attempts, "tokens_in": total.tokens_in, "tokens_out": total.tokens_out}
+    """Fail where semgraph's own accounting, chats and embeddings together, is not the server's.
+    Raises ValueError.
+    """
+    ours = {
+        "attempts": total.attempts,
+        "tokens_in": total.tokens_in,
+        "tokens_out": total.tokens_out,
+    }
     theirs = {
         "attempts": wire["attempts"] + wire["embedding_calls"],
         "tokens_in": wire["tokens_in"] + wire["embedding_tokens"],

@@ -1,4 +1,6 @@
-"""What a few trials say: a median, a multiple of something else with its interval, an exponent of growth."""
+"""What a few trials say: a median, a multiple of something else with its interval, an exponent of
+growth.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,23 @@ class Multiple(NamedTuple):
 
     @property
     def above(self) -> bool:
-        """Whether it is more than 1 beyond what chance explains; of a single trial, by more than 5 %."""
+        """Whether it is more than 1 beyond what chance explains; of a single trial, by more than 5
+        %.
+        """
         return self.value > 1 + _ONCE if self.low is None else self.low > 1
 
     @property
     def below(self) -> bool:
-        """Whether it is less than 1 beyond what chance explains; of a single trial, by more than 5 %."""
+        """Whether it is less than 1 beyond what chance explains; of a single trial, by more than 5
+        %.
+        """
         return self.value < 1 - _ONCE if self.high is None else self.high < 1
 
 
 def multiple(pairs: Sequence[tuple[float, float]]) -> Multiple | None:
-    """Of pairs (ours, other) of the same trial: Student's t on the logarithms of their ratios; None without any."""
+    """Of pairs (ours, other) of the same trial: Student's t on the logarithms of their ratios; None
+    without any.
+    """
     ratios = [ours / other for ours, other in pairs if other]
     if not ratios:
         return None
@@ -56,7 +64,10 @@ def _interval(logs: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
         return None, None
     from scipy.stats import t
 
-    middle, half = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs)) * t.ppf(0.975, len(logs) - 1)
+    middle, half = (
+        statistics.mean(logs),
+        statistics.stdev(logs) / math.sqrt(len(logs)) * t.ppf(0.975, len(logs) - 1),
+    )
     return math.exp(middle - half), math.exp(middle + half)
 
 

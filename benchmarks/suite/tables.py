@@ -32,18 +32,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind, and what is shown of them. A cell of several trials is their median, with the lowest and the highest.
+    """Rows of one kind, and what is shown of them. A cell of several trials is their median, with
+    the lowest and the highest.
 
     Args:
         question: What it answers; one sentence.
         rows: The names of the key that tell its rows apart.
         columns: What is shown.
         where: Which lines.
-        baseline: What of a row's key is replaced to find the row that ratios refer to. A ratio is the median of those
-            of the trials.
+        baseline: What of a row's key is replaced to find the row that ratios refer to. A ratio is
+            the median of those of the trials.
         note: Below it.
 
-    Raises ValueError where a line is of another kind than the rest: measured, simulated and estimated never share a column.
+    Raises ValueError where a line is of another kind than the rest: measured, simulated and
+    estimated never share a column.
     """
 
     question: str
@@ -67,7 +69,11 @@ class Table:
 
     def _row(self, key: Key, lines: Sequence[Line]) -> list[str]:
         mine = [line for line in lines if line.key == key]
-        base = [line for line in lines if self.baseline is not None and line.key == {**key, **self.baseline}]
+        base = [
+            line
+            for line in lines
+            if self.baseline is not None and line.key == {**key, **self.baseline}
+        ]
         cells = [f"{key[name]}" for name in self.rows]
         beside = base if base and base[0].key != key else []
         cells += [_cell(column, mine, beside) for column in self.columns]
@@ -83,11 +89,11 @@ def values(lines: Iterable[Line], figure: str) -> list[Any]:
 
 
 def of_one_kind(lines: list[Line]) -> list[Line]:
-    """The same lines. Raises ValueError where a simulated model, a real one and estimates are mixed."""
+    """The same lines. Raises ValueError where a simulated model, a real one and estimates are
+    mixed.
+    """
     if len(kinds := {line.kind for line in lines}) > 1:
-        msg = (
-            f"{lines[0].benchmark}: {' and '.join(sorted(kinds))} figures in one table. Keep them in benchmarks apart."
-        )
+        msg = f"{lines[0].benchmark}: {' and '.join(sorted(kinds))} figures in one table. Keep them in benchmarks apart."
         raise ValueError(msg)
     return lines
 
@@ -116,8 +122,14 @@ def ratio(lines: Sequence[Line], base: Sequence[Line], figure: str) -> Multiple 
 def paired(lines: Sequence[Line], base: Sequence[Line], figure: str) -> list[tuple[float, float]]:
     """What both measured of a figure, by trial, without what failed."""
     theirs = {line.trial: line.figures.get(figure) for line in base if not line.failed}
-    pairs = [(line.figures.get(figure), theirs.get(line.trial)) for line in lines if not line.failed]
-    return [(float(ours), float(other)) for ours, other in pairs if ours is not None and other is not None]
+    pairs = [
+        (line.figures.get(figure), theirs.get(line.trial)) for line in lines if not line.failed
+    ]
+    return [
+        (float(ours), float(other))
+        for ours, other in pairs
+        if ours is not None and other is not None
+    ]
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,9 @@ class Chart:
 
     def _measured(self, lines: Iterable[Line]) -> dict[tuple[str, float], list[float]]:
         cases: dict[tuple[str, float], list[float]] = {}
-        for line in of_one_kind([line for line in lines if line.is_of(self.where) and not line.failed]):
+        for line in of_one_kind(
+            [line for line in lines if line.is_of(self.where) and not line.failed]
+        ):
             x, y = line.figures.get(self.x, line.key.get(self.x)), line.figures.get(self.y)
             if x is not None and y is not None and self.series in line.key:
                 cases.setdefault((str(line.key[self.series]), x), []).append(y)

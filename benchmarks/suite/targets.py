@@ -47,7 +47,8 @@ class Target:
         of: The case whose multiple is meant; None: the figure itself.
         others: The case of another engine, whose figure stands beside, by its name in the key.
         worth: The figure of quality that stands beside: a saving is nothing without it.
-        worth_where: The case that has it, where that is another one: the same way over data whose truth is known.
+        worth_where: The case that has it, where that is another one: the same way over data whose
+            truth is known.
         headline: Whether it is one of the few that the README shows.
     """
 
@@ -75,7 +76,9 @@ class Target:
     def met(self, lines: Sequence[Line]) -> bool | None:
         """Whether it is reached; None where nothing was measured."""
         found = self.measured(lines)
-        return None if found is None else (found >= self.limit if self.least else found <= self.limit)
+        return (
+            None if found is None else (found >= self.limit if self.least else found <= self.limit)
+        )
 
     def row(self, lines: Sequence[Line]) -> Row:
         """All that is shown of it."""
@@ -86,9 +89,13 @@ class Target:
         if met is None:
             return Row(self.what, others, wanted, "—", "—", NOT_MEASURED)
         known = self.worth_where or self.where
-        worth = values([line for line in lines if line.is_of(known)], self.worth) if self.worth else []
+        worth = (
+            values([line for line in lines if line.is_of(known)], self.worth) if self.worth else []
+        )
         quality = spread(worth, "{:.3f}") if worth else "—"
-        return Row(self.what, others, wanted, self._shown(lines), quality, "met" if met else "**not met**")
+        return Row(
+            self.what, others, wanted, self._shown(lines), quality, "met" if met else "**not met**"
+        )
 
     def _shown(self, lines: Sequence[Line]) -> str:
         if self.of is None:
@@ -97,12 +104,21 @@ class Target:
         return str(ratio(mine, [line for line in lines if line.is_of(self.of or {})], self.figure))
 
     def _figure(self, lines: Sequence[Line], where: Mapping[str, Any] | None) -> str:
-        found = values([line for line in lines if line.is_of(where)], self.figure) if where is not None else []
+        found = (
+            values([line for line in lines if line.is_of(where)], self.figure)
+            if where is not None
+            else []
+        )
         return spread(found, self.form) if found else "—"
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """One benchmark's table of targets."""
-    shown = [(row.what, row.others, row.wanted, row.measured, row.worth, row.verdict) for row in rows]
-    head = [("", "others", "to reach", "measured", "worth", ""), ("---", "--:", "--:", "--:", "--:", "---")]
+    shown = [
+        (row.what, row.others, row.wanted, row.measured, row.worth, row.verdict) for row in rows
+    ]
+    head = [
+        ("", "others", "to reach", "measured", "worth", ""),
+        ("---", "--:", "--:", "--:", "--:", "---"),
+    ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *shown]) + "\n"

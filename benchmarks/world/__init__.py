@@ -1,4 +1,6 @@
-"""A small world whose truth is known, the messages that tell of it, and a model that answers from its prompts alone."""
+"""A small world whose truth is known, the messages that tell of it, and a model that answers from
+its prompts alone.
+"""
 
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.faults import Fault, Faults

@@ -1,10 +1,12 @@
-"""A model server that answers from the text of its prompts alone, with switches for everything that goes wrong.
+"""A model server that answers from the text of its prompts alone, with switches for everything that
+goes wrong.
 
-It speaks the OpenAI protocol and reads the prompts of semgraph, graphiti-core and LOTUS; without switches it is quick and
-right. GET /counters tells what went over the wire, POST /reset sets it back. See benchmarks/world/README.md.
+It speaks the OpenAI protocol and reads the prompts of semgraph, graphiti-core and LOTUS; without
+switches it is quick and right. GET /counters tells what went over the wire, POST /reset sets it
+back. See benchmarks/world/README.md.
 
-  python -m benchmarks.world --port 8088 --latency gpt-4.1-mini --rpm 500 --fault 429=0.05:2 --fault hang@7
-  python -m benchmarks.world --noise drop=0.05,verdict=0.02,growth=0.05,length=0.1
+  python -m benchmarks.world --port 8088 --latency gpt-4.1-mini --rpm 500 --fault 429=0.05:2 --fault
+  hang@7 python -m benchmarks.world --noise drop=0.05,verdict=0.02,growth=0.05,length=0.1
   python -m benchmarks.world tell --people 8 --difficulty corrected       the messages of a world, as JSON lines
   python -m benchmarks.world score --people 8 --difficulty 0 1 negated    what add_episode makes of worlds
 """
@@ -55,10 +57,14 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 def switches(parser: argparse.ArgumentParser) -> None:
     """What can be switched on at the server."""
-    add = parser.add_argument_group("switches of the server, each by itself; all are off unless given").add_argument
+    add = parser.add_argument_group(
+        "switches of the server, each by itself; all are off unless given"
+    ).add_argument
     add("--latency", type=Latency.parse, default=Latency(), help=_LATENCY)
     add("--embedding-latency", type=float, default=0.0, help="seconds before vectors")
-    add("--rpm", type=float, help="requests a minute, beyond which 429 with Retry-After is answered")
+    add(
+        "--rpm", type=float, help="requests a minute, beyond which 429 with Retry-After is answered"
+    )
     add("--tpm", type=float, help="tokens of prompts a minute, likewise")
     add("--fault", type=Fault.parse, action="append", default=[], help=_FAULT)
     add("--noise", type=Noise.parse, default=Noise(), help=_NOISE)
@@ -86,21 +92,29 @@ _NOISE = (
 
 
 def tell(arguments: argparse.Namespace) -> None:
-    """The messages of a world as JSON lines; or its true graph, or questions with answers, as of a time."""
+    """The messages of a world as JSON lines; or its true graph, or questions with answers, as of a
+    time.
+    """
     world = World.make(arguments.world, arguments.people, arguments.difficulty)
     at = arguments.at or world.episodes[-1].at
-    rows: Sequence[Any] = [row for row, episode in zip(world.rows, world.episodes, strict=True) if episode.at <= at]
+    rows: Sequence[Any] = [
+        row for row, episode in zip(world.rows, world.episodes, strict=True) if episode.at <= at
+    ]
     if arguments.what == "gold":
         gold = world.gold(after=len(rows), at=arguments.at)
         rows = [*map(dataclasses.asdict, gold.entities), *map(dataclasses.asdict, gold.facts)]
     elif arguments.what == "questions":
-        rows = [dataclasses.asdict(one) for one in questions(world, at, count=arguments.count or 30)]
+        rows = [
+            dataclasses.asdict(one) for one in questions(world, at, count=arguments.count or 30)
+        ]
     for row in rows[: arguments.count] if arguments.what == "messages" else rows:
         print(json.dumps(row, ensure_ascii=False, default=str))
 
 
 async def score(arguments: argparse.Namespace) -> None:
-    """Tell worlds to add_episode, and print what became of them: a line for each seed and difficulty."""
+    """Tell worlds to add_episode, and print what became of them: a line for each seed and
+    difficulty.
+    """
     from benchmarks.world.scoring import HEADER, differences, line, scored
 
     print(HEADER)
@@ -108,7 +122,9 @@ async def score(arguments: argparse.Namespace) -> None:
         for seed in arguments.worlds:
             world = World.make(seed, arguments.people, difficulty)
             async with server_of(arguments) as server:
-                found = await scored(world, server, params=dict(arguments.param), preset=arguments.preset)
+                found = await scored(
+                    world, server, params=dict(arguments.param), preset=arguments.preset
+                )
             print(line(found, arguments.people), flush=True)
             for one in differences(found) if arguments.show else ():
                 print(f"    {one}")
@@ -142,16 +158,24 @@ def _worlds(parser: argparse.ArgumentParser, named: str) -> None:
     parser.add_argument("--people", type=int, default=8, help="about nine messages for each")
     if named == "score":
         levels = [LEVELS["0"], LEVELS["1"], LEVELS["2"]]
-        parser.add_argument("--difficulty", type=_difficulty, nargs="+", default=levels, help=_DIFFICULTY)
+        parser.add_argument(
+            "--difficulty", type=_difficulty, nargs="+", default=levels, help=_DIFFICULTY
+        )
         parser.add_argument("--worlds", type=int, nargs="+", default=[1], help="their seeds")
         parser.add_argument("--preset", help="of add_episode")
-        parser.add_argument("--param", type=_param, action="append", default=[], help="name=value, of add_episode")
+        parser.add_argument(
+            "--param", type=_param, action="append", default=[], help="name=value, of add_episode"
+        )
         parser.add_argument("--show", action="store_true", help="the differences, with names")
         return
     parser.add_argument("--difficulty", type=_difficulty, default=LEVELS["1"], help=_DIFFICULTY)
     parser.add_argument("--world", type=int, default=1, help="its seed")
-    parser.add_argument("what", nargs="?", choices=("messages", "gold", "questions"), default="messages")
-    parser.add_argument("--count", type=int, help="of messages or questions; default: all messages, 30 questions")
+    parser.add_argument(
+        "what", nargs="?", choices=("messages", "gold", "questions"), default="messages"
+    )
+    parser.add_argument(
+        "--count", type=int, help="of messages or questions; default: all messages, 30 questions"
+    )
     parser.add_argument("--at", type=_time, help="as of when: 2024-06-01")
 
 

@@ -12,7 +12,8 @@ _STEP = 256  # characters between two places at which prefixes are compared
 
 @dataclass
 class PrefixCache:
-    """Remembers the prefixes of prompts, without an end. A prompt is cached when the answer to it has been given.
+    """Remembers the prefixes of prompts, without an end. A prompt is cached when the answer to it
+    has been given.
 
     Args:
         block: Cached tokens are a multiple of it.
@@ -30,7 +31,11 @@ class PrefixCache:
         >>> PrefixCache.parse("block=16,least=0").block
         16
         """
-        given = dict(part.partition("=")[::2] for part in text.split(",")) if text != "off" else {"least": str(_NEVER)}
+        given = (
+            dict(part.partition("=")[::2] for part in text.split(","))
+            if text != "off"
+            else {"least": str(_NEVER)}
+        )
         if wrong := set(given) - {"block", "least"}:
             raise ValueError(f"{', '.join(sorted(wrong))}: a cache has block and least, or is off")
         return cls(int(given.get("block", 128)), int(given.get("least", 1024)))
@@ -57,7 +62,9 @@ class PrefixCache:
 
 
 def _prefixes(text: str) -> Iterator[tuple[int, bytes]]:
-    """Ends of prefixes, and what tells each from others: every so many characters, and at the end."""
+    """Ends of prefixes, and what tells each from others: every so many characters, and at the
+    end.
+    """
     digest = hashlib.blake2b(digest_size=12)
     for start in range(0, len(text), _STEP):
         piece = text[start : start + _STEP]

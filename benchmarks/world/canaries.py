@@ -1,8 +1,10 @@
-"""Canaries: what tells the texts of partitions apart on the wire. A chat that shows two of them shows rows of two partitions.
+"""Canaries: what tells the texts of partitions apart on the wire. A chat that shows two of them
+shows rows of two partitions.
 
-A canary is a token in a text, `Qz`, the partition, `zQ`, or a whole text that is known to be of one partition only. Whoever
-answers chats counts those with canaries of two partitions and fails at its end, so that no test passes over one. Embeddings
-may hold texts of several partitions, as items of their own.
+A canary is a token in a text, `Qz`, the partition, `zQ`, or a whole text that is known to be of one
+partition only. Whoever answers chats counts those with canaries of two partitions and fails at its
+end, so that no test passes over one. Embeddings may hold texts of several partitions, as items of
+their own.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def canary(partition: str) -> str:
 
 @dataclass
 class Canaries:
-    """The texts of partitions, and the chats that showed those of two. One for all servers of a process."""
+    """The texts of partitions, and the chats that showed those of two. One for all servers of a
+    process.
+    """
 
     texts: dict[str, set[str]] = field(default_factory=dict)
     exempt: int = 0
@@ -41,7 +45,12 @@ class Canaries:
                 continue
             own = self.texts.setdefault(group, set())
             for value in row.values():
-                if isinstance(value, str) and len(value) >= _SHORTEST and " " in value and len(own) < _MOST:
+                if (
+                    isinstance(value, str)
+                    and len(value) >= _SHORTEST
+                    and " " in value
+                    and len(own) < _MOST
+                ):
                     own.add(value)
 
     def forget(self) -> None:

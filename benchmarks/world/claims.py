@@ -1,7 +1,8 @@
-"""Sentences that say something: written from what they say, and read back to it. Reading is the inverse of writing.
+"""Sentences that say something: written from what they say, and read back to it. Reading is the
+inverse of writing.
 
-The reader also takes sentences that the world never writes ("The deadline of Project Kite is May 1st."), so that tests can
-say what they need.
+The reader also takes sentences that the world never writes ("The deadline of Project Kite is May
+1st."), so that tests can say what they need.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass, replace
 NAME = r"(?:[A-Z][\w'&-]*(?: (?:[A-Z][\w'&-]*|\d+\b))*)"
 _THING = r"(?:[\w'&-]+(?: [\w'&-]+)*?)"
 _SUBJECT = rf"(?P<s>{NAME})(?: the (?P<role>[a-z]+))?"
-_REST = r"(?P<rest>(?: (?:as|in|on|since|until|from|with|once|now|again|yesterday|at some time)\b.*|, .*)?)"  # what may follow
+# what may follow
+_REST = r"(?P<rest>(?: (?:as|in|on|since|until|from|with|once|now|again|yesterday|at some time)\b.*|, .*)?)"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Claim:
         relation: Such as WORKS_AT.
         target: Another name.
         text: The sentence itself, in the third person.
-        kind: Groups relations that may repeat or deny each other: job, home, lead, left, handed, tie, plan, deadline, a verb.
+        kind: Groups relations that may repeat or deny each other: job, home, lead, left, handed,
+            tie, plan, deadline, a verb.
         value: What is said of the target, where that is no name: the day of a deadline.
         since: From when it holds, in ISO 8601; None where that cannot be told.
         until: Until when.
@@ -50,7 +53,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A way to say a relation: in the third person, and in the first; `after` stands behind the target."""
+    """A way to say a relation: in the third person, and in the first; `after` stands behind the
+    target.
+    """
 
     third: str
     first: str
@@ -60,7 +65,9 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Way:
-    """The ways to say a relation: now, of the past, and what else the reader takes, as a pattern."""
+    """The ways to say a relation: now, of the past, and what else the reader takes, as a
+    pattern.
+    """
 
     relation: str
     now: tuple[Phrase, ...]
@@ -70,24 +77,38 @@ class Way:
     @property
     def pattern(self) -> str:
         """All verbs, the longest first."""
-        said = sorted({p.third for p in self.now} | ({self.past} if self.past else set()), key=len, reverse=True)
+        said = sorted(
+            {p.third for p in self.now} | ({self.past} if self.past else set()),
+            key=len,
+            reverse=True,
+        )
         return "|".join([*map(re.escape, said), *([self.also] if self.also else [])])
 
 
-# What the world says, by kind. `left` and `handed` end a job and a lead, `never` says that there was none.
+# What the world says, by kind. `left` and `handed` end a job and a lead, `never` says that there
+# was none.
 WAYS: dict[str, Way] = {
     "left": Way(
         "LEFT",
-        (Phrase("no longer works at", "no longer work at"), Phrase("has left", "have left", event=True)),
+        (
+            Phrase("no longer works at", "no longer work at"),
+            Phrase("has left", "have left", event=True),
+        ),
         also="no longer works for|left|quit",
     ),
     "handed": Way(
         "HANDED_OVER",
-        (Phrase("no longer leads", "no longer lead"), Phrase("has handed over", "have handed over", event=True)),
+        (
+            Phrase("no longer leads", "no longer lead"),
+            Phrase("has handed over", "have handed over", event=True),
+        ),
     ),
     "never": Way(
         "NEVER_WORKED_AT",
-        (Phrase("has never worked at", "have never worked at"), Phrase("never worked at", "never worked at")),
+        (
+            Phrase("has never worked at", "have never worked at"),
+            Phrase("never worked at", "never worked at"),
+        ),
     ),
     "job": Way(
         "WORKS_AT",
@@ -130,7 +151,8 @@ NEGATED = {
 """Other words for ends, by kind."""
 _EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
 
-# Patterns with the relation and the kind of what they say, in the order in which they are tried. `s`: subject, `o`: target.
+# Patterns with the relation and the kind of what they say, in the order in which they are tried.
+# `s`: subject, `o`: target.
 _PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), relation, kind)
     for pattern, relation, kind in (
@@ -139,8 +161,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "WILL_JOIN",
             "plan",
         ),
-        (rf"{_SUBJECT} is (?:currently |now )?leading (?P<o>{NAME}){_REST}\.", "LEADING_PROJECT", "lead"),
-        *((rf"{_SUBJECT} (?P<v>{w.pattern}) (?P<o>{_THING}){_REST}\.", w.relation, kind) for kind, w in WAYS.items()),
+        (
+            rf"{_SUBJECT} is (?:currently |now )?leading (?P<o>{NAME}){_REST}\.",
+            "LEADING_PROJECT",
+            "lead",
+        ),
+        *(
+            (rf"{_SUBJECT} (?P<v>{w.pattern}) (?P<o>{_THING}){_REST}\.", w.relation, kind)
+            for kind, w in WAYS.items()
+        ),
         (rf"{_SUBJECT} is related to (?P<o>{NAME}){_REST}\.", "RELATED_TO", "tie"),
         (
             rf"{_SUBJECT} (?!(?:is|has|was|does)\b)(?P<verb>[a-z]+(?:s|ed)) (?:(?:in|at|by|to|with) )?(?P<o>{NAME}){_REST}\.",
@@ -150,13 +179,19 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     )
 )
 _DEADLINE_OF = re.compile(rf"The deadline of (?P<p>{NAME}) is (?P<day>.+)\.")
-_DENIED = re.compile(rf"{NAME}(?: the [a-z]+)? (?:does not|did not|has not|has never|never|is not|was not)\b")
+_DENIED = re.compile(
+    rf"{NAME}(?: the [a-z]+)? (?:does not|did not|has not|has never|never|is not|was not)\b"
+)
 _NEVER = re.compile(rf"{NAME}(?: the [a-z]+)? (?:has )?never worked at\b")
 _ANY_MORE = re.compile(r" does not (work at|work for|lead) (.+?) any ?more\b")
 _WRONG = re.compile(rf", not (?:at |in )?(?P<wrong>{NAME})")
 _VERBS = "|".join(
     re.escape(verb)
-    for verb in sorted({v for way in WAYS.values() for p in way.now for v in (p.third, p.first)}, key=len, reverse=True)
+    for verb in sorted(
+        {v for way in WAYS.values() for p in way.now for v in (p.third, p.first)},
+        key=len,
+        reverse=True,
+    )
 )
 _NOT_BUT = re.compile(
     rf"^[Ii]t was not (?P<wrong>{NAME}) but (?P<right>{NAME}) "
@@ -170,7 +205,8 @@ def read(sentence: str) -> Claim | None:
     if deadline:
         return Claim("", "PROJECT_DEADLINE", deadline["p"], sentence, "deadline", deadline["day"])
     plain = _ANY_MORE.sub(
-        lambda m: f" no longer {m[1].replace('work', 'works').replace('lead', 'leads')} {m[2]}", sentence
+        lambda m: f" no longer {m[1].replace('work', 'works').replace('lead', 'leads')} {m[2]}",
+        sentence,
     )
     if _DENIED.match(plain) and not _NEVER.match(plain):
         return None

@@ -71,5 +71,9 @@ class Counters:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        shown = {name: value for name, value in vars(self).items() if name not in {"by_question", "in_flight"}}
+        shown = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in {"by_question", "in_flight"}
+        }
         return {"calls": self.calls, "by_question": dict(self.by_question), **shown}

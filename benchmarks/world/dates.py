@@ -19,7 +19,9 @@ _MONTH = re.compile(rf"\b(?:in|since) ({'|'.join(MONTHS)})(?: (\d{{4}}))?\b")
 
 
 def dated(claim: Claim, said_at: str) -> Claim:
-    """The claim with the time from which it holds, and until when: what it says, else since it was said."""
+    """The claim with the time from which it holds, and until when: what it says, else since it was
+    said.
+    """
     if claim.undatable:
         return claim
     text, said = claim.text, datetime.fromisoformat(said_at)

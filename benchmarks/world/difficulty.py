@@ -11,7 +11,8 @@ from typing import Any, Self
 class Difficulty:
     """What messages have besides plain statements of what begins, and the same words again.
 
-    Of one seed, difficulties of one `base` have one truth, and but for what is added the same messages.
+    Of one seed, difficulties of one `base` have one truth, and but for what is added the same
+    messages.
 
     Args:
         name: As tables show it.
@@ -19,7 +20,8 @@ class Difficulty:
         phrases: Other words for the same.
         first_names: People are called by first names that nobody else has.
         shared: Several statements in a message, and "she".
-        talk: Rate of messages of small talk after others; four times as often it stands beside what is told.
+        talk: Rate of messages of small talk after others; four times as often it stands beside what
+            is told.
         gaps: "has left" some time before what follows.
         long_ago: "worked at ... from ... to ...", of what ended before the first message.
         denials: "does not work at ..." of what nobody has said.
@@ -30,10 +32,13 @@ class Difficulty:
         again: Jobs are taken up again.
         told_later: The day is named only when it is said again.
         yesterday: A change is told as one of "yesterday".
-        corrections: Rate of first tellings that are wrong, and put right within a day: "No, it was not ... but ... that ...".
-        retractions: Rate of people of whom a job is told that they never had, and then that they never had it.
+        corrections: Rate of first tellings that are wrong, and put right within a day: "No, it was
+            not ... but ... that ...".
+        retractions: Rate of people of whom a job is told that they never had, and then that they
+            never had it.
         negations: Rate of jobs whose end is told by itself: "does not work at ... any more".
-        backdated: Rate of homes and jobs that are told of only after they have ended, and what followed them.
+        backdated: Rate of homes and jobs that are told of only after they have ended, and what
+            followed them.
 
     >>> Difficulty.parse("1,corrections=0.2").corrections
     0.2
@@ -71,7 +76,9 @@ class Difficulty:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A level by its name, with what is changed in it: `1`, `corrected`, `1,slips=0.1,homonyms=1`. Raises ValueError."""
+        """A level by its name, with what is changed in it: `1`, `corrected`,
+        `1,slips=0.1,homonyms=1`. Raises ValueError.
+        """
         first, *rest = text.split(",")
         if first not in LEVELS:
             raise ValueError(f'a world has no difficulty "{first}"; levels are {", ".join(LEVELS)}')
@@ -79,10 +86,18 @@ class Difficulty:
         for part in rest:
             name, _, number = part.partition("=")
             if name not in _FEATURES:
-                raise ValueError(f'"{name}" is nothing that makes a world difficult: {", ".join(_FEATURES)}')
-            given[name] = float(number) if name in _RATES else number.lower() in {"1", "true", "yes", ""}
+                raise ValueError(
+                    f'"{name}" is nothing that makes a world difficult: {", ".join(_FEATURES)}'
+                )
+            given[name] = (
+                float(number) if name in _RATES else number.lower() in {"1", "true", "yes", ""}
+            )
         level = LEVELS[first]
-        return cls(**{f.name: getattr(level, f.name) for f in fields(cls)} | given | ({"name": text} if rest else {}))
+        return cls(
+            **{f.name: getattr(level, f.name) for f in fields(cls)}
+            | given
+            | ({"name": text} if rest else {})
+        )
 
 
 def difficulty(given: int | str | Difficulty) -> Difficulty:
@@ -92,7 +107,10 @@ def difficulty(given: int | str | Difficulty) -> Difficulty:
 
 _FEATURES = tuple(f.name for f in fields(Difficulty) if f.name not in {"name", "base"})
 _RATES = ("talk", "slips", "corrections", "retractions", "negations", "backdated")
-_MOST = {"talk": 0.25, "slips": 0.8}  # four times as much talk, and first names in a fifth, are rates too
+_MOST = {
+    "talk": 0.25,
+    "slips": 0.8,
+}  # four times as much talk, and first names in a fifth, are rates too
 _PLAIN = Difficulty("0")
 _CHAT = Difficulty(
     "1", 1, phrases=True, first_names=True, shared=True, talk=0.05, gaps=True, long_ago=True, denials=True
@@ -112,7 +130,15 @@ LEVELS: Mapping[str, Difficulty] = {
     "corrected": replace(_CHAT, name="corrected", corrections=0.25),
     "retracted": replace(_CHAT, name="retracted", retractions=0.5),
     "everything": replace(
-        _HARD, name="everything", talk=0.1, corrections=0.15, retractions=0.2, negations=0.4, backdated=0.2
+        _HARD,
+        name="everything",
+        talk=0.1,
+        corrections=0.15,
+        retractions=0.2,
+        negations=0.4,
+        backdated=0.2,
     ),
 }
-"""0 to 2, each harder than the one before; level 1 with one thing more; level 2 with all of them."""
+"""0 to 2, each harder than the one before; level 1 with one thing more; level 2 with all of
+them.
+"""

@@ -22,9 +22,10 @@ class Fault:
     """One kind of fault.
 
     Args:
-        kind: 429 (with Retry-After), 500, hang (no answer ever), stall (an answer that comes late), drop (the connection),
-            prose (no JSON), truncated (cut in the middle), refusal, wrong_ids (numbers of records that are not there),
-            missing_ids (a record is left out), double_ids (a record twice).
+        kind: 429 (with Retry-After), 500, hang (no answer ever), stall (an answer that comes late),
+            drop (the connection), prose (no JSON), truncated (cut in the middle), refusal,
+            wrong_ids (numbers of records that are not there), missing_ids (a record is left out),
+            double_ids (a record twice).
         rate: Share of the requests, from 0 to 1.
         on: Numbers of requests, from 1.
         retry_after: Seconds that a 429 asks to wait.
@@ -55,7 +56,9 @@ Fault(kind='prose', rate=0.0, on=(3, 5), retry_after=0.05, late=30.0))
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """`kind=rate` or `kind@n,m`; behind a colon the seconds of a 429's Retry-After or of a stall. Raises ValueError."""
+        """`kind=rate` or `kind@n,m`; behind a colon the seconds of a 429's Retry-After or of a
+        stall. Raises ValueError.
+        """
         said, _, seconds = text.partition(":")
         times = {"429": "retry_after", "stall": "late"}
         kind, sign, given = said.partition("=") if "=" in said else said.partition("@")
@@ -69,7 +72,9 @@ Fault(kind='prose', rate=0.0, on=(3, 5), retry_after=0.05, late=30.0))
 
 @dataclass
 class Faults:
-    """The faults of a server. Which requests of a rate are hit depends on `seed` and on the order of arrival alone."""
+    """The faults of a server. Which requests of a rate are hit depends on `seed` and on the order
+    of arrival alone.
+    """
 
     faults: tuple[Fault, ...] = ()
     seed: int = 1
@@ -98,11 +103,15 @@ def spoilt(fault: Fault, text: str) -> Said:
 
 
 def _miscounted(kind: str, value: dict[str, Any]) -> str:
-    """The answer with records missing, twice or foreign; an answer about one record gets such keys."""
+    """The answer with records missing, twice or foreign; an answer about one record gets such
+    keys.
+    """
     change = _CHANGES[kind]
     lists = {name: v for name, v in value.items() if isinstance(v, list) and _is_numbered(v)}
     if lists:
-        return json.dumps(value | {name: change(v) for name, v in lists.items()}, ensure_ascii=False)
+        return json.dumps(
+            value | {name: change(v) for name, v in lists.items()}, ensure_ascii=False
+        )
     if kind == "wrong_ids":
         return json.dumps({"wrong": value}, ensure_ascii=False)
     if kind == "missing_ids":
@@ -118,7 +127,9 @@ def _is_numbered(entries: list[Any]) -> bool:
 
 def _shifted(entries: list[Any]) -> list[Any]:
     return [
-        entry + _SHIFT if isinstance(entry, int) else {k: v + _SHIFT if k in _NUMBERS else v for k, v in entry.items()}
+        entry + _SHIFT
+        if isinstance(entry, int)
+        else {k: v + _SHIFT if k in _NUMBERS else v for k, v in entry.items()}
         for entry in entries
     ]
 

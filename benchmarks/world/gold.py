@@ -1,9 +1,11 @@
-"""The graph that some messages tell, worked out from what they state of the truth, not from their words.
+"""The graph that some messages tell, worked out from what they state of the truth, not from their
+words.
 
-A fact holds from the day that any message names for it, else from when it was first said. It holds until the day that is
-named, or until what cannot hold beside it begins, as far as that was told: another home or job of the same person, another
-lead of the same project, the end of the job or lead itself. What was taken back has held at no time (it ends when it
-begins), and ends nothing; what was said in its place holds from the same day, unless it names another.
+A fact holds from the day that any message names for it, else from when it was first said. It holds
+until the day that is named, or until what cannot hold beside it begins, as far as that was told:
+another home or job of the same person, another lead of the same project, the end of the job or lead
+itself. What was taken back has held at no time (it ends when it begins), and ends nothing; what was
+said in its place holds from the same day, unless it names another.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from benchmarks.world.telling import Statement
 
 @dataclass(frozen=True)
 class Episode:
-    """A message: what it says, what of the truth it states, and what it names, with the names that it uses."""
+    """A message: what it says, what of the truth it states, and what it names, with the names that
+    it uses.
+    """
 
     number: int
     uuid: str
@@ -42,7 +46,9 @@ class Entity:
 
 @dataclass(frozen=True)
 class Fact:
-    """What holds between two entities (by key), from when until when, and the messages that state it."""
+    """What holds between two entities (by key), from when until when, and the messages that state
+    it.
+    """
 
     key: str
     source: str
@@ -105,7 +111,11 @@ def told(episodes: Sequence[Episode], at: datetime | None = None) -> Gold:
 def _fact(one: _Known, known: Iterable[_Known]) -> Fact:
     others = [other for other in known if not other.retracted and _excludes(other.span, one.span)]
     later = [other.valid_at for other in others if other.valid_at > one.valid_at]
-    until = min([*later, *([one.until] if one.until else [])], default=None) if not one.retracted else one.valid_at
+    until = (
+        min([*later, *([one.until] if one.until else [])], default=None)
+        if not one.retracted
+        else one.valid_at
+    )
     span = one.span
     return Fact(
         span.key, span.source.key, WAYS[span.kind].relation, span.target.key, one.valid_at, until,
@@ -132,6 +142,9 @@ def _entities(episodes: Sequence[Episode]) -> tuple[Entity, ...]:
     for episode in episodes:
         for thing, name in episode.mentions:
             had = found.get(thing.key) or Entity(thing.key, thing.kind, thing.name, (), ())
-            names, where = dict.fromkeys((*had.names, name)), dict.fromkeys((*had.episodes, episode.uuid))
+            names, where = (
+                dict.fromkeys((*had.names, name)),
+                dict.fromkeys((*had.episodes, episode.uuid)),
+            )
             found[thing.key] = replace(had, names=tuple(names), episodes=tuple(where))
     return tuple(found.values())

@@ -112,18 +112,31 @@ def _with_homonyms(draw: random.Random, persons: list[Thing]) -> list[Thing]:
 
 def _with_short_names(persons: list[Thing]) -> list[Thing]:
     firsts = Counter(person.name.split()[0] for person in persons)
-    return [replace(p, short=first) if firsts[first := p.name.split()[0]] == 1 else p for p in persons]
+    return [
+        replace(p, short=first) if firsts[first := p.name.split()[0]] == 1 else p for p in persons
+    ]
 
 
 def _chain(
-    draw: random.Random, kind: str, person: Thing, targets: list[Thing], *, gaps: bool = False, again: bool = False
+    draw: random.Random,
+    kind: str,
+    person: Thing,
+    targets: list[Thing],
+    *,
+    gaps: bool = False,
+    again: bool = False,
 ) -> Iterator[Span]:
-    """One after another: from before the beginning, with up to two changes. Jobs may have gaps, and be taken up again."""
+    """One after another: from before the beginning, with up to two changes. Jobs may have gaps, and
+    be taken up again.
+    """
     changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), draw.choice((0, 1, 1, 2))))
     where = draw.sample(targets, min(len(targets), len(changes) + 1))
     if len(changes) == 2 and again and draw.random() < 0.5:
         where[2] = where[0]
-    starts = [START - timedelta(days=draw.randrange(100, 2000)), *(START + timedelta(days=day) for day in changes)]
+    starts = [
+        START - timedelta(days=draw.randrange(100, 2000)),
+        *(START + timedelta(days=day) for day in changes),
+    ]
     for i, since in enumerate(starts):
         until = starts[i + 1] if i + 1 < len(starts) else None
         if until and gaps and draw.random() < 0.4:
@@ -138,11 +151,19 @@ def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list
     until = first - timedelta(days=draw.randrange(30, 400))
     others = [firm for firm in firms if firm not in {span.target for span in mine}] or firms
     return Span(
-        "", "job", person, draw.choice(others), until - timedelta(days=draw.randrange(200, 900)), until, old=True
+        "",
+        "job",
+        person,
+        draw.choice(others),
+        until - timedelta(days=draw.randrange(200, 900)),
+        until,
+        old=True,
     )
 
 
-def _leaders(draw: random.Random, project: Thing, persons: list[Thing], *, gaps: bool) -> Iterator[Span]:
+def _leaders(
+    draw: random.Random, project: Thing, persons: list[Thing], *, gaps: bool
+) -> Iterator[Span]:
     """Who leads a project: one, or two after each other."""
     starts = [START - timedelta(days=draw.randrange(50, 700))]
     if draw.random() < 0.6:
@@ -163,13 +184,17 @@ def _acquaintances(draw: random.Random, persons: list[Thing]) -> Iterator[Span]:
 
 
 def _ending(span: Span, spans: list[Span]) -> Span | None:
-    """That somebody left, or handed over, where nothing followed at once: until it is taken up again."""
+    """That somebody left, or handed over, where nothing followed at once: until it is taken up
+    again.
+    """
     kind = {"job": "left", "lead": "handed"}.get(span.kind)
     if kind is None or span.until is None or span.old:
         return None
     same = span.kind == "job"
     rivals = [
-        s for s in spans if s.kind == span.kind and (s.source == span.source if same else s.target == span.target)
+        s
+        for s in spans
+        if s.kind == span.kind and (s.source == span.source if same else s.target == span.target)
     ]
     if any(s.since == span.until for s in rivals):
         return None

@@ -44,7 +44,9 @@ def names_in(text: str) -> list[str]:
     found = []
     for match in re.finditer(NAME, re.sub(r"'s\b", ",", text)):
         words = match[0].split()
-        while words and (words[0] in _NO_NAMES or re.fullmatch(r"I('\w+)?|[A-Z][a-z]+'(m|re|s|ve|ll)", words[0])):
+        while words and (
+            words[0] in _NO_NAMES or re.fullmatch(r"I('\w+)?|[A-Z][a-z]+'(m|re|s|ve|ll)", words[0])
+        ):
             words.pop(0)
         name = " ".join(words)
         if name and not name[0].isdigit():
@@ -53,7 +55,9 @@ def names_in(text: str) -> list[str]:
 
 
 def names_of(message: str, history: Sequence[str] = ()) -> list[str]:
-    """Names that a message is about, as fully as it gives them, also those that "she" and "the project" stand for."""
+    """Names that a message is about, as fully as it gives them, also those that "she" and "the
+    project" stand for.
+    """
     speaker, said = speaker_of(message)
     found = [*([speaker] if speaker else []), *names_in(said)]
     if re.search(r"\bthe project\b", said, re.IGNORECASE) and project_in(history):
@@ -130,7 +134,11 @@ def _deadline(speaker: str, project: str, day: str, history: Sequence[str]) -> l
     project = project_in(history) if project == "project" else project
     if not project or not speaker:
         return []
-    leads = [c for text in history for c in claims_in(text) if c.kind == "lead" and c.target == project]
-    known = [Claim(speaker, "LEADS", project, f"{speaker} leads {project}.", "lead")] if leads else []
+    leads = [
+        c for text in history for c in claims_in(text) if c.kind == "lead" and c.target == project
+    ]
+    known = (
+        [Claim(speaker, "LEADS", project, f"{speaker} leads {project}.", "lead")] if leads else []
+    )
     text = f"The deadline of {project} is {day}."
     return [*known, Claim(speaker, "PROJECT_DEADLINE", project, text, "deadline", day)]

@@ -1,7 +1,8 @@
-"""What is told wrongly and put right, what is told of only late, and ends that are told by themselves.
+"""What is told wrongly and put right, what is told of only late, and ends that are told by
+themselves.
 
-Statements of a world are altered after they are made, by draws of their own, so that worlds which differ in nothing else have
-one truth and, but for this, one telling.
+Statements of a world are altered after they are made, by draws of their own, so that worlds which
+differ in nothing else have one truth and, but for this, one telling.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _KINDS = {"job": "organisation", "home": "place", "knows": "person"}
 """What can be told wrongly, and of which things."""
 
 
-def altered(seed: str, truth: Truth, statements: list[Statement], hard: Difficulty) -> list[Statement]:
+def altered(
+    seed: str, truth: Truth, statements: list[Statement], hard: Difficulty
+) -> list[Statement]:
     """The statements, with what a difficulty adds, in order of time, no two at one second."""
     found = list(statements)
     if hard.negations:
@@ -28,7 +31,9 @@ def altered(seed: str, truth: Truth, statements: list[Statement], hard: Difficul
     if hard.backdated:
         found = _backdated(random.Random(f"backdated/{seed}"), truth, found, hard.backdated)
     if hard.corrections:
-        found = list(_corrected(random.Random(f"corrections/{seed}"), truth, found, hard.corrections))
+        found = list(
+            _corrected(random.Random(f"corrections/{seed}"), truth, found, hard.corrections)
+        )
     if hard.retractions:
         found += _retracted(random.Random(f"retractions/{seed}"), truth, found, hard.retractions)
     return found if found == statements else list(_in_order(found))
@@ -41,20 +46,34 @@ def _in_order(statements: Iterable[Statement]) -> Iterator[Statement]:
         yield replace(one, at=last)
 
 
-def _negated(draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float) -> list[Statement]:
-    """Ends in other words; and jobs that were followed by another at once are also told to have ended."""
+def _negated(
+    draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
+) -> list[Statement]:
+    """Ends in other words; and jobs that were followed by another at once are also told to have
+    ended.
+    """
     found = []
     for one in statements:
         phrase = NEGATED.get(one.kind)
         if phrase and draw.random() < rate:
-            found.append(replace(one, phrase=phrase, when=f"since {day_of(one.since)}" if one.since else ""))
+            found.append(
+                replace(one, phrase=phrase, when=f"since {day_of(one.since)}" if one.since else "")
+            )
         else:
             found.append(one)
     ended = {(s.source, s.target, s.since) for s in truth.spans if s.kind == "left"}
     for job in [s for s in truth.spans if s.kind == "job" and not s.old]:
-        if job.until is None or (job.source, job.target, job.until) in ended or draw.random() >= rate:
+        if (
+            job.until is None
+            or (job.source, job.target, job.until) in ended
+            or draw.random() >= rate
+        ):
             continue
-        again = [s.since for s in truth.spans if (s.kind, s.source, s.target) == ("job", job.source, job.target)]
+        again = [
+            s.since
+            for s in truth.spans
+            if (s.kind, s.source, s.target) == ("job", job.source, job.target)
+        ]
         until = min((since for since in again if since >= job.until), default=None)
         span = Span(f"n{len(found)}", "left", job.source, job.target, job.until, until)
         at = job.until + timedelta(days=1 + draw.randrange(8), hours=8, minutes=draw.randrange(600))
@@ -64,8 +83,12 @@ def _negated(draw: random.Random, truth: Truth, statements: Sequence[Statement],
     return found
 
 
-def _backdated(draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float) -> list[Statement]:
-    """Homes and jobs of the time that is told of, told once they and what came next are known to be over."""
+def _backdated(
+    draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
+) -> list[Statement]:
+    """Homes and jobs of the time that is told of, told once they and what came next are known to be
+    over.
+    """
     found = list(statements)
     for span in truth.spans:
         if span.kind not in {"home", "job"} or span.old or span.since < START or span.until is None:
@@ -73,13 +96,21 @@ def _backdated(draw: random.Random, truth: Truth, statements: Sequence[Statement
         if draw.random() >= rate:
             continue
         found = [one for one in found if one.span != span]
-        at = span.until + timedelta(days=12 + draw.randrange(50), hours=8, minutes=draw.randrange(600))
+        at = span.until + timedelta(
+            days=12 + draw.randrange(50), hours=8, minutes=draw.randrange(600)
+        )
         when = f"from {day_of(span.since)} to {day_of(span.until)}"
-        found.append(Statement(at, span.kind, span.source, span.target, span, None, span.since, span.until, when))
+        found.append(
+            Statement(
+                at, span.kind, span.source, span.target, span, None, span.since, span.until, when
+            )
+        )
     return found
 
 
-def _corrected(draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float) -> Iterator[Statement]:
+def _corrected(
+    draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
+) -> Iterator[Statement]:
     """First tellings with a wrong end, and within a day what is right in its place."""
     told: set[str] = set()
     for one in statements:
@@ -97,32 +128,49 @@ def _corrected(draw: random.Random, truth: Truth, statements: Sequence[Statement
         at = one.at + timedelta(minutes=draw.randrange(5, 20 * 60))
         when = f"on {day_of(one.since)}" if one.when == "yesterday" and one.since else one.when
         wording = draw.choice(("not", "not but"))
-        yield replace(one, at=at, when=when, wrong=wrong, retracts=false, alone=True, wording=wording)
+        yield replace(
+            one, at=at, when=when, wrong=wrong, retracts=false, alone=True, wording=wording
+        )
 
 
 def _other(draw: random.Random, truth: Truth, one: Statement) -> Thing | None:
     """Something else of its kind, which nothing says of the same one."""
     had = {span.target for span in truth.spans if span.source == one.source}
-    others = [t for t in truth.of(_KINDS[one.kind]) if t not in had and t != one.source and not t.role]
+    others = [
+        t for t in truth.of(_KINDS[one.kind]) if t not in had and t != one.source and not t.role
+    ]
     return draw.choice(others) if others else None
 
 
-def _retracted(draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float) -> Iterator[Statement]:
+def _retracted(
+    draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
+) -> Iterator[Statement]:
     """Of some people a job that they never had, and within days that they never had it."""
     for person in truth.of("person"):
         mine = [s for s in statements if s.source == person]
-        had = {s.target for s in mine} | {span.target for span in truth.spans if span.source == person}
+        had = {s.target for s in mine} | {
+            span.target for span in truth.spans if span.source == person
+        }
         others = [firm for firm in truth.of("organisation") if firm not in had]
         busy = [s.at for s in mine if s.kind in {"job", "left", "denied"}]
-        at = START + timedelta(days=draw.randrange(60, DAYS - 10), hours=8, minutes=draw.randrange(600))
+        at = START + timedelta(
+            days=draw.randrange(60, DAYS - 10), hours=8, minutes=draw.randrange(600)
+        )
         over = at + timedelta(hours=draw.randrange(2, 90))
-        if not others or draw.random() >= rate or any(at - timedelta(days=1) < t < over for t in busy) or over >= END:
+        if (
+            not others
+            or draw.random() >= rate
+            or any(at - timedelta(days=1) < t < over for t in busy)
+            or over >= END
+        ):
             continue
         firm = draw.choice(others)
         false = Span(f"y{person.key}", "job", person, firm, at)
         never = Span(f"z{person.key}", "never", person, firm, at)
         states = [p for p in WAYS["job"].now if not p.event]
-        yield Statement(at, "job", person, firm, false, draw.choice(states), alone=True, of_others=True)
+        yield Statement(
+            at, "job", person, firm, false, draw.choice(states), alone=True, of_others=True
+        )
         yield Statement(
             over, "never", person, firm, never, draw.choice(WAYS["never"].now), retracts=false, alone=True
         )  # fmt: skip

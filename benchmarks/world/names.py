@@ -1,4 +1,6 @@
-"""Names for people, organisations, places and projects: as many as are wanted, none a part or a slip of another."""
+"""Names for people, organisations, places and projects: as many as are wanted, none a part or a
+slip of another.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,12 @@ ROLES = ("pilot", "baker", "nurse", "judge", "welder", "painter")
 def people(draw: random.Random, count: int) -> list[str]:
     """Full names; the first 26 have first names of their own."""
     firsts = draw.sample(_FIRST, len(_FIRST))
-    lasts = [last + end for end in ("", "son", "idis", "escu") for last in draw.sample(_LAST, len(_LAST))]
-    pairs = ((firsts[i % len(firsts)], lasts[(i + i // len(firsts)) % len(lasts)]) for i in range(count))
+    lasts = [
+        last + end for end in ("", "son", "idis", "escu") for last in draw.sample(_LAST, len(_LAST))
+    ]
+    pairs = (
+        (firsts[i % len(firsts)], lasts[(i + i // len(firsts)) % len(lasts)]) for i in range(count)
+    )
     return _enough([f"{first} {last}" for first, last in pairs], count, "people")
 
 
@@ -50,7 +56,9 @@ def places(draw: random.Random, count: int) -> list[str]:
 
 def projects(draw: random.Random, count: int) -> list[str]:
     """`Project ...`."""
-    return _enough([f"Project {name}" for name in _with_endings(draw, _PROJECTS)], count, "projects")
+    return _enough(
+        [f"Project {name}" for name in _with_endings(draw, _PROJECTS)], count, "projects"
+    )
 
 
 def organisations(draw: random.Random, count: int) -> list[str]:
@@ -75,7 +83,11 @@ def misspelt(draw: random.Random, name: str) -> str:
     rest, _, last = name.rpartition(" ")
     spots = [i for i in range(1, len(last) - 1) if last[i] != last[i + 1]]
     i = draw.choice(spots)
-    slip = last[:i] + last[i + 1] + last[i] + last[i + 2 :] if draw.random() < 0.5 else last[:i] + last[i + 1 :]
+    slip = (
+        last[:i] + last[i + 1] + last[i] + last[i + 2 :]
+        if draw.random() < 0.5
+        else last[:i] + last[i + 1 :]
+    )
     return f"{rest} {slip}"
 
 

@@ -1,7 +1,9 @@
-"""What is wrong with the answers: drawn from (seed, text of the prompt), so the same question is always answered alike.
+"""What is wrong with the answers: drawn from (seed, text of the prompt), so the same question is
+always answered alike.
 
-A model that is asked more in one call errs more often, and so does one that is shown more: with b items in a call, in a prompt
-of t tokens, every rate p becomes p (1 + growth (b - 1)) (1 + length t / 1,000).
+A model that is asked more in one call errs more often, and so does one that is shown more: with b
+items in a call, in a prompt of t tokens, every rate p becomes p (1 + growth (b - 1)) (1 + length t
+/ 1,000).
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ class Noise:
     Args:
         drop: An entry of a list that is answered (a name, a fact) is missing.
         spurious: An entry is added to a list that is answered.
-        verdict: A yes, a choice, a match or a score is wrong; a record of a ranking stands elsewhere.
+        verdict: A yes, a choice, a match or a score is wrong; a record of a ranking stands
+            elsewhere.
         slip: A date is up to 60 days off.
-        growth: By how much a further item in the same call makes errors more frequent: p (1 + growth (b - 1)).
+        growth: By how much a further item in the same call makes errors more frequent: p (1 +
+            growth (b - 1)).
         length: By how much a thousand tokens of the prompt do: p (1 + length t / 1,000).
         seed: Of all draws.
 
@@ -50,7 +54,9 @@ class Noise:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a rate from 0 to 1, not {getattr(self, name)}")
         if min(self.growth, self.length) < 0:
-            raise ValueError(f"growth and length are 0 or more, not {self.growth} and {self.length}")
+            raise ValueError(
+                f"growth and length are 0 or more, not {self.growth} and {self.length}"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Noise:
@@ -66,8 +72,14 @@ class Noise:
 
     def draw(self, prompt: str, size: int, tokens: int = 0) -> Draw:
         """The draws for one prompt of so many tokens about `size` items."""
-        digest = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        return Draw(self, f"{self.seed}/{digest}", (1 + self.growth * (size - 1)) * (1 + self.length * tokens / 1000))
+        digest = hashlib.blake2b(
+            prompt.encode("utf-8", "surrogatepass"), digest_size=16
+        ).hexdigest()
+        return Draw(
+            self,
+            f"{self.seed}/{digest}",
+            (1 + self.growth * (size - 1)) * (1 + self.length * tokens / 1000),
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,10 @@ class Draw:
 
     def answer(self, answer: Answer, schema: Mapping[str, Any], item: int) -> Answer:
         """The answer to one item, with what is wrong with it."""
-        return {name: self._value(value, schema.get(name, {}), name, item) for name, value in answer.items()}
+        return {
+            name: self._value(value, schema.get(name, {}), name, item)
+            for name, value in answer.items()
+        }
 
     def _value(self, value: Any, schema: Mapping[str, Any], name: str, *key: object) -> Any:
         inner = _plain(schema)
@@ -95,7 +110,9 @@ class Draw:
             return self._list(value, inner.get("items", {}), name, *key)
         if isinstance(value, dict):
             properties = inner.get("properties", {})
-            return {n: self._value(v, properties.get(n, {}), n, *key, name) for n, v in value.items()}
+            return {
+                n: self._value(v, properties.get(n, {}), n, *key, name) for n, v in value.items()
+            }
         if isinstance(value, str) and name in _DATES and (draw := self._hit("slip", *key, name)):
             days = draw.choice([d for d in range(-_MOST_DAYS, _MOST_DAYS + 1) if d])
             return iso(datetime.fromisoformat(value) + timedelta(days=days))
@@ -113,7 +130,9 @@ class Draw:
             return draw.choice([one for one in schema["enum"] if one != value])
         return round(draw.uniform(0, 100), 3)
 
-    def _list(self, entries: Sequence[Any], schema: Mapping[str, Any], name: str, *key: object) -> list[Any]:
+    def _list(
+        self, entries: Sequence[Any], schema: Mapping[str, Any], name: str, *key: object
+    ) -> list[Any]:
         kept = [
             self._value(entry, schema, name, *key, i)
             for i, entry in enumerate(entries)
@@ -122,13 +141,19 @@ class Draw:
         draw = self._hit("spurious", *key, name)
         return [*kept, _made_up(entries, draw)] if draw and entries else kept
 
-    def verdict(self, values: Answer | None, schema: Mapping[str, Any], left: int, right: int) -> Answer | None:
+    def verdict(
+        self, values: Answer | None, schema: Mapping[str, Any], left: int, right: int
+    ) -> Answer | None:
         """The answer about a pair; None: no match."""
         draw = self._hit("verdict", left, right)
         choices = {name: _plain(kind).get("enum") for name, kind in schema.items()}
         if draw is None or (values is None and not all(choices.values())):
             return values
-        return {name: draw.choice(values or [None]) for name, values in choices.items()} if values is None else None
+        return (
+            {name: draw.choice(values or [None]) for name, values in choices.items()}
+            if values is None
+            else None
+        )
 
     def yes(self, said: bool, *key: object) -> bool:
         """A yes or no."""
@@ -145,19 +170,30 @@ class Draw:
 
 def _plain(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema of a value that is not null."""
-    found: Mapping[str, Any] = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
+    found: Mapping[str, Any] = next(
+        (one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema
+    )
     return found
 
 
 def _made_up(entries: Sequence[Any], draw: random.Random) -> Any:
-    """An entry like the others that nobody said: names are those in the answer, and one that nobody bears."""
+    """An entry like the others that nobody said: names are those in the answer, and one that nobody
+    bears.
+    """
     like = draw.choice(list(entries))
     if isinstance(like, str):
         return f"{like} Nemo"
     if not isinstance(like, dict):
         return like
     if {"source", "target", "fact"} <= set(like):
-        target = draw.choice([e["source"] for e in entries if e["source"] != like["target"]] or ["Nemo"])
+        target = draw.choice(
+            [e["source"] for e in entries if e["source"] != like["target"]] or ["Nemo"]
+        )
         source = like["target"]
-        return like | {"fact": f"{source} knows {target}.", "relation": "KNOWS", "source": source, "target": target}
+        return like | {
+            "fact": f"{source} knows {target}.",
+            "relation": "KNOWS",
+            "source": source,
+            "target": target,
+        }
     return {name: f"{v} Nemo" if name == "name" else v for name, v in like.items()}

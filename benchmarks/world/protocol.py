@@ -15,7 +15,9 @@ from aiohttp import web
 
 @dataclass(frozen=True)
 class Said:
-    """What the model said: a text, why it stopped, or a refusal in its place; `chances` are those of its first token."""
+    """What the model said: a text, why it stopped, or a refusal in its place; `chances` are those
+    of its first token.
+    """
 
     text: str | None
     finish: str = "stop"
@@ -40,7 +42,14 @@ def completion(model: str, said: Said, tokens: Tokens) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": _logprobs(said), "finish_reason": said.finish}],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": _logprobs(said),
+                "finish_reason": said.finish,
+            }
+        ],
         "usage": {
             "prompt_tokens": tokens.prompt,
             "completion_tokens": tokens.completion,
@@ -58,7 +67,9 @@ def _logprobs(said: Said) -> dict[str, Any] | None:
     return {"content": [{**told[0], "top_logprobs": told}], "refusal": None} if told else None
 
 
-def embeddings(body: Mapping[str, Any], vectors: Sequence[npt.NDArray[np.float32]], tokens: int) -> dict[str, Any]:
+def embeddings(
+    body: Mapping[str, Any], vectors: Sequence[npt.NDArray[np.float32]], tokens: int
+) -> dict[str, Any]:
     """The document of vectors, as base64 where that was asked for."""
     packed = body.get("encoding_format") == "base64"
     data = [
@@ -73,7 +84,9 @@ def embeddings(body: Mapping[str, Any], vectors: Sequence[npt.NDArray[np.float32
     return {"object": "list", "model": body["model"], "data": data, "usage": usage}
 
 
-def error(status: int, message: str, code: str | None = None, retry_after: float | None = None) -> web.Response:
+def error(
+    status: int, message: str, code: str | None = None, retry_after: float | None = None
+) -> web.Response:
     """An error worded as OpenAI words them."""
     document = {"error": {"message": message, "type": "world", "param": None, "code": code}}
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}

@@ -1,7 +1,9 @@
 """Questions about a world, with their answers and the facts that answer them.
 
-What is asked is what the messages up to a time tell: nobody could know more. Who answers needs no reader of these sentences:
-the questions are for a search, whose hits are compared with `edges`, or for a model, whose words are compared with `answer`.
+What is asked is what the messages up to a time tell: nobody could know more. Who answers needs no
+    reader of these sentences:
+the questions are for a search, whose hits are compared with `edges`, or for a model, whose words
+are compared with `answer`.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ class Question:
 
     Args:
         text: In words.
-        answer: A name, names with ", " between them in the order of the alphabet, or a day (2024-03-01); "" where the world
-            cannot tell.
-        kind: `now` (what holds), `then` (what held in a month), `since` (from which day), `before` (what held before what
-            holds), `two hops`, `unanswerable`.
+        answer: A name, names with ", " between them in the order of the alphabet, or a day
+            (2024-03-01); "" where the world cannot tell.
+        kind: `now` (what holds), `then` (what held in a month), `since` (from which day), `before`
+            (what held before what holds), `two hops`, `unanswerable`.
         subject: The name of who or what it is about, as the question says it.
-        edges: Keys of the gold facts that answer it, the one that holds the answer first; none if unanswerable.
+        edges: Keys of the gold facts that answer it, the one that holds the answer first; none if
+            unanswerable.
         about: The time that it asks about; None: any.
     """
 
@@ -45,7 +48,8 @@ class Question:
 
 
 def questions(world: World, at: datetime, *, count: int, seed: int = 1) -> list[Question]:
-    """Questions that are asked at a time, the same for the same arguments; as many of each kind as there can be.
+    """Questions that are asked at a time, the same for the same arguments; as many of each kind as
+    there can be.
 
     Args:
         world: What is asked about.
@@ -86,9 +90,13 @@ class _Known:
     def __post_init__(self) -> None:
         self.told = [episode for episode in self.world.episodes if episode.at <= self.at]
         self.gold = self.world.gold(after=len(self.told))
-        self.entities = {e.key: e for e in self.gold.entities if e.name in e.names}  # full names that were said
+        self.entities = {
+            e.key: e for e in self.gold.entities if e.name in e.names
+        }  # full names that were said
         roles = {thing.key: thing.role for thing in self.world.truth.things}
-        self._called = {k: f"{e.name} the {roles[k]}" if roles[k] else e.name for k, e in self.entities.items()}
+        self._called = {
+            k: f"{e.name} the {roles[k]}" if roles[k] else e.name for k, e in self.entities.items()
+        }
 
     @cached_property
     def told_facts(self) -> list[Fact]:
@@ -120,11 +128,19 @@ class _Known:
 
     def one(self, relation: str, **ends: str) -> Fact | None:
         """The fact that holds, if there is just one."""
-        found = [f for f in self.now if f.relation == relation and all(getattr(f, n) == v for n, v in ends.items())]
+        found = [
+            f
+            for f in self.now
+            if f.relation == relation and all(getattr(f, n) == v for n, v in ends.items())
+        ]
         return found[0] if len(found) == 1 else None
 
 
-_NOW = {"WORKS_AT": "Where does {} work?", "LIVES_IN": "Where does {} live?", "KNOWS": "Whom does {} know?"}
+_NOW = {
+    "WORKS_AT": "Where does {} work?",
+    "LIVES_IN": "Where does {} live?",
+    "KNOWS": "Whom does {} know?",
+}
 _THEN = {"WORKS_AT": "Where did {} work in {}?", "LIVES_IN": "Where did {} live in {}?"}
 _SINCE = {
     "WORKS_AT": "Since when does {} work at {}?", "LIVES_IN": "Since when does {} live in {}?",
@@ -143,22 +159,30 @@ def _present(known: _Known) -> Iterator[Question]:
 
 
 def _past(known: _Known) -> Iterator[Question]:
-    """Of months, wholly within what held, that are over: all that is asked for held no longer at the end."""
+    """Of months, wholly within what held, that are over: all that is asked for held no longer at
+    the end.
+    """
     for fact in known.facts:
         if fact.relation not in _THEN or fact.invalid_at is None or fact.invalid_at > known.at:
             continue
-        months = [m for m in _months(fact.valid_at, fact.invalid_at) if not _others(known, fact, *m)]
+        months = [
+            m for m in _months(fact.valid_at, fact.invalid_at) if not _others(known, fact, *m)
+        ]
         if months:
             first, _ = known.draw.choice(months)
             who, when = known.name(fact.source), f"{MONTHS[first.month - 1]} {first.year}"
             text = _THEN[fact.relation].format(who, when)
-            yield Question(text, known.name(fact.target), "then", who, (fact.key,), first + timedelta(days=14))
+            yield Question(
+                text, known.name(fact.target), "then", who, (fact.key,), first + timedelta(days=14)
+            )
 
 
 def _months(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
     """The months from their first moment to that of the next, that lie between two times."""
     starts = [
-        datetime(year, month, 1, tzinfo=UTC) for year in range(since.year, until.year + 2) for month in range(1, 13)
+        datetime(year, month, 1, tzinfo=UTC)
+        for year in range(since.year, until.year + 2)
+        for month in range(1, 13)
     ]
     return [(a, b) for a, b in pairwise(starts) if since <= a and b <= until]
 
@@ -184,10 +208,16 @@ def _earlier(known: _Known) -> Iterator[Question]:
     for fact in known.now:
         if fact.relation not in _BEFORE or not known.one(fact.relation, source=fact.source):
             continue
-        same = [f for f in known.told_facts if (f.source, f.relation) == (fact.source, fact.relation)]
+        same = [
+            f for f in known.told_facts if (f.source, f.relation) == (fact.source, fact.relation)
+        ]
         before = [f for f in same if f.valid_at < fact.valid_at]
         last = max(before, key=lambda f: f.valid_at, default=None)
-        if last is None or last not in known.facts or sum(f.target == fact.target for f in same) > 1:
+        if (
+            last is None
+            or last not in known.facts
+            or sum(f.target == fact.target for f in same) > 1
+        ):
             continue
         who, what = known.name(fact.source), known.name(fact.target)
         text = _BEFORE[fact.relation].format(who, what)
@@ -208,7 +238,11 @@ def _hops(known: _Known) -> Iterator[Question]:
 
 def _beside(known: _Known, fact: Fact) -> Iterator[Question]:
     """Who else works or lives there."""
-    others = [f for f in known.now if (f.relation, f.target) == (fact.relation, fact.target) and f.key != fact.key]
+    others = [
+        f
+        for f in known.now
+        if (f.relation, f.target) == (fact.relation, fact.target) and f.key != fact.key
+    ]
     if others and known.one(fact.relation, source=fact.source):
         who, does = known.name(fact.source), "works" if fact.relation == "WORKS_AT" else "lives"
         answer = ", ".join(sorted(known.name(f.source) for f in others))
@@ -225,7 +259,9 @@ def _beyond(known: _Known, fact: Fact, about: str, them: str, key: str) -> Itera
 
 
 def _unknown(known: _Known) -> Iterator[Question]:
-    """Of people whom nobody has named, of what nobody tells of anybody, of times that nobody tells of."""
+    """Of people whom nobody has named, of what nobody tells of anybody, of times that nobody tells
+    of.
+    """
     persons, stated = known.of("person"), {(f.source, f.relation) for f in known.told_facts}
     there = {thing.name for thing in known.world.truth.things}
     strangers = [n for n in names.people(known.draw, min(200, len(persons) + 20)) if n not in there]
@@ -240,4 +276,11 @@ def _unknown(known: _Known) -> Iterator[Question]:
         yield Question(text, "", "unanswerable", who, ())
 
 
-_MAKERS: tuple[Callable[[_Known], Iterator[Question]], ...] = (_present, _past, _begun, _earlier, _hops, _unknown)
+_MAKERS: tuple[Callable[[_Known], Iterator[Question]], ...] = (
+    _present,
+    _past,
+    _begun,
+    _earlier,
+    _hops,
+    _unknown,
+)

@@ -1,4 +1,6 @@
-"""What a request asks: its form, which of the plans' prompts it is, and the records in it, read back from its text."""
+"""What a request asks: its form, which of the plans' prompts it is, and the records in it, read
+back from its text.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from semgraph.logical.prompt import Prompt, Template, show
 PLANS = Path(__file__).parents[2] / "plans"
 _AGAIN = re.compile(r"(?:\n\n|\A)Your last answer was not valid: .*\Z", re.DOTALL)
 _LINE = re.compile(
-    r"^(?P<number>\d+)\. (?P<part>part )?(?P<record>\{.*?\})(?: compare with: (?P<with>all|[\d, ]+))?$", re.MULTILINE
+    r"^(?P<number>\d+)\. (?P<part>part )?(?P<record>\{.*?\})(?: compare with: (?P<with>all|[\d, ]+))?$",
+    re.MULTILINE,
 )
 _NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
 _ANSWER = "Answer with one JSON object and nothing else"
@@ -35,7 +38,8 @@ class Question:
     """A request, read.
 
     Args:
-        skill: What is asked, by the names of the answers: `entities`, `since until`, `match`, `ranking`, ...
+        skill: What is asked, by the names of the answers: `entities`, `since until`, `match`,
+            `ranking`, ...
         form: How it is asked.
         shipped: Whether it is one of the plans' prompts; then `lefts` and `rights` have its fields.
         lefts: The records by number; of a row or pair: number 1.
@@ -43,11 +47,13 @@ class Question:
         pairs: Numbers of the pairs asked about.
         parts: Of a group: numbers of the records that are earlier answers.
         schema: JSON Schemas of the answers to one item, by name.
-        asked: The question in words, with `<field>` in place of values ("" where the words are in `said`).
+        asked: The question in words, with `<field>` in place of values ("" where the words are in
+            `said`).
         said: What stands before the records, or, of a row or a pair, all that is asked.
         rules: What is said of the question to every row.
         given: The answer that was given before, where what it missed is asked for.
-        prompt: Of a group: the name of the plans' prompt, and in `context` the values that stand before its records.
+        prompt: Of a group: the name of the plans' prompt, and in `context` the values that stand
+            before its records.
     """
 
     skill: str
@@ -75,12 +81,17 @@ class Question:
         values = {name: value for record in records for name, value in record.items()}
         if not any(self.asked):
             return "\n".join(map(show, values.values()))
-        texts = [re.sub(r"<([\w.]+)>", lambda m: show(values.get(m[1], m[0])), text) for text in self.asked]
+        texts = [
+            re.sub(r"<([\w.]+)>", lambda m: show(values.get(m[1], m[0])), text)
+            for text in self.asked
+        ]
         return "\n".join(texts)
 
 
 class Reader:
-    """Reads requests. It knows the prompts of a folder, and takes all others as questions in words."""
+    """Reads requests. It knows the prompts of a folder, and takes all others as questions in
+    words.
+    """
 
     def __init__(self, folder: Path = PLANS) -> None:
         params = {"instructions": ""}
@@ -97,17 +108,23 @@ class Reader:
             if len(body["messages"]) > 1:
                 system = body["messages"][0]["content"]
         except (KeyError, IndexError, TypeError):
-            raise NotUnderstood("a chat needs messages and a response_format with a JSON Schema of an object") from None
+            raise NotUnderstood(
+                "a chat needs messages and a response_format with a JSON Schema of an object"
+            ) from None
         user = _AGAIN.sub("", user)
         static, marked, _ = system.rpartition(_ANSWER)
         static = static if marked else system
         rules, *asked = _STANDS.split(static)
         asked = [text.strip() for text in asked]
-        numbered = _NUMBERED in static  # the texts of rows may say anything, the rules are the plan's own
+        numbered = (
+            _NUMBERED in static
+        )  # the texts of rows may say anything, the rules are the plan's own
         if numbered and "matches" in schema:
             return self._block(schema["matches"]["items"]["properties"], user, tuple(asked), rules)
         if numbered and "answers" in schema:
-            return self._records(schema["answers"]["items"]["properties"], user, tuple(asked), rules)
+            return self._records(
+                schema["answers"]["items"]["properties"], user, tuple(asked), rules
+            )
         if "match" in schema:
             return self._pair(schema, user, rules)
         if numbered:
@@ -119,28 +136,65 @@ class Reader:
 
     def _row(self, schema: Mapping[str, Any], text: str, rules: str) -> Question:
         for prompt in self._prompts:
-            if _names(prompt) == list(schema) and (found := invert(_whole(prompt), text)) is not None:
+            if (
+                _names(prompt) == list(schema)
+                and (found := invert(_whole(prompt), text)) is not None
+            ):
                 return Question(_skill(schema), "row", True, {1: found}, schema=schema)
-        return Question(_skill(schema), "row", False, {1: {}}, schema=schema, said=text, rules=rules)
+        return Question(
+            _skill(schema), "row", False, {1: {}}, schema=schema, said=text, rules=rules
+        )
 
-    def _records(self, entry: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str) -> Question:
+    def _records(
+        self, entry: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str
+    ) -> Question:
         own = {name: kind for name, kind in entry.items() if not _numbers(name, "id")}
         said, _, listed = text.rpartition("Records:\n")
         records = {int(m["number"]): json.loads(m["record"]) for m in _LINE.finditer(listed)}
-        shipped = any(_names(p) == list(own) and _has(records, p.item.fields) for p in self._prompts)
-        return Question(_skill(own), "records", shipped, records, schema=own, asked=asked, said=said, rules=rules)
+        shipped = any(
+            _names(p) == list(own) and _has(records, p.item.fields) for p in self._prompts
+        )
+        return Question(
+            _skill(own),
+            "records",
+            shipped,
+            records,
+            schema=own,
+            asked=asked,
+            said=said,
+            rules=rules,
+        )
 
     def _pair(self, schema: Mapping[str, Any], text: str, rules: str) -> Question:
         own = {name: kind for name, kind in schema.items() if name != "match"}
         left, _, right = text.removeprefix(_LEFT).partition(_RIGHT)
         for prompt in self._prompts:
             mine, other = invert(prompt.item, left), invert(prompt.other, right)
-            if mine is not None and other is not None and prompt.other and _names(prompt) == list(own):
-                return Question(_skill(own), "pair", True, {1: mine}, {2: other}, ((1, 2),), schema=own)
+            if (
+                mine is not None
+                and other is not None
+                and prompt.other
+                and _names(prompt) == list(own)
+            ):
+                return Question(
+                    _skill(own), "pair", True, {1: mine}, {2: other}, ((1, 2),), schema=own
+                )
         lefts = {1: {"left": left, "right": right} if right else {}}
-        return Question(_skill(own), "pair", False, lefts, {2: {}}, ((1, 2),), schema=own, said=text, rules=rules)
+        return Question(
+            _skill(own),
+            "pair",
+            False,
+            lefts,
+            {2: {}},
+            ((1, 2),),
+            schema=own,
+            said=text,
+            rules=rules,
+        )
 
-    def _block(self, entry: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str) -> Question:
+    def _block(
+        self, entry: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str
+    ) -> Question:
         own = {name: kind for name, kind in entry.items() if not _numbers(name, "left", "right")}
         said, _, rest = text.partition("Left records:\n")
         mine, _, other = rest.partition("\n\nRight records:\n")
@@ -149,35 +203,61 @@ class Reader:
         rights = {int(m["number"]): json.loads(m["record"]) for m in _LINE.finditer(other)}
         pairs = []
         for line in lines:
-            near = list(rights) if line["with"] == "all" else [int(n) for n in line["with"].split(",")]
+            near = (
+                list(rights) if line["with"] == "all" else [int(n) for n in line["with"].split(",")]
+            )
             pairs += [(int(line["number"]), n) for n in near if n in rights]
         if not pairs:
             raise NotUnderstood(f"no pairs in: {text[:200]}")
         shipped = any(
-            _names(p) == list(own) and _has(lefts, p.item.fields) and _has(rights, p.other.fields) and bool(p.other)
+            _names(p) == list(own)
+            and _has(lefts, p.item.fields)
+            and _has(rights, p.other.fields)
+            and bool(p.other)
             for p in self._prompts
         )
         return Question(
-            _skill(own), "block", shipped, lefts, rights, tuple(pairs), frozenset(), own, asked, said, rules
+            _skill(own),
+            "block",
+            shipped,
+            lefts,
+            rights,
+            tuple(pairs),
+            frozenset(),
+            own,
+            asked,
+            said,
+            rules,
         )
 
-    def _group(self, form: Form, schema: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str) -> Question:
+    def _group(
+        self, form: Form, schema: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str
+    ) -> Question:
         said, _, listed = text.rpartition("Records:\n")
         lines = list(_LINE.finditer(listed))
         records = {int(m["number"]): json.loads(m["record"]) for m in lines}
         parts = frozenset(int(m["number"]) for m in lines if m["part"])
-        found = Question(_skill(schema), form, False, records, {}, (), parts, schema, asked, said, rules)
+        found = Question(
+            _skill(schema), form, False, records, {}, (), parts, schema, asked, said, rules
+        )
         for prompt in self._prompts:
-            if _names(prompt) == list(schema) and prompt.rules.strip() and rules.startswith(prompt.rules.strip()):
+            if (
+                _names(prompt) == list(schema)
+                and prompt.rules.strip()
+                and rules.startswith(prompt.rules.strip())
+            ):
                 context = invert(prompt.context, said.strip()) if prompt.context else {}
                 return replace(found, shipped=True, prompt=prompt.name, context=context or {})
         return found
 
 
 def invert(template: Template, text: str) -> Record | None:
-    """The values that a template was filled with to give a text; None if it cannot have given it."""
+    """The values that a template was filled with to give a text; None if it cannot have given
+    it.
+    """
     pattern = "".join(
-        _loosely(literal) + (f"(?P<f{i}>.*?)" if name else "") for i, (literal, name) in enumerate(template.parts)
+        _loosely(literal) + (f"(?P<f{i}>.*?)" if name else "")
+        for i, (literal, name) in enumerate(template.parts)
     )
     match = re.fullmatch(pattern, text, re.DOTALL)
     if match is None:
@@ -186,7 +266,9 @@ def invert(template: Template, text: str) -> Record | None:
 
 
 def _loosely(literal: str) -> str:
-    """A pattern of some text in which blanks may be missing: empty values and trimming take them away."""
+    """A pattern of some text in which blanks may be missing: empty values and trimming take them
+    away.
+    """
     return r"\s*".join(re.escape(part) for part in re.split(r"\s+", literal))
 
 
@@ -196,7 +278,11 @@ def _skill(names: Mapping[str, Any]) -> str:
 
 def _whole(prompt: Prompt) -> Template:
     """What is asked about a row: what stands before it, and it."""
-    return Template((*prompt.context.parts, ("\n\n", ""), *prompt.item.parts)) if prompt.context else prompt.item
+    return (
+        Template((*prompt.context.parts, ("\n\n", ""), *prompt.item.parts))
+        if prompt.context
+        else prompt.item
+    )
 
 
 def _fixed(prompt: Prompt) -> int:
@@ -208,7 +294,9 @@ def _names(prompt: Prompt) -> list[str]:
 
 
 def _numbers(name: str, *keys: str) -> bool:
-    """Whether an answer's key numbers records: `id`, or with underscores after it where that name is taken."""
+    """Whether an answer's key numbers records: `id`, or with underscores after it where that name
+    is taken.
+    """
     return name.rstrip("_") in keys
 
 

@@ -1,4 +1,6 @@
-"""What add_episode makes of a world: the graph in the store against the gold one, beside calls and tokens."""
+"""What add_episode makes of a world: the graph in the store against the gold one, beside calls and
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,16 @@ class Scored:
 
 
 async def scored(world: World, server: StandIn, **options: Any) -> Scored:
-    """Tell a world to an empty store in memory and compare what it holds then; `options` are those of `Session.arun`."""
+    """Tell a world to an empty store in memory and compare what it holds then; `options` are those
+    of `Session.arun`.
+    """
     llm = OpenAI("gpt-4.1-mini", server.base_url, "none")
     embedder = OpenAIEmbedder("stand-in", 256, server.base_url, "none")
     store = SqliteStore(":memory:")
     try:
-        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="") as session:
+        async with Session(
+            llm=llm, embedder=embedder, store=store, journal=False, runs=""
+        ) as session:
             result = await session.arun(PLAN, episodes=world.rows, **options)
         graph = await held(store, world.group)
     finally:
@@ -80,7 +86,10 @@ async def held(store: Store, group: str) -> Graph:
     where: dict[str, set[str]] = {row["uuid"]: set() for row in rows["Entity"]}
     for mention in rows["MENTIONS"]:
         where[mention["target"]].add(mention["source"])
-    nodes = (Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"])) for row in rows["Entity"])
+    nodes = (
+        Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
+        for row in rows["Entity"]
+    )
     edges = (
         Edge(row["source"], row["target"], row["name"], {}, row["valid_at"], row["invalid_at"])
         for row in rows["RELATES_TO"]
@@ -100,7 +109,9 @@ def line(found: Scored, people: int) -> str:
     parts = [s.pairs.f1, s.b_cubed.f1, s.edges.precision, s.edges.recall, s.edges.f1]
     parts += [s.validity.f1 if s.validity else None, s.ended.precision, s.ended.recall]
     widths = (9, 6, 7, 7, 8, 9, 8, 8)
-    shown = " ".join(f"{'—' if p is None else f'{p:.3f}':>{w}}" for p, w in zip(parts, widths, strict=True))
+    shown = " ".join(
+        f"{'—' if p is None else f'{p:.3f}':>{w}}" for p, w in zip(parts, widths, strict=True)
+    )
     head = f"{people:>6} {found.world.difficulty!s:>5} {len(found.world.episodes):>5}"
     return f"{head} {shown} {wire['calls']:>6} {wire['tokens_in']:>10,} {wire['tokens_out']:>7,} {found.failed:>6}"
 
@@ -111,8 +122,13 @@ def differences(found: Scored) -> list[str]:
     true: dict[Any, str] = {e.key: e.name for e in found.world.gold().entities}
     aligned = found.score.alignment
     lines = [f"entity made twice, or never named: {own[k]}" for k in own if k not in aligned]
-    lines += [f"entity missing or merged: {true[k]}" for k in true if k not in set(aligned.values())]
-    ours = sorted(_shown(edge, {k: true.get(aligned.get(k), f"({own[k]})") for k in own}) for edge in found.graph.edges)
+    lines += [
+        f"entity missing or merged: {true[k]}" for k in true if k not in set(aligned.values())
+    ]
+    ours = sorted(
+        _shown(edge, {k: true.get(aligned.get(k), f"({own[k]})") for k in own})
+        for edge in found.graph.edges
+    )
     theirs = sorted(_shown(edge, true) for edge in found.truth.edges)
     lines += [f"made:  {one}" for one in ours if one not in theirs]
     lines += [f"true:  {one}" for one in theirs if one not in ours]

@@ -1,4 +1,6 @@
-"""The server: speaks the OpenAI protocol, answers from the text of the prompt, and counts what goes over the wire."""
+"""The server: speaks the OpenAI protocol, answers from the text of the prompt, and counts what goes
+over the wire.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class StandIn:
         plans: The folder whose `prompts/` it understands.
         port: 0: a free one.
 
-    `requests` holds the chats' bodies, `counters` what was counted. It fails at its end if a chat showed rows of two
-    partitions.
+    `requests` holds the chats' bodies, `counters` what was counted. It fails at its end if a chat
+    showed rows of two partitions.
 
     Raises:
         MixedPartitions: At its end.
@@ -65,7 +67,11 @@ class StandIn:
     ) -> None:
         self.undated, self.embedding_latency = undated, embedding_latency
         self.latency = latency
-        self.rates, self.noise, self.cache = rates or Rates(), noise or Noise(), cache or PrefixCache()
+        self.rates, self.noise, self.cache = (
+            rates or Rates(),
+            noise or Noise(),
+            cache or PrefixCache(),
+        )
         self.faults = Faults(faults, seed)
         self.port = port
         self.watch = Watch()
@@ -107,7 +113,9 @@ class StandIn:
         app.router.add_post("/v1/embeddings", self._embeddings)
         app.router.add_get("/counters", self._counters)
         app.router.add_post("/reset", self._reset)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None)
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=1024).start()
         self.port = self._runner.addresses[0][1]
@@ -121,7 +129,9 @@ class StandIn:
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The question that a chat asks, and the answer, mostly as JSON. Raises NotUnderstood."""
         if form := graphiti.form_of(body):
-            return form, json.dumps(graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False)
+            return form, json.dumps(
+                graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False
+            )
         if worded := one_word.as_json(body):
             skill, text = self.answer(worded)
             return skill, one_word.chances(json.loads(text))[0][0]
@@ -132,7 +142,9 @@ class StandIn:
             return "lotus", lotus.answer(texts, body, self._noise(body)(lotus.size(texts)))
         question = self._reader.read(body)
         draw = self._noise(body)(question.size)
-        return question.skill, json.dumps(answers.document(question, self._row, draw), ensure_ascii=False)
+        return question.skill, json.dumps(
+            answers.document(question, self._row, draw), ensure_ascii=False
+        )
 
     def _noise(self, body: Mapping[str, Any]) -> Callable[[int], Draw]:
         """The noise of a chat, given how many items it is about."""
@@ -154,7 +166,10 @@ class StandIn:
         body = _with_plain_texts(await request.json())
         self.requests.append(body)
         self.watch.see(body)
-        counters, number = self.counters, len(self.requests)  # its own, also where `reset` comes while it is under way
+        counters, number = (
+            self.counters,
+            len(self.requests),
+        )  # its own, also where `reset` comes while it is under way
         counters.arrived()
         try:
             return await self._answered(body, self.faults.of(number), request)
@@ -166,19 +181,25 @@ class StandIn:
         finally:
             counters.in_flight -= 1
 
-    async def _answered(self, body: Mapping[str, Any], fault: Fault | None, request: web.Request) -> web.StreamResponse:
+    async def _answered(
+        self, body: Mapping[str, Any], fault: Fault | None, request: web.Request
+    ) -> web.StreamResponse:
         counters = self.counters
         texts = [message["content"] for message in body["messages"]]
         prompt, others = self._prompt_tokens(body), counters.in_flight - 1
         if wait := self.rates.wait(prompt):
             counters.refused += 1
-            return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3))
+            return error(
+                429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3)
+            )
         if fault and fault.unanswered:
             await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0), others))
             return await _unanswered(fault, request)
         skill, text = self.answer(body)
         late = fault.late if fault and fault.kind == "stall" else 0.0
-        said = spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
+        said = (
+            spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
+        )
         cached = min(prompt, self.cache.cached(texts, self._count))
         tokens = Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
         seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
@@ -202,7 +223,10 @@ class StandIn:
         if self.embedding_latency:
             await asyncio.sleep(self.embedding_latency)
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        vectors = [vector_of(text, body["dimensions"]) if "dimensions" in body else vector_of(text) for text in texts]
+        vectors = [
+            vector_of(text, body["dimensions"]) if "dimensions" in body else vector_of(text)
+            for text in texts
+        ]
         tokens = sum(map(self._count, texts))
         self.counters.embedded(len(texts), tokens)
         return web.json_response(embeddings(body, vectors, tokens))
@@ -228,7 +252,9 @@ def _with_plain_texts(body: dict[str, Any]) -> dict[str, Any]:
 async def _unanswered(fault: Fault, request: web.Request) -> web.StreamResponse:
     match fault.kind:
         case "429":
-            return error(429, "Rate limit reached", "rate_limit_exceeded", retry_after=fault.retry_after)
+            return error(
+                429, "Rate limit reached", "rate_limit_exceeded", retry_after=fault.retry_after
+            )
         case "500":
             return error(500, "The server had an error")
         case "hang":

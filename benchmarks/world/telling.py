@@ -67,15 +67,23 @@ def _of_span(draw: random.Random, span: Span, hard: Difficulty) -> Iterator[Stat
         assert span.until is not None
         when = f"from {day_of(span.since)} to {day_of(span.until)}"
         at = START + timedelta(days=draw.randrange(10, DAYS), minutes=draw.randrange(600))
-        yield Statement(at, span.kind, span.source, span.target, span, None, span.since, span.until, when)
+        yield Statement(
+            at, span.kind, span.source, span.target, span, None, span.since, span.until, when
+        )
         return
-    late = timedelta(days=1 + draw.randrange(8)) if span.since >= START else timedelta(days=draw.randrange(35))
+    late = (
+        timedelta(days=1 + draw.randrange(8))
+        if span.since >= START
+        else timedelta(days=draw.randrange(35))
+    )
     begin = max(span.since, START) + late
     first = _said(draw, span, begin + timedelta(hours=8, minutes=draw.randrange(600)), hard)
     yield first
     ends = min(span.until or END, END)
     spare = (ends - first.at).days - 1
-    for _ in range(draw.choice((0, 1, 1, 2)) if span.kind not in {"left", "handed"} and spare > 5 else 0):
+    for _ in range(
+        draw.choice((0, 1, 1, 2)) if span.kind not in {"left", "handed"} and spare > 5 else 0
+    ):
         at = first.at + timedelta(days=draw.randrange(1, spare), minutes=draw.randrange(60))
         if at < ends:
             yield _repeated(draw, first, at, hard)
@@ -85,7 +93,9 @@ def _said(draw: random.Random, span: Span, at: datetime, hard: Difficulty) -> St
     """The first telling: often with the day, and of a change as of one."""
     fresh = span.since >= START
     phrases = [p for p in WAYS[span.kind].now if fresh or not p.event]
-    phrase = draw.choice(phrases) if hard.phrases else next((p for p in phrases if p.event), phrases[0])
+    phrase = (
+        draw.choice(phrases) if hard.phrases else next((p for p in phrases if p.event), phrases[0])
+    )
     told = Statement(at, span.kind, span.source, span.target, span, phrase)
     if span.kind == "knows" or draw.random() < 0.5:
         return told
@@ -102,9 +112,15 @@ def _dated(told: Statement) -> Statement:
 
 
 def _repeated(draw: random.Random, first: Statement, at: datetime, hard: Difficulty) -> Statement:
-    """The same again: word by word, or with `phrases` in other words; with `told_later` now with the day."""
+    """The same again: word by word, or with `phrases` in other words; with `told_later` now with
+    the day.
+    """
     if not hard.phrases or draw.random() < 0.3:
-        return replace(first, at=at) if first.when != "yesterday" else replace(first, at=at, when="", since=None)
+        return (
+            replace(first, at=at)
+            if first.when != "yesterday"
+            else replace(first, at=at, when="", since=None)
+        )
     states = [p for p in WAYS[first.kind].now if not p.event]
     again = replace(first, at=at, phrase=draw.choice(states), since=None, when="")
     if hard.told_later and not first.since and first.kind != "knows" and draw.random() < 0.3:
@@ -124,7 +140,9 @@ def _denials(draw: random.Random, truth: Truth) -> Iterator[Statement]:
 
 @dataclass
 class Calling:
-    """How things are called in one message: alike each time, but with `many_names` anew each time."""
+    """How things are called in one message: alike each time, but with `many_names` anew each
+    time.
+    """
 
     draw: random.Random
     hard: Difficulty
@@ -160,11 +178,21 @@ def worded(
         who = f"{subject} the {role}" if role else subject
         return f"{who} does not work at {target}.", named
     if told.wrong is None:
-        return write(told.kind, subject, told.phrase, target, role=role, when=told.when, first=first), named
+        return write(
+            told.kind, subject, told.phrase, target, role=role, when=told.when, first=first
+        ), named
     wrong = call(told.wrong)
     named.append((told.wrong, wrong))
     right = write(
-        told.kind, subject, told.phrase, target, role=role, when=told.when, first=first, wrong=wrong, way=told.wording
+        told.kind,
+        subject,
+        told.phrase,
+        target,
+        role=role,
+        when=told.when,
+        first=first,
+        wrong=wrong,
+        way=told.wording,
     )
     return f"No, {right}", named
 

@@ -1,4 +1,6 @@
-"""Vectors in which texts with common words and common letters are near: hashed words and 3-grams, no randomness."""
+"""Vectors in which texts with common words and common letters are near: hashed words and 3-grams,
+no randomness.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ DIMENSIONS = 256
 _WORD = re.compile(r"[^\W_]+")
 _GRAM_WEIGHT = 0.35
 COMMON = frozenset(
-    _WORD.findall("a an and are as at by for from has in is it of on or so that the their to was we will with")
+    _WORD.findall(
+        "a an and are as at by for from has in is it of on or so that the their to was we will with"
+    )
 )
 
 

@@ -12,19 +12,23 @@ from benchmarks.world.protocol import Tokens
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds before an answer, of which the first token takes fixed + first * lognormal(0, spread) * (what was not cached).
+    """Seconds before an answer, of which the first token takes fixed + first * lognormal(0, spread)
+    * (what was not cached).
 
-    In all (fixed + first * ... + prompt * tokens not cached + each * tokens of the answer) * (1 + load * chats beside it).
+    In all (fixed + first * ... + prompt * tokens not cached + each * tokens of the answer) * (1 +
+    load * chats beside it).
 
     Args:
         fixed: Seconds, always.
         first: Median of the seconds to the first token.
-        spread: Sigma of the lognormal factor on `first`: 0.35 has its 95th percentile at 1.8 times the median.
+        spread: Sigma of the lognormal factor on `first`: 0.35 has its 95th percentile at 1.8 times
+            the median.
         cached: What `first` falls to where the whole prompt is cached, as a share of it.
         prompt: Seconds for each token of the prompt that was not cached.
         each: Seconds for each token of the answer.
         load: By what share each other chat under way when it came makes it longer.
-        seed: Of the draws, with the prompt's text: but for `load`, the same question always takes the same time.
+        seed: Of the draws, with the prompt's text: but for `load`, the same question always takes
+            the same time.
 
     >>> Latency.parse("0.2"), Latency.parse("first=0.85,spread=0.35,each=0.0133")
     (Latency(fixed=0.2, first=0.0, spread=0.0, cached=0.5, prompt=0.0, each=0.0, load=0.0, seed=1), \
@@ -50,16 +54,24 @@ Latency(fixed=0.0, first=0.85, spread=0.35, cached=0.5, prompt=0.0, each=0.0133,
         given = dict(part.split("=", 1) for part in text.split(","))
         known = {f.name for f in fields(cls)}
         if wrong := set(given) - known:
-            raise ValueError(f"{', '.join(sorted(wrong))}: a latency has {', '.join(sorted(known))}")
+            raise ValueError(
+                f"{', '.join(sorted(wrong))}: a latency has {', '.join(sorted(known))}"
+            )
         return cls(**{name: int(v) if name == "seed" else float(v) for name, v in given.items()})  # type: ignore[arg-type]
 
     def seconds(self, prompt: str, tokens: Tokens, others: int = 0) -> float:
         """How long the answer to a prompt takes, with so many other chats under way."""
-        factor = random.Random(f"{self.seed}/{prompt}").lognormvariate(0, self.spread) if self.spread else 1.0
+        factor = (
+            random.Random(f"{self.seed}/{prompt}").lognormvariate(0, self.spread)
+            if self.spread
+            else 1.0
+        )
         share = tokens.cached / tokens.prompt if tokens.prompt else 0.0
         first = self.first * factor * (1 - share * (1 - self.cached))
         reading = self.prompt * (tokens.prompt - tokens.cached)
-        return (self.fixed + first + reading + self.each * tokens.completion) * (1 + self.load * others)
+        return (self.fixed + first + reading + self.each * tokens.completion) * (
+            1 + self.load * others
+        )
 
 
 PROFILES = {
@@ -67,13 +79,16 @@ PROFILES = {
     "gpt-5-mini": Latency(first=0.78, spread=0.5, each=1 / 71),
     "vllm-32b": Latency(fixed=0.065, prompt=0.0004, each=0.025, load=0.02),
 }
-"""About what was published of these in 2025: hosted models by median and 95th percentile of the time to the first token, and a
-model of 32 billion parameters on two H100, alone and with many chats at once. Not measured here."""
+"""About what was published of these in 2025: hosted models by median and 95th percentile of the
+time to the first token, and a model of 32 billion parameters on two H100, alone and with many chats
+at once. Not measured here.
+"""
 
 
 @dataclass
 class Rates:
-    """Requests and prompt tokens a minute, each a bucket that fills steadily and begins full. None: no limit.
+    """Requests and prompt tokens a minute, each a bucket that fills steadily and begins full. None:
+    no limit.
 
     Args:
         rpm: Requests a minute.
@@ -95,7 +110,9 @@ class Rates:
         self.refused = 0
 
     def wait(self, tokens: int) -> float:
-        """Take a request with so many tokens: 0, or, if it is refused, the seconds after which there is room."""
+        """Take a request with so many tokens: 0, or, if it is refused, the seconds after which
+        there is room.
+        """
         now = self.clock()
         asked = {"rpm": (self.rpm, 1.0), "tpm": (self.tpm, float(tokens))}
         levels, longest = {}, 0.0

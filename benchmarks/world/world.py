@@ -1,4 +1,6 @@
-"""A world: its truth, the messages that tell of it, and the graph that those who read them should have."""
+"""A world: its truth, the messages that tell of it, and the graph that those who read them should
+have.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,13 @@ class World:
     episodes: tuple[Episode, ...]
 
     @classmethod
-    def make(cls, seed: int, people: int = 8, difficulty: int | str | Difficulty = 1, group: str = "world") -> Self:
+    def make(
+        cls,
+        seed: int,
+        people: int = 8,
+        difficulty: int | str | Difficulty = 1,
+        group: str = "world",
+    ) -> Self:
         """Draw a world with so many people; about nine messages for each. Raises ValueError."""
         hard = known(difficulty)
         if not 2 <= people <= 2000:
@@ -68,7 +76,9 @@ class World:
         ]  # fmt: skip
 
     def gold(self, after: int | None = None, at: datetime | None = None) -> Gold:
-        """The graph that the first `after` messages tell, and of its facts those that hold at a time; None: all."""
+        """The graph that the first `after` messages tell, and of its facts those that hold at a
+        time; None: all.
+        """
         return told(self.episodes[:after], at)
 
 
@@ -84,7 +94,12 @@ class _Messages:
         number, rest = 0, list(statements)
         while rest:
             said = [rest.pop(0)]
-            while rest and len(said) < 3 and self._may_join(said, rest[0]) and self._draw.random() < 0.4:
+            while (
+                rest
+                and len(said) < 3
+                and self._may_join(said, rest[0])
+                and self._draw.random() < 0.4
+            ):
                 said.append(rest.pop(0))
             number += 1
             yield self._message(number, said)
@@ -92,12 +107,24 @@ class _Messages:
                 number += 1
                 between = said[-1].at + (rest[0].at - said[-1].at) / 2
                 yield self._made(
-                    number, between, self._draw.choice(self._speakers), self._draw.choice(_SMALL_TALK), (), []
+                    number,
+                    between,
+                    self._draw.choice(self._speakers),
+                    self._draw.choice(_SMALL_TALK),
+                    (),
+                    [],
                 )
 
     def _may_join(self, said: Sequence[Statement], more: Statement) -> bool:
-        """Whether what was said can be said with what comes next: it still holds then, and is not the same."""
-        if not self._hard.shared or said[0].alone or more.alone or (more.at - said[0].at).days >= _NEAR:
+        """Whether what was said can be said with what comes next: it still holds then, and is not
+        the same.
+        """
+        if (
+            not self._hard.shared
+            or said[0].alone
+            or more.alone
+            or (more.at - said[0].at).days >= _NEAR
+        ):
             return False
         spans = [s.span for s in said if s.span]
         holds = all(span.old or span.until is None or span.until > more.at for span in spans)
@@ -109,7 +136,12 @@ class _Messages:
         named: list[tuple[Thing, str]] = []
         call = Calling(self._draw, self._hard)
         for before, one in zip([None, *said], said, strict=False):
-            again = before is not None and before.source == one.source and one.source != speaker and not one.source.role
+            again = (
+                before is not None
+                and before.source == one.source
+                and one.source != speaker
+                and not one.source.role
+            )
             pronoun = again and one.kind != "denied" and self._draw.random() < 0.5
             sentence, found = worded(one, call, speaker=speaker, pronoun=pronoun)
             sentences.append(sentence)
@@ -128,7 +160,9 @@ class _Messages:
 
     def _another(self, said: Sequence[Statement]) -> Thing:
         subjects = {s.source for s in said}
-        others = [person for person in self._speakers if person not in subjects | {s.target for s in said}]
+        others = [
+            person for person in self._speakers if person not in subjects | {s.target for s in said}
+        ]
         return self._draw.choice(others or self._speakers)
 
     def _made(

@@ -1,8 +1,9 @@
 """Row by row: the answer so far and the next `rows` rows, in their order, until none is left.
 
-Groups of any size, and of rows whose order counts; each call waits for the one before, so tree is the quicker way where order
-does not count. The first call takes `rows` rows. Where a call does not fit the model it takes fewer; one row that does not fit
-beside the answer so far is an error of its group.
+Groups of any size, and of rows whose order counts; each call waits for the one before, so tree is
+the quicker way where order does not count. The first call takes `rows` rows. Where a call does not
+fit the model it takes fewer; one row that does not fit beside the answer so far is an error of its
+group.
 
 Source: the left fold; in databases, the accumulate step of an aggregate function.
 """
@@ -41,14 +42,18 @@ class Fold(Implementation[SemAgg]):
     def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each `rows` rows of a group, one after another."""
         calls = math.ceil(rows.items / rows.groups / self.rows) if rows.groups else 0
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=calls, least=calls * rows.groups)
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
+            rounds=calls, least=calls * rows.groups
+        )
 
     async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
         """Ask step by step, all groups together."""
         groups = [_Group(number, items, self.rows) for number, items in enumerate(rows.groups())]
         while unsettled := [group for group in groups if not group.settled]:
             for group, outcome in zip(
-                unsettled, await ctx.ask_groups(node, rows, [group.part() for group in unsettled]), strict=True
+                unsettled,
+                await ctx.ask_groups(node, rows, [group.part() for group in unsettled]),
+                strict=True,
             ):
                 group.take(outcome)
         return answer_table(node, [group.found for group in groups if group.found is not None])

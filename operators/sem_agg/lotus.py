@@ -1,10 +1,13 @@
-"""LOTUS's sem_agg: a tree, whose parts are as large as the model takes; the last call has the answer's schema.
+"""LOTUS's sem_agg: a tree, whose parts are as large as the model takes; the last call has the
+answer's schema.
 
-Calls of a level go out together, groups beside each other. Only the last call of a group is typed: those below it answer in
-free text, as LOTUS has it. Where a level has as many parts as the one before, LOTUS would go on for ever; here it is that
-group's error. Calls, journal, limits and budget are semgraph's; a group that fails costs the others nothing.
+Calls of a level go out together, groups beside each other. Only the last call of a group is typed:
+those below it answer in free text, as LOTUS has it. Where a level has as many parts as the one
+before, LOTUS would go on for ever; here it is that group's error. Calls, journal, limits and budget
+are semgraph's; a group that fails costs the others nothing.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
+    and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -59,10 +62,14 @@ class Lotus(Implementation[SemAgg]):
             prompt = node.prompt.all[rows.prompt[left]]
             form = Form.of(prompt)
             asked = texts.documents(items, apart=True, more=answer_form(form))
-            model = Model(bridge, parts, prompt, [rows.partition[left]], strict=True, shrinking=True)
+            model = Model(
+                bridge, parts, prompt, [rows.partition[left]], strict=True, shrinking=True
+            )
             words = [document["text"] for document in asked.documents]
             try:
-                found = parts.sem_agg(words, model, asked.instruction, [0] * len(words), response_format=form.schema)
+                found = parts.sem_agg(
+                    words, model, asked.instruction, [0] * len(words), response_format=form.schema
+                )
                 values = form.reads(found.outputs[0])
             except Unanswered as lost:
                 return Outcome(None, lost.faults[0][1].error, tuple(model.calls))
@@ -70,4 +77,6 @@ class Lotus(Implementation[SemAgg]):
                 return Outcome(None, f"{error.kind}: {error}", tuple(model.calls))
             return Outcome(values, None, tuple(model.calls))
 
-        return answer_table(node, await bridge.run([partial(run, items) for items in rows.groups()]))
+        return answer_table(
+            node, await bridge.run([partial(run, items) for items in rows.groups()])
+        )

@@ -19,7 +19,9 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Single(Implementation[SemAgg]):
-    """The reference. A group that does not fit the model is an error of that group; `tree` takes it."""
+    """The reference. A group that does not fit the model is an error of that group; `tree` takes
+    it.
+    """
 
     same = True
 

@@ -1,4 +1,6 @@
-"""Groups by levels: at most `fan_in` rows or earlier answers in a call, until one answer is left."""
+"""Groups by levels: at most `fan_in` rows or earlier answers in a call, until one answer is
+left.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Tree(Implementation[SemAgg]):
-    """Takes groups of any size. Parts are of about equal size; where they do not fit the model they are made smaller."""
+    """Takes groups of any size. Parts are of about equal size; where they do not fit the model they
+    are made smaller.
+    """
 
     same = False
     fan_in: int = 8
@@ -40,11 +44,15 @@ class Tree(Implementation[SemAgg]):
         while size > self.fan_in:
             size = math.ceil(size / self.fan_in)
             calls, rounds = calls + size, rounds + 1
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds, least=calls * rows.groups)
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
+            rounds=rounds, least=calls * rows.groups
+        )
 
     async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
         """Ask level by level, all groups together."""
-        groups = [_Group(number, list(items), self.fan_in) for number, items in enumerate(rows.groups())]
+        groups = [
+            _Group(number, list(items), self.fan_in) for number, items in enumerate(rows.groups())
+        ]
         while unsettled := [group for group in groups if group.result is None]:
             parts = [Part(group.number, part) for group in unsettled for part in group.divide()]
             outcomes = iter(await ctx.ask_groups(node, rows, parts))
@@ -65,7 +73,9 @@ class _Group:
         self._parts: list[Members] = []
 
     def divide(self) -> list[Members]:
-        """Cut into parts of about equal size; returns those to ask about (one row alone goes up a level as it is)."""
+        """Cut into parts of about equal size; returns those to ask about (one row alone goes up a
+        level as it is).
+        """
         size, count = len(self.members), math.ceil(len(self.members) / self.fan_in)
         cuts = [size * i // count for i in range(count + 1)]
         self._parts = [self.members[a:b] for a, b in pairwise(cuts)]
@@ -75,7 +85,9 @@ class _Group:
         return len(part) > 1 or len(self.members) == 1
 
     def take(self, outcomes: Iterator[Outcome]) -> None:
-        """Put answers in the place of their parts. A part that does not fit the model is made smaller."""
+        """Put answers in the place of their parts. A part that does not fit the model is made
+        smaller.
+        """
         left: Members = []
         smaller = False
         for part in self._parts:

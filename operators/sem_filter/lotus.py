@@ -1,14 +1,17 @@
 """LOTUS's sem_filter: its prompt, one row a call, answered by True or False.
 
-LOTUS takes an answer with neither word, and one with both, for True; here it is that row's error. Calls, journal, limits and
-budget are semgraph's, so one row that fails costs the others nothing (LOTUS itself would lose them all).
+LOTUS takes an answer with neither word, and one with both, for True; here it is that row's error.
+Calls, journal, limits and budget are semgraph's, so one row that fails costs the others nothing
+(LOTUS itself would lose them all).
 
-LOTUS's cascades are not offered. With an embedding model it uses scores sorted by similarity as if they were in the order of
-the rows, so wrong rows come back; a small model needs log-probabilities, which model endpoints do not hand to this layer; and
-its thresholds are learned from the first 200 rows, so the recall and precision it states do not hold for rows in any order.
-`cascade` is semgraph's own.
+LOTUS's cascades are not offered. With an embedding model it uses scores sorted by similarity as if
+they were in the order of the rows, so wrong rows come back; a small model needs log-probabilities,
+which model endpoints do not hand to this layer; and its thresholds are learned from the first 200
+rows, so the recall and precision it states do not hold for rows in any order. `cascade` is
+semgraph's own.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
+    and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -36,7 +39,9 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemFilter]):
-    """Each row is asked about by itself, in LOTUS's words; with `reasoning` the model reasons before it answers."""
+    """Each row is asked about by itself, in LOTUS's words; with `reasoning` the model reasons
+    before it answers.
+    """
 
     same = True
     reasoning: bool = False
@@ -57,7 +62,9 @@ class Lotus(Implementation[SemFilter]):
         def run(items: list[int]) -> dict[int, Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             asked = texts.documents(items)
-            model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items], said_twice)
+            model = Model(
+                bridge, parts, prompt, [rows.partition[lefts[item]] for item in items], said_twice
+            )
             strategy = parts.reasoning if self.reasoning else None
             found = parts.sem_filter(asked.documents, model, asked.instruction, strategy=strategy)
             return {

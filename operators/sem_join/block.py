@@ -1,24 +1,38 @@
-"""Many pairs in a call: left and right rows once each, as numbered records; the answer lists the matches.
+"""Many pairs in a call: left and right rows once each, as numbered records; the answer lists the
+matches.
 
-`left` and `right` bound the rows of each side in a call. Without `right` each left row keeps its whole list of candidates;
-without `left` as many left rows share a call as fit the model and hold at most `pairs` pairs together (256, unless both sides
-are bounded: then all that `left` and `right` allow). `block(left=1)` asks about one left row and its list at a time.
+`left` and `right` bound the rows of each side in a call. Without `right` each left row keeps its
+whole list of candidates; without `left` as many left rows share a call as fit the model and hold at
+most `pairs` pairs together (256, unless both sides are bounded: then all that `left` and `right`
+allow). `block(left=1)` asks about one left row and its list at a time.
 """
 
 from __future__ import annotations
 
 import math
 
-from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemJoin, dataclass, pa
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    RowEstimate,
+    Rows,
+    SemJoin,
+    dataclass,
+    pa,
+)
 
 _PAIRS = 256
 
 
 @dataclass(frozen=True)
 class Block(Implementation[SemJoin]):
-    """Only candidate pairs are asked about: a left record names the right records that it is to be compared with.
+    """Only candidate pairs are asked about: a left record names the right records that it is to be
+    compared with.
 
-    `pairs` keeps calls from growing with the window of the model: long lists of records cost small models their attention.
+    `pairs` keeps calls from growing with the window of the model: long lists of records cost small
+        models their attention.
     One left row's own list may be longer.
     """
 

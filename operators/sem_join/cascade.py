@@ -1,20 +1,24 @@
-"""Decides what is plain by key, by Jaccard similarity and by embedding, and asks about the rest in blocks.
+"""Decides what is plain by key, by Jaccard similarity and by embedding, and asks about the rest in
+blocks.
 
-Two texts are compared, a column of each side: `left` and `right`, or by default the first column that both sides' prompts name
+Two texts are compared, a column of each side: `left` and `right`, or by default the first column
+    that both sides' prompts name
 alike, else the first that each names. A pair is decided by the first of these that decides it:
 
 1. equal keys (case and white space do not count): a match;
 2. Jaccard similarity of the 3-grams of at least `jaccard`: a match (`jaccard=null`: left out);
-3. cosine of the embeddings below `reject`: no match; of at least `accept`: a match (`accept=null`: never). With `proxy=logit`
-   the probability of yes that the model of the role `role` gives with one token is compared with them instead;
+3. cosine of the embeddings below `reject`: no match; of at least `accept`: a match (`accept=null`:
+   never). With `proxy=logit` the probability of yes that the model of the role `role` gives with
+   one token is compared with them instead;
 4. the model, asked in blocks of at most `pairs` pairs, cut to its window.
 
-A match whose prompt returns answers is asked about all the same, for the answers: nothing is made up. A text that is empty on
-either side decides nothing. No quality is guaranteed: texts that are alike but differ in meaning (two people of one name)
-match unasked; `compare` shows what that costs.
+A match whose prompt returns answers is asked about all the same, for the answers: nothing is made
+up. A text that is empty on either side decides nothing. No quality is guaranteed: texts that are
+alike but differ in meaning (two people of one name) match unasked; `compare` shows what that costs.
 
-MinHash with locality-sensitive hashing finds the pairs that may be alike, so that not all are compared; each found one is then
-measured exactly. Should hashing miss a pair, that is decided further down, never lost.
+MinHash with locality-sensitive hashing finds the pairs that may be alike, so that not all are
+compared; each found one is then measured exactly. Should hashing miss a pair, that is decided
+further down, never lost.
 
 Sources: Broder (1997) for MinHash; LOTUS's and Graphiti's cascades for the order of the stages.
 """
@@ -100,12 +104,17 @@ class Cascade(Implementation[SemJoin]):
         own, other = self._columns(node)
         lefts, rights = column_texts(rows.left, own), column_texts(rows.right, other)
         pairs = [(pair["left"], pair["right"]) for pair in rows.items.to_pylist()]
-        verdicts = {i: None if not key(lefts[a]) or not key(rights[b]) else False for i, (a, b) in enumerate(pairs)}
+        verdicts = {
+            i: None if not key(lefts[a]) or not key(rights[b]) else False
+            for i, (a, b) in enumerate(pairs)
+        }
         comparable = [i for i, verdict in verdicts.items() if verdict is not None]
         matches = {i for i in comparable if key(lefts[pairs[i][0]]) == key(rights[pairs[i][1]])}
         if self.jaccard is not None:
             near = _near(
-                {lefts[pairs[i][0]] for i in comparable}, {rights[pairs[i][1]] for i in comparable}, self.jaccard
+                {lefts[pairs[i][0]] for i in comparable},
+                {rights[pairs[i][1]] for i in comparable},
+                self.jaccard,
             )
             matches |= {i for i in comparable if (lefts[pairs[i][0]], rights[pairs[i][1]]) in near}
         found = dict.fromkeys(matches, _MATCH)
@@ -119,7 +128,9 @@ class Cascade(Implementation[SemJoin]):
                 found[i] = _NO_MATCH
             elif self.accept is not None and score >= self.accept:
                 found[i] = _MATCH
-        open_items = [i for i in range(len(pairs)) if i not in found or (node.answers and found[i] is _MATCH)]
+        open_items = [
+            i for i in range(len(pairs)) if i not in found or (node.answers and found[i] is _MATCH)
+        ]
         part = rows.only(open_items)
         table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
         found |= dict(zip(open_items, outcomes(node, table), strict=True))
@@ -133,10 +144,16 @@ class Cascade(Implementation[SemJoin]):
                 return both[0]
         return self.left or own[0], self.right or other[0]
 
-    async def _probabilities(self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]) -> dict[int, float]:
+    async def _probabilities(
+        self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]
+    ) -> dict[int, float]:
         """The probability of yes of each pair; a pair without an answer is left to the model."""
         found = await ctx.ask_words(node, rows.only(items), role=self.role)
-        answered = [(item, log_odds(one)) for item, one in zip(items, found, strict=True) if one.values is not None]
+        answered = [
+            (item, log_odds(one))
+            for item, one in zip(items, found, strict=True)
+            if one.values is not None
+        ]
         return {item: 1 / (1 + math.exp(-max(odds, -700.0))) for item, odds in answered}
 
     async def _cosines(
@@ -148,13 +165,19 @@ class Cascade(Implementation[SemJoin]):
         lefts: list[str],
         rights: list[str],
     ) -> dict[int, float]:
-        """The cosine of each pair. Texts are embedded by partition: what is one's is never sent with another's."""
+        """The cosine of each pair. Texts are embedded by partition: what is one's is never sent
+        with another's.
+        """
         import numpy as np
 
         found: dict[int, float] = {}
         for whose in dict.fromkeys(rows.partition[pairs[i][0]] for i in items):
             own = [i for i in items if rows.partition[pairs[i][0]] == whose]
-            texts = list(dict.fromkeys(text for i in own for text in (lefts[pairs[i][0]], rights[pairs[i][1]])))
+            texts = list(
+                dict.fromkeys(
+                    text for i in own for text in (lefts[pairs[i][0]], rights[pairs[i][1]])
+                )
+            )
             vectors = await ctx.embed(texts, whose)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
@@ -166,14 +189,22 @@ class Cascade(Implementation[SemJoin]):
 
 
 def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tuple[str, str]]:
-    """Pairs of texts whose 3-grams have a Jaccard similarity of at least `least`, found by MinHash, measured exactly."""
+    """Pairs of texts whose 3-grams have a Jaccard similarity of at least `least`, found by MinHash,
+    measured exactly.
+    """
     from datasketch import MinHashLSH
 
-    # Looked for a little lower than wanted, as hashing finds what is near the threshold by chance only.
+    # Looked for a little lower than wanted, as hashing finds what is near the threshold by chance
+    # only.
     index = MinHashLSH(threshold=0.9 * least, num_perm=_PERMUTATIONS)
     for text in sorted(rights):
         index.insert(text, _hashes(text))
-    return {(text, other) for text in lefts for other in index.query(_hashes(text)) if alike(text, other) >= least}
+    return {
+        (text, other)
+        for text in lefts
+        for other in index.query(_hashes(text))
+        if alike(text, other) >= least
+    }
 
 
 def _hashes(text: str) -> object:

@@ -1,13 +1,16 @@
 """LOTUS's sem_join: its prompt, one pair a call, answered by True or False.
 
-LOTUS compares all left rows with all right rows; here left rows with the same candidates share a run of it, so that only
-candidate pairs are asked about. LOTUS takes an answer with neither word, and one with both, for True; here it is that pair's
-error. Calls, journal, limits and budget are semgraph's, so one pair that fails costs the others nothing.
+LOTUS compares all left rows with all right rows; here left rows with the same candidates share a
+run of it, so that only candidate pairs are asked about. LOTUS takes an answer with neither word,
+and one with both, for True; here it is that pair's error. Calls, journal, limits and budget are
+semgraph's, so one pair that fails costs the others nothing.
 
-LOTUS returns no answers beside a match. Its cascade is not offered: where two left rows have the same text it loses pairs, and
-its thresholds are learned from the first 200 pairs, which are those of the first left rows. `cascade` is semgraph's own.
+LOTUS returns no answers beside a match. Its cascade is not offered: where two left rows have the
+same text it loses pairs, and its thresholds are learned from the first 200 pairs, which are those
+of the first left rows. `cascade` is semgraph's own.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
+    and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -35,7 +38,9 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemJoin]):
-    """Each pair is asked about by itself, in LOTUS's words; with `reasoning` the model reasons before it answers."""
+    """Each pair is asked about by itself, in LOTUS's words; with `reasoning` the model reasons
+    before it answers.
+    """
 
     same = True
     reasoning: bool = False
@@ -60,7 +65,9 @@ class Lotus(Implementation[SemJoin]):
             import pandas as pd
 
             prompt = node.prompt.all[rows.prompt[lefts[0]]]
-            mine, theirs = (pd.Series(side, dtype=object) for side in texts.sides(prompt, lefts, rights))
+            mine, theirs = (
+                pd.Series(side, dtype=object) for side in texts.sides(prompt, lefts, rights)
+            )
             whose = [rows.partition[left] for left in lefts for _ in rights]
             model = Model(bridge, parts, prompt, whose, said_twice)
             found = parts.sem_join(
@@ -69,13 +76,19 @@ class Lotus(Implementation[SemJoin]):
             )  # fmt: skip
             pairs = [(left, right) for left in lefts for right in rights]
             return {
-                pair: Outcome(None if answer.error else {"match": match}, answer.error, answer.calls)
-                for pair, match, answer in zip(pairs, found.filter_outputs, model.answers, strict=True)
+                pair: Outcome(
+                    None if answer.error else {"match": match}, answer.error, answer.calls
+                )
+                for pair, match, answer in zip(
+                    pairs, found.filter_outputs, model.answers, strict=True
+                )
             }
 
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _alike(rows).items()]
         found = await bridge.gather(runs)
-        return answer_table(node, [found[pair["left"], pair["right"]] for pair in rows.items.to_pylist()])
+        return answer_table(
+            node, [found[pair["left"], pair["right"]] for pair in rows.items.to_pylist()]
+        )
 
 
 def _alike(rows: Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:

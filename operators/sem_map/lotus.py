@@ -1,9 +1,13 @@
-"""LOTUS's sem_map: its prompt, one row a call; the answer's schema is sent as its `response_format`.
+"""LOTUS's sem_map: its prompt, one row a call; the answer's schema is sent as its
+`response_format`.
 
-LOTUS asks once: an answer that has not the form asked for is that row's error, and is not asked for again. Calls, journal,
-limits and budget are semgraph's, so one row that fails costs the others nothing (LOTUS itself would lose them all).
+LOTUS asks once: an answer that has not the form asked for is that row's error, and is not asked for
+    again. Calls, journal,
+limits and budget are semgraph's, so one row that fails costs the others nothing (LOTUS itself would
+lose them all).
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
+    and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -55,9 +59,13 @@ class Lotus(Implementation[SemMap]):
             form = Form.of(prompt)
             asked = texts.documents(items, more=answer_form(form))
             model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items])
-            found = parts.sem_map(asked.documents, model, asked.instruction, response_format=form.schema)
+            found = parts.sem_map(
+                asked.documents, model, asked.instruction, response_format=form.schema
+            )
             return {
-                item: Outcome(None, answer.error, answer.calls) if answer.error else _read(form, text, answer.calls)
+                item: Outcome(None, answer.error, answer.calls)
+                if answer.error
+                else _read(form, text, answer.calls)
                 for item, text, answer in zip(items, found.outputs, model.answers, strict=True)
             }
 

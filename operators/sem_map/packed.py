@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 
-from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemMap, dataclass, pa
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    RowEstimate,
+    Rows,
+    SemMap,
+    dataclass,
+    pa,
+)
 
 
 @dataclass(frozen=True)
 class Packed(Implementation[SemMap]):
-    """At most `rows` rows share a call; fewer, if they do not fit the model or must be kept apart."""
+    """At most `rows` rows share a call; fewer, if they do not fit the model or must be kept
+    apart.
+    """
 
     same = True
     rows: int = 20

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows, SemMap, dataclass, pa
+from semgraph.operator import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    RowEstimate,
+    Rows,
+    SemMap,
+    dataclass,
+    pa,
+)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
-"""Scores each row by a cross-encoder, a small model that reads question and row together; no language model is asked.
+"""Scores each row by a cross-encoder, a small model that reads question and row together; no
+language model is asked.
 
-The question is the prompt's `# context` where it has one (a query, say), else the words of its item; the row is the text of
-the columns that its item names. Scores are the cross-encoder's own, higher is better. It runs in this process, in a thread of
-its own, so that all else goes on; a model is loaded once and kept.
+The question is the prompt's `# context` where it has one (a query, say), else the words of its
+item; the row is the text of the columns that its item names. Scores are the cross-encoder's own,
+higher is better. It runs in this process, in a thread of its own, so that all else goes on; a model
+is loaded once and kept.
 
-Needs sentence-transformers (it brings torch): pip install "semgraph[cross-encoder]". `model` is a name on the Hugging Face hub
-or a folder; SEMGRAPH_OFFLINE=1 forbids fetching.
+Needs sentence-transformers (it brings torch): pip install "semgraph[cross-encoder]". `model` is a
+name on the Hugging Face hub or a folder; SEMGRAPH_OFFLINE=1 forbids fetching.
 
-Source: Nogueira and Cho (2019), passage re-ranking with BERT; the cross-encoders of sentence-transformers.
+Source: Nogueira and Cho (2019), passage re-ranking with BERT; the cross-encoders of
+    sentence-transformers.
 """
 
 from __future__ import annotations
@@ -58,7 +61,11 @@ class CrossEncoder(Implementation[SemTopk]):
 
     def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
         """It needs sentence-transformers."""
-        return None if find_spec("sentence_transformers") else f"it needs sentence-transformers: {INSTALL}"
+        return (
+            None
+            if find_spec("sentence_transformers")
+            else f"it needs sentence-transformers: {INSTALL}"
+        )
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """No calls."""
@@ -70,9 +77,15 @@ class CrossEncoder(Implementation[SemTopk]):
         texts, asked = row_texts(node, rows), queries(node, rows)
         readable = [item for item, left in enumerate(lefts) if texts[left]]
         pairs = [(asked[lefts[item]], texts[lefts[item]]) for item in readable]
-        scores = dict(zip(readable, await asyncio.to_thread(self._scores, pairs), strict=True)) if pairs else {}
+        scores = (
+            dict(zip(readable, await asyncio.to_thread(self._scores, pairs), strict=True))
+            if pairs
+            else {}
+        )
         least = min(scores.values(), default=0.0) - 1.0
-        return answer_table(node, [Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))])
+        return answer_table(
+            node, [Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))]
+        )
 
     def _scores(self, pairs: list[tuple[str, str]]) -> list[float]:
         found = self._load().predict(pairs, batch_size=self.batch, show_progress_bar=False)
@@ -83,7 +96,9 @@ class CrossEncoder(Implementation[SemTopk]):
         try:
             from sentence_transformers import CrossEncoder as Model
         except ImportError as error:
-            raise ModelUnavailable(f"cross_encoder needs sentence-transformers: {INSTALL}") from error
+            raise ModelUnavailable(
+                f"cross_encoder needs sentence-transformers: {INSTALL}"
+            ) from error
         with _LOCK:
             found = _LOADED.get((self.model, self.device))
             if found is None:
@@ -93,6 +108,8 @@ class CrossEncoder(Implementation[SemTopk]):
                 except (OSError, ValueError, RuntimeError) as error:
                     first = (str(error).splitlines() or [type(error).__name__])[0]
                     said = f'cross_encoder: the model "{self.model}" cannot be loaded: {first}'
-                    raise ModelUnavailable(f"{said}. Name another, or a folder: cross_encoder(model=...)") from error
+                    raise ModelUnavailable(
+                        f"{said}. Name another, or a folder: cross_encoder(model=...)"
+                    ) from error
                 _LOADED[self.model, self.device] = found
             return found

@@ -1,6 +1,7 @@
 """Windows of rows are ranked, the k best of each go on, until one window is left.
 
-Rows that go out are placed behind all that stay, those of later rounds first. Scores say places, not how well a row fits.
+Rows that go out are placed behind all that stay, those of later rounds first. Scores say places,
+not how well a row fits.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Listwise(Implementation[SemTopk]):
-    """Few calls; but which rows a row is beside may change its place, so it need not answer as the reference does.
+    """Few calls; but which rows a row is beside may change its place, so it need not answer as the
+    reference does.
 
-    A window must hold at least twice k rows, so that each round halves what is left. Of a window that gets no ranking, the
-    rows that have none alone either are errors; else it is made smaller, and if it cannot be, its rows are errors.
+    A window must hold at least twice k rows, so that each round halves what is left. Of a window
+    that gets no ranking, the rows that have none alone either are errors; else it is made smaller,
+    and if it cannot be, its rows are errors.
     """
 
     same = False
@@ -53,7 +56,9 @@ class Listwise(Implementation[SemTopk]):
             full, rest = divmod(left, self.window)
             calls, rounds = calls + full + (rest > node.k), rounds + 1
             left = full * node.k + min(rest, node.k)
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(rounds=rounds, least=calls * rows.groups)
+        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
+            rounds=rounds, least=calls * rows.groups
+        )
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Rank round by round, all groups together."""

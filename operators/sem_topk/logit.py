@@ -1,7 +1,9 @@
-"""One token for each row: a digit from 0 to 9, and how probable each digit is; the score is the mean digit.
+"""One token for each row: a digit from 0 to 9, and how probable each digit is; the score is the
+mean digit.
 
-Such scores seldom tie, and one token costs less than a JSON answer. The endpoint must give log-probabilities: llama.cpp, vLLM
-and OpenAI's models without reasoning do. Where it is not known, one row is asked about first.
+Such scores seldom tie, and one token costs less than a JSON answer. The endpoint must give
+log-probabilities: llama.cpp, vLLM and OpenAI's models without reasoning do. Where it is not known,
+one row is asked about first.
 
 Source: Liu et al., G-Eval (EMNLP 2023), for scores weighted by the probabilities of their tokens.
 """
@@ -31,7 +33,11 @@ class Logit(Implementation[SemTopk]):
 
     def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
         """The model must not be known to give no log-probabilities."""
-        return "the model gives no log-probabilities; use pointwise" if limits.logprobs is False else None
+        return (
+            "the model gives no log-probabilities; use pointwise"
+            if limits.logprobs is False
+            else None
+        )
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each row, all at once."""

@@ -1,15 +1,18 @@
 """LOTUS's sem_topk: two rows are compared a call, and sorted by that.
 
-`method` is LOTUS's: `quick` partitions by a random pivot, with the comparisons of a partition at once; `quick-sem` takes its
-pivots by the similarity of row and question; `heap` waits for each comparison before the next; `naive` compares all pairs at
-once. Groups are sorted beside each other, heaps one after another. Pivots are drawn by semgraph, so that a run repeats.
+`method` is LOTUS's: `quick` partitions by a random pivot, with the comparisons of a partition at
+once; `quick-sem` takes its pivots by the similarity of row and question; `heap` waits for each
+comparison before the next; `naive` compares all pairs at once. Groups are sorted beside each other,
+heaps one after another. Pivots are drawn by semgraph, so that a run repeats.
 
-An answer that names neither document LOTUS takes for the first; here the comparison failed. A row of a failed comparison that
-cannot be compared with itself either is an error, and the others are sorted without it. Scores say places.
+An answer that names neither document LOTUS takes for the first; here the comparison failed. A row
+of a failed comparison that cannot be compared with itself either is an error, and the others are
+sorted without it. Scores say places.
 
 LOTUS's `cascade_threshold` always ends in an AssertionError, so it is refused.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
+    and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -42,7 +45,9 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemTopk]):
-    """Right if the model's comparisons agree with one order; with `reasoning` the model reasons before it answers."""
+    """Right if the model's comparisons agree with one order; with `reasoning` the model reasons
+    before it answers.
+    """
 
     same = False
     method: Literal["quick", "quick-sem", "heap", "naive"] = "quick"
@@ -65,7 +70,9 @@ class Lotus(Implementation[SemTopk]):
             calls = rounds = max(0.0, size - 1 + node.k * depth)
         else:
             calls, rounds = max(0.0, 2 * size + node.k * math.log2(node.k + 1)), float(depth)
-        return Cost.of_items(calls * rows.groups, 2 * calls * rows.groups, seen)._replace(rounds=rounds)
+        return Cost.of_items(calls * rows.groups, 2 * calls * rows.groups, seen)._replace(
+            rounds=rounds
+        )
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """One run of LOTUS for each group."""
@@ -87,8 +94,12 @@ class Lotus(Implementation[SemTopk]):
         found = await bridge.gather([partial(run, items) for items in groups])
         return answer_table(node, [found[item] for item in range(len(lefts))])
 
-    async def _ordered(self, node: SemTopk, rows: Rows, ctx: Context, items: list[int]) -> list[int]:
-        """The items as LOTUS is to get them: its quick sorts take the k-th of a stretch for their pivot."""
+    async def _ordered(
+        self, node: SemTopk, rows: Rows, ctx: Context, items: list[int]
+    ) -> list[int]:
+        """The items as LOTUS is to get them: its quick sorts take the k-th of a stretch for their
+        pivot.
+        """
         if self.method == "quick":
             whose = rows.partition[rows.items.column("left")[items[0]].as_py()]
             return ctx.random("pivot", whose, str(len(items))).sample(items, len(items))
@@ -97,6 +108,8 @@ class Lotus(Implementation[SemTopk]):
         part = rows.only(items)
         lefts: list[int] = part.items.column("left").to_pylist()  # type: ignore[assignment]
         texts, asked = row_texts(node, rows), queries(node, rows)[lefts[0]]
-        vectors = await ctx.embed([asked or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]])
+        vectors = await ctx.embed(
+            [asked or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]]
+        )
         near = dict(zip(items, cosines(vectors[1:], vectors[0]), strict=True))
         return sorted(items, key=lambda item: -near[item])

@@ -1,12 +1,14 @@
 """Compares rows with a pivot, several at once, and goes on only where the k best are.
 
-A round ranks the pivot of each open stretch together with `batch` other rows a call, and takes from each ranking only who is
-before the pivot and who is behind; the calls of a round go out together. Stretches that begin behind the k-th place are left
-as they are. A stretch that fits one call is ranked by it. `batch=1` compares pairs only.
+A round ranks the pivot of each open stretch together with `batch` other rows a call, and takes from
+each ranking only who is before the pivot and who is behind; the calls of a round go out together.
+Stretches that begin behind the k-th place are left as they are. A stretch that fits one call is
+ranked by it. `batch=1` compares pairs only.
 
-The first pivot is the row that stands at the k-th place by the similarity of its text to the question (`pivot=embedding`), so
-that the first cut falls near k; later ones, and with `pivot=random` that one too, are drawn, so that no order of the rows is a
-bad one. Scores say places, not how well a row fits.
+The first pivot is the row that stands at the k-th place by the similarity of its text to the
+question (`pivot=embedding`), so that the first cut falls near k; later ones, and with
+`pivot=random` that one too, are drawn, so that no order of the rows is a bad one. Scores say
+places, not how well a row fits.
 
 Source: Hoare (1961); LOTUS's sem_topk for pivots by embedding, which compares pairs only.
 """
@@ -38,7 +40,9 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Quickselect(Implementation[SemTopk]):
-    """Right if the model's comparisons agree with one order; if not it still ends, as each round settles a pivot's place."""
+    """Right if the model's comparisons agree with one order; if not it still ends, as each round
+    settles a pivot's place.
+    """
 
     same = False
     batch: int = 9
@@ -49,7 +53,9 @@ class Quickselect(Implementation[SemTopk]):
             raise ValueError("batch must be at least 1")
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """About so many: a pass over all rows, then over twice k, halved until the k best are in order."""
+        """About so many: a pass over all rows, then over twice k, halved until the k best are in
+        order.
+        """
         size = rows.items / rows.groups if rows.groups else 0
         calls, rounds, left = 0, 0, size
         while left > 1 and calls < size * (1 + node.k):
@@ -57,7 +63,9 @@ class Quickselect(Implementation[SemTopk]):
             if left <= self.batch + 1:
                 break
             left = min(2 * node.k, left - 1) if left > 2 * node.k else left / 2
-        return Cost.of_items(calls * rows.groups, calls * self.batch * rows.groups, seen)._replace(rounds=rounds)
+        return Cost.of_items(calls * rows.groups, calls * self.batch * rows.groups, seen)._replace(
+            rounds=rounds
+        )
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Cut round by round, all groups together."""
@@ -67,7 +75,11 @@ class Quickselect(Implementation[SemTopk]):
         drawn = [draws[rows.partition[left]].random() for left in lefts]
         races = [_Race(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
         while asked := [(race, stretch) for race in races for stretch in race.open()]:
-            windows = [(race, stretch, window) for race, stretch in asked for window in race.windows(stretch)]
+            windows = [
+                (race, stretch, window)
+                for race, stretch in asked
+                for window in race.windows(stretch)
+            ]
             rankings = await ctx.ask_rankings(node, rows, [window for _, _, window in windows])
             for (race, stretch, window), ranking in zip(windows, rankings, strict=True):
                 race.take(stretch, window, ranking)
@@ -77,7 +89,9 @@ class Quickselect(Implementation[SemTopk]):
         return answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
     async def _likely(self, node: SemTopk, rows: Rows, ctx: Context) -> list[float]:
-        """For each item a number that is higher for rows which are likely to be better; 0 where nothing is known."""
+        """For each item a number that is higher for rows which are likely to be better; 0 where
+        nothing is known.
+        """
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
         found = [0.0] * len(lefts)
         if self.pivot == "random":
@@ -89,7 +103,9 @@ class Quickselect(Implementation[SemTopk]):
         for (partition, question), items in groups.items():
             readable = [item for item in items if texts[lefts[item]]]
             if len(readable) > self.batch + 1:
-                vectors = await ctx.embed([question, *(texts[lefts[item]] for item in readable)], partition)
+                vectors = await ctx.embed(
+                    [question, *(texts[lefts[item]] for item in readable)], partition
+                )
                 for item, cosine in zip(readable, cosines(vectors[1:], vectors[0]), strict=True):
                     found[item] = cosine
         return found
@@ -97,7 +113,9 @@ class Quickselect(Implementation[SemTopk]):
 
 @dataclass
 class _Stretch:
-    """Rows at neighbouring places whose order is open; while it is cut, who is better and who worse than its pivot."""
+    """Rows at neighbouring places whose order is open; while it is cut, who is better and who worse
+    than its pivot.
+    """
 
     items: list[int]
     batch: int = 0
@@ -110,7 +128,9 @@ class _Stretch:
 class _Race:
     """The rows of a group: stretches from the best to the worst, rows without a place."""
 
-    def __init__(self, items: list[int], k: int, batch: int, likely: list[float], drawn: list[float]) -> None:
+    def __init__(
+        self, items: list[int], k: int, batch: int, likely: list[float], drawn: list[float]
+    ) -> None:
         self.k, self.batch, self.likely, self.drawn = k, batch, likely, drawn
         self.size = len(items)
         self.stretches = [_Stretch(items)]
@@ -128,7 +148,9 @@ class _Race:
         return found
 
     def _pivot(self, stretch: _Stretch, wanted: int) -> int:
-        """The row that is likely at the last wanted place, before anything is compared; later the first drawn."""
+        """The row that is likely at the last wanted place, before anything is compared; later the
+        first drawn.
+        """
         if len(stretch.items) < self.size:
             return min(stretch.items, key=lambda item: self.drawn[item])
         falling = sorted(stretch.items, key=lambda item: (-self.likely[item], self.drawn[item]))
@@ -140,10 +162,14 @@ class _Race:
         if len(stretch.items) <= batch + 1:
             return [stretch.items]
         others = [item for item in stretch.items if item != stretch.pivot]
-        return [sorted([stretch.pivot, *others[i : i + batch]]) for i in range(0, len(others), batch)]
+        return [
+            sorted([stretch.pivot, *others[i : i + batch]]) for i in range(0, len(others), batch)
+        ]
 
     def take(self, stretch: _Stretch, window: list[int], ranking: Ranking) -> None:
-        """Sort the rows of a window before or behind the pivot; the order of a whole stretch is kept."""
+        """Sort the rows of a window before or behind the pivot; the order of a whole stretch is
+        kept.
+        """
         for item in window:
             self._calls[item] += ranking.calls
         if ranking.order is None:
@@ -155,7 +181,9 @@ class _Race:
         stretch.done = len(window) == len(stretch.items)
 
     def _without(self, stretch: _Stretch, window: list[int], ranking: Ranking) -> None:
-        """Rows that fail alone are errors; else a window is made smaller; of a pair both are errors: nothing is guessed."""
+        """Rows that fail alone are errors; else a window is made smaller; of a pair both are
+        errors: nothing is guessed.
+        """
         for item in ranking.faulty:
             self._fail(item, ranking.faulty[item].error, ranking.faulty[item].calls)
         if not ranking.faulty and len(window) > 2:
@@ -168,7 +196,9 @@ class _Race:
         self._errors[item] = Outcome(None, error, (*self._calls[item], *calls))
 
     def cut(self, stretch: _Stretch) -> None:
-        """Put what a round found in the place of the stretch; rows that it could not place stay in one with the pivot."""
+        """Put what a round found in the place of the stretch; rows that it could not place stay in
+        one with the pivot.
+        """
         at = self.stretches.index(stretch)
         left = [item for item in stretch.items if item not in self._errors]
         better = [item for item in stretch.better if item not in self._errors]
@@ -186,7 +216,9 @@ class _Race:
 
     def outcomes(self) -> dict[int, Outcome]:
         """The score of each row, by its place."""
-        places = [item for stretch in self.stretches for item in stretch.items if item not in self._errors]
+        places = [
+            item for stretch in self.stretches for item in stretch.items if item not in self._errors
+        ]
         return self._errors | {
             item: Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
             for place, item in enumerate(places)

@@ -1,11 +1,14 @@
-"""A knock-out of pairs finds the best row; each next one is among those that lost to the best before it.
+"""A knock-out of pairs finds the best row; each next one is among those that lost to the best
+before it.
 
-Of an odd number one match is of three, so a knock-out of n rows takes log2 n rounds, rounded down, and less than n calls. The
-second best row can only have lost to the best, so it is found by a knock-out among the few that did, and so on: 5 of 50 rows
-take at most 80 calls in 18 rounds. The matches of a round, of all groups, go out together. Scores say places, not how well a
-row fits; rows that are not among the k best stand behind them in the order in which they went out, the last first.
+Of an odd number one match is of three, so a knock-out of n rows takes log2 n rounds, rounded down,
+and less than n calls. The second best row can only have lost to the best, so it is found by a
+knock-out among the few that did, and so on: 5 of 50 rows take at most 80 calls in 18 rounds. The
+matches of a round, of all groups, go out together. Scores say places, not how well a row fits; rows
+that are not among the k best stand behind them in the order in which they went out, the last first.
 
-Source: Kislitsyn (1964), in Knuth, The Art of Computer Programming 3, 5.3.3: minimum-comparison selection by tournament.
+Source: Kislitsyn (1964), in Knuth, The Art of Computer Programming 3, 5.3.3: minimum-comparison
+    selection by tournament.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ class Tournament(Implementation[SemTopk]):
         more = min(node.k, size) - 1
         rounds = depth + more * math.ceil(math.log2(depth + 2))
         calls = min(size - 1 + more * (depth + 2), size * (size - 1) // 2) * rows.groups
-        return Cost.of_items(calls, 2 * calls, seen)._replace(rounds=rounds, least=(size - 1) * rows.groups)
+        return Cost.of_items(calls, 2 * calls, seen)._replace(
+            rounds=rounds, least=(size - 1) * rows.groups
+        )
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Play round by round, all groups together."""
@@ -57,7 +62,9 @@ class Tournament(Implementation[SemTopk]):
 
 
 class _Cup:
-    """The rows of a group: those still in this knock-out, who lost to whom, those placed, those without a place."""
+    """The rows of a group: those still in this knock-out, who lost to whom, those placed, those
+    without a place.
+    """
 
     def __init__(self, items: list[int], k: int) -> None:
         self.k, self.size = k, len(items)
@@ -70,7 +77,9 @@ class _Cup:
         self._errors: dict[int, Outcome] = {}
 
     def draw(self) -> list[list[int]]:
-        """The matches of the next round: neighbours, in row order; of an odd number the last match is of three."""
+        """The matches of the next round: neighbours, in row order; of an odd number the last match
+        is of three.
+        """
         while len(self._in) < 2 and len(self._placed) < self.k and (self._in or self._waiting):
             self._crown()
         if len(self._placed) >= self.k or len(self._in) < 2:
@@ -101,8 +110,12 @@ class _Cup:
             self._gone += reversed(losers)
 
     def _without(self, match: list[int], ranking: Ranking) -> None:
-        """Rows that fail alone are errors; where none does the match has no answer, and all are: nothing is guessed."""
-        failed = {item: found.error for item, found in ranking.faulty.items()} or dict.fromkeys(match, ranking.error)
+        """Rows that fail alone are errors; where none does the match has no answer, and all are:
+        nothing is guessed.
+        """
+        failed = {item: found.error for item, found in ranking.faulty.items()} or dict.fromkeys(
+            match, ranking.error
+        )
         for item in match:
             if item in failed:
                 alone = ranking.faulty[item].calls if item in ranking.faulty else ()
@@ -114,7 +127,11 @@ class _Cup:
     def outcomes(self) -> dict[int, Outcome]:
         """The score of each row, by its place."""
         rest = [*self._in, *reversed(self._gone)]
-        places = [item for item in dict.fromkeys([*self._placed, *rest, *self._lost_to]) if item not in self._errors]
+        places = [
+            item
+            for item in dict.fromkeys([*self._placed, *rest, *self._lost_to])
+            if item not in self._errors
+        ]
         return self._errors | {
             item: Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
             for place, item in enumerate(places)

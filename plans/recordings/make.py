@@ -1,8 +1,10 @@
-"""Makes the recordings of this folder anew: the example of each shipped plan, answered by the local model.
+"""Makes the recordings of this folder anew: the example of each shipped plan, answered by the local
+model.
 
     python plans/recordings/make.py [PLAN...]
 
-A recording holds the answers, the embeddings and the times of one real run. `--llm recorded` replays it on any store.
+A recording holds the answers, the embeddings and the times of one real run. `--llm recorded`
+replays it on any store.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ HERE = Path(__file__).parent
 
 
 def record(path: Path) -> None:
-    """Record one plan's example, over the graph that the plans before it left in their own recordings."""
+    """Record one plan's example, over the graph that the plans before it left in their own
+    recordings.
+    """
     store = SqliteStore(":memory:")
     with Session(llm="local", embedder="local", store=store, journal=False, runs="") as session:
         example = example_rows(session.prepare(path))

@@ -1,4 +1,6 @@
-"""The command line: commands only, no logic. Heavy libraries are imported inside the commands that use them."""
+"""The command line: commands only, no logic. Heavy libraries are imported inside the commands that
+use them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,19 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli import compare, doctor, explain, journal, models, neo4j, operators, plans, records, report, run
+from semgraph.cli import (
+    compare,
+    doctor,
+    explain,
+    journal,
+    models,
+    neo4j,
+    operators,
+    plans,
+    records,
+    report,
+    run,
+)
 from semgraph.cli.common import INTERRUPTED, Options, everywhere
 
 _ABOUT = "Knowledge-graph pipelines as query plans."
@@ -43,7 +57,14 @@ def everything(
     ctx.obj = options
 
 
-for command in (run.run, explain.explain, compare.compare, report.report, records.why, doctor.doctor):
+for command in (
+    run.run,
+    explain.explain,
+    compare.compare,
+    report.report,
+    records.why,
+    doctor.doctor,
+):
     app.command()(command)
 for name, group in {
     "plans": plans.app,

@@ -10,7 +10,9 @@ _GIVEN = "pyproject.toml", "benchmarks/__main__.py"
 
 
 def main() -> None:
-    """Run `python -m benchmarks` of the checkout that semgraph is installed from, or of the current folder."""
+    """Run `python -m benchmarks` of the checkout that semgraph is installed from, or of the current
+    folder.
+    """
     for root in (Path(__file__).resolve().parents[2], Path.cwd()):
         if all((root / name).exists() for name in _GIVEN):
             sys.path.insert(0, str(root))

@@ -1,4 +1,6 @@
-"""What every command has: the options that stand everywhere, where it prints, and what becomes of errors and signals."""
+"""What every command has: the options that stand everywhere, where it prints, and what becomes of
+errors and signals.
+"""
 
 from __future__ import annotations
 
@@ -56,35 +58,54 @@ class Options:
 
     llm: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="MODEL",
+            help="local, recorded, openai:NAME, openai:NAME@URL.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     embedder: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="local, recorded, openai:NAME, openai:NAME@URL.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="MODEL",
+            help="local, recorded, openai:NAME, openai:NAME@URL.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     store: Annotated[
         str | None,
-        typer.Option(metavar="STORE", help="sqlite:PATH, memory, neo4j, neo4j-local, URI.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="STORE",
+            help="sqlite:PATH, memory, neo4j, neo4j-local, URI.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     operators: Annotated[
-        list[str] | None, typer.Option(metavar="DIR", help="Folder of your implementations.", rich_help_panel=_PANEL)
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Folder of your implementations.", rich_help_panel=_PANEL),
     ] = None
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL),
     ] = None
     format: Annotated[
         Format | None,
-        typer.Option(help="text, or json: one document on stdout, an object or a list.", rich_help_panel=_PANEL),
+        typer.Option(
+            help="text, or json: one document on stdout, an object or a list.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     verbose: Annotated[
-        bool | None, typer.Option("-v", "--verbose", help="Say more; show tracebacks.", rich_help_panel=_PANEL)
+        bool | None,
+        typer.Option("-v", "--verbose", help="Say more; show tracebacks.", rich_help_panel=_PANEL),
     ] = None
     quiet: Annotated[
-        bool | None, typer.Option("-q", "--quiet", help="Results and errors only.", rich_help_panel=_PANEL)
+        bool | None,
+        typer.Option("-q", "--quiet", help="Results and errors only.", rich_help_panel=_PANEL),
     ] = None
-    no_color: Annotated[bool | None, typer.Option("--no-color", help="As NO_COLOR does.", rich_help_panel=_PANEL)] = (
-        None
-    )
+    no_color: Annotated[
+        bool | None, typer.Option("--no-color", help="As NO_COLOR does.", rich_help_panel=_PANEL)
+    ] = None
 
     @property
     def json(self) -> bool:
@@ -92,16 +113,25 @@ class Options:
         return self.format is Format.json
 
     def words(self, *names: str) -> str:
-        """The options that were given, of those that choose what is used (or of `names`), as they are typed; no passwords."""
+        """The options that were given, of those that choose what is used (or of `names`), as they
+        are typed; no passwords.
+        """
         from shlex import quote
 
         from semgraph.llm.specs import without_password
 
-        given = {"llm": self.llm, "embedder": self.embedder, "store": self.store, "config": self.config}
+        given = {
+            "llm": self.llm,
+            "embedder": self.embedder,
+            "store": self.store,
+            "config": self.config,
+        }
         typed = [(name, value) for name, value in given.items() if value is not None]
         typed += [("operators", folder) for folder in self.operators or ()]
         return "".join(
-            f" --{name} {quote(without_password(value))}" for name, value in typed if not names or name in names
+            f" --{name} {quote(without_password(value))}"
+            for name, value in typed
+            if not names or name in names
         )
 
     @functools.cached_property
@@ -130,13 +160,19 @@ class Options:
         say(self.err, line)
 
     def dump(self, value: Any, data: str = "") -> None:
-        """Print one JSON object, without secrets; what stands under `data` is of the user's rows, which stay as they are."""
+        """Print one JSON object, without secrets; what stands under `data` is of the user's rows,
+        which stay as they are.
+        """
         import json
 
         told = redacted_values(value)
         if data:
             told[data] = value[data]
-        typer.echo(json.dumps(told, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))))
+        typer.echo(
+            json.dumps(
+                told, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
+            )
+        )
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
@@ -165,7 +201,9 @@ class Options:
 
 
 def say(console: Console, line: str) -> None:
-    """Print text as it is: no markup, no wrapping; without characters that control a terminal, which data may hold."""
+    """Print text as it is: no markup, no wrapping; without characters that control a terminal,
+    which data may hold.
+    """
     harmless = "".join(c for c in redacted(line) if c.isprintable() or c in _KEPT)
     console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
@@ -180,7 +218,8 @@ def _console(options: Options, *, stderr: bool) -> Console:
 
 
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose first argument is an `Options`: it gets the options that stand everywhere, and ends as it should.
+    """A command whose first argument is an `Options`: it gets the options that stand everywhere,
+    and ends as it should.
 
     The same options may stand before the command's name; those behind it win.
     """
@@ -195,7 +234,10 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(ctx: typer.Context, **given: Any) -> None:
         found = {p.name: given.pop(p.name) for p in shared}
-        options = replace(ctx.obj or Options(), **{name: value for name, value in found.items() if value is not None})
+        options = replace(
+            ctx.obj or Options(),
+            **{name: value for name, value in found.items() if value is not None},
+        )
         with guard(options):
             command(options, **(given | ({"ctx": ctx} if wants_context else {})))
 
@@ -229,9 +271,7 @@ def _told(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, RecursionError):
-        return (
-            "too many operators stand one on another. Make the plan shallower: fewer steps in a row, or several plans"
-        )
+        return "too many operators stand one on another. Make the plan shallower: fewer steps in a row, or several plans"
     return (
         f"{type(error).__name__}: {error}\nThis should not happen: semgraph did not expect it. "
         "Run again with -v for the whole story, and report it"

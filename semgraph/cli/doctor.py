@@ -12,9 +12,13 @@ from semgraph.cli.common import Options, everywhere
 @everywhere
 def doctor(
     options: Options,
-    call: Annotated[bool, typer.Option("--call", help="Send one real request to each model (< 100 tokens).")] = False,
+    call: Annotated[
+        bool, typer.Option("--call", help="Send one real request to each model (< 100 tokens).")
+    ] = False,
 ) -> None:
-    """Check this installation: one line for each fact, with the remedy where something is missing."""
+    """Check this installation: one line for each fact, with the remedy where something is
+    missing.
+    """
     from dataclasses import asdict
 
     from semgraph.render.doctor import BAD, facts

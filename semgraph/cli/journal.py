@@ -19,8 +19,12 @@ def journal() -> None:
 
 @app.command()
 @everywhere
-def forget(options: Options, groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Values.")]) -> None:
-    """Delete the answers and vectors of groups from the journal. The graph and the records of runs stay.
+def forget(
+    options: Options,
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Values.")],
+) -> None:
+    """Delete the answers and vectors of groups from the journal. The graph and the records of runs
+    stay.
 
     Exits with 1 if the journal holds nothing of these groups.
     """
@@ -41,6 +45,10 @@ def _nothing(groups: list[str], journal: Path | None, config: str | None) -> str
     if journal is None:
         return "nothing deleted: no journal is kept here (keep_days = 0)"
     names = ", ".join(f'"{group}"' for group in groups)
-    why = f"{journal} holds nothing of {names}" if journal.exists() else f"there is no journal at {journal}"
+    why = (
+        f"{journal} holds nothing of {names}"
+        if journal.exists()
+        else f"there is no journal at {journal}"
+    )
     elsewhere = "" if config else ". If your runs use another configuration, name it: --config FILE"
     return f"nothing deleted: {why}{elsewhere}"

@@ -8,7 +8,9 @@ import typer
 
 from semgraph.cli.common import Options, everywhere
 
-app = typer.Typer(help="Models that run on this machine: list, fetch, remove.", no_args_is_help=True)
+app = typer.Typer(
+    help="Models that run on this machine: list, fetch, remove.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -50,10 +52,15 @@ def pull(
     options: Options,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Which; the two defaults if none.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]...", help="Which; the two defaults if none.", show_default=False
+        ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="URL|FILE", help="Take it from there instead.", show_default=False)
+        str | None,
+        typer.Option(
+            "--from", metavar="URL|FILE", help="Take it from there instead.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
@@ -68,7 +75,9 @@ def pull(
         if on_disk(model):
             options.talk(f"{model.name} is here already ({size(model.size)})")
         else:
-            options.talk(f"{model.name}: {size(model.size)}, {model.licence}, SHA-256 {model.files[0].sha256[:16]}…")
+            options.talk(
+                f"{model.name}: {size(model.size)}, {model.licence}, SHA-256 {model.files[0].sha256[:16]}…"
+            )
             with downloading(options.err, model.name, quiet=bool(options.quiet)) as told:
                 fetch(model, source, progress=told)
         options.show(f"{model.name}: {trial(model)}")
@@ -76,7 +85,9 @@ def pull(
 
 @app.command()
 @everywhere
-def rm(options: Options, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")]) -> None:
+def rm(
+    options: Options, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")]
+) -> None:
     """Remove models from this machine."""
     from semgraph.llm.local.catalogue import find
     from semgraph.llm.local.download import remove

@@ -12,9 +12,14 @@ if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.jars import Progress
     from semgraph.stores.neo4j.local.server import LocalServer
 
-app = typer.Typer(help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True)
+app = typer.Typer(
+    help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True
+)
 
-Folder = Annotated[str | None, typer.Option(metavar="DIR", help="Where its data is.", show_default=".semgraph/neo4j")]
+Folder = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Where its data is.", show_default=".semgraph/neo4j"),
+]
 
 
 @app.command()
@@ -23,10 +28,13 @@ def start(
     options: Options,
     folder: Folder = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="The Bolt port.", show_default="7687, or a free one")
+        int | None,
+        typer.Option(min=1, max=65535, help="The Bolt port.", show_default="7687, or a free one"),
     ] = None,
 ) -> None:
-    """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140 MB."""
+    """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140
+    MB.
+    """
     import time
 
     from semgraph.render.formats import duration, size
@@ -39,12 +47,18 @@ def start(
         if progress.phase not in phases:
             phases.append(progress.phase)
             if progress.phase != "start":
-                options.talk(f"Neo4j {neo4j_local.VERSION} Community (GPLv3, from Maven Central): {progress.phase} …")
+                options.talk(
+                    f"Neo4j {neo4j_local.VERSION} Community (GPLv3, from Maven Central): {progress.phase} …"
+                )
         if options.verbose and progress.total:
             options.talk(f"  {progress.done} of {progress.total} files, {size(progress.size)}")
 
     server = neo4j_local.start(folder or neo4j_local.FOLDER, port, progress=told)
-    took = f"started in {duration(time.monotonic() - began)}, " if "start" in phases else "running already, "
+    took = (
+        f"started in {duration(time.monotonic() - began)}, "
+        if "start" in phases
+        else "running already, "
+    )
     _show(options, server, f"{took}pid {server.pid}")
 
 
@@ -93,5 +107,7 @@ def _show(options: Options, server: LocalServer, state: str) -> None:
         options.show(state)
         options.talk("start it: semgraph neo4j start")
         return
-    options.show(f"{server.uri} · user {server.user} · password in {server.folder / 'password'} · {state}")
+    options.show(
+        f"{server.uri} · user {server.user} · password in {server.folder / 'password'} · {state}"
+    )
     options.talk("use it: --store neo4j-local · stop it: semgraph neo4j stop")

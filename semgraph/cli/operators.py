@@ -1,4 +1,6 @@
-"""`semgraph operators`: the five operators and the ways of answering them, shipped ones and the user's own."""
+"""`semgraph operators`: the five operators and the ways of answering them, shipped ones and the
+user's own.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +34,33 @@ def new_operator(
     options: Options,
     operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Such as sem_join.")],
     name: Annotated[str, typer.Argument(help="What plans will call it, such as sorted_block.")],
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path("operators"),
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path(
+        "operators"
+    ),
 ) -> None:
-    """Write a first file for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check as it is."""
+    """Write a first file for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the
+    check as it is.
+    """
     from semgraph.conformance.new_operator import skeleton
 
     file = skeleton(operator, name, folder)
     options.show(str(file))
-    options.talk(f"try it:    semgraph operators check {folder}", f"choose it: --operators {folder} --use STEP={name}")
+    options.talk(
+        f"try it:    semgraph operators check {folder}",
+        f"choose it: --operators {folder} --use STEP={name}",
+    )
 
 
 @app.command("check")
 @everywhere
 def check_operators(
     options: Options,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")
+    ],
 ) -> None:
-    """Check implementations against their contract, over a model in this process; nothing leaves the machine.
+    """Check implementations against their contract, over a model in this process; nothing leaves
+    the machine.
 
     Exit code 1: a check failed. 2: a file or the folder cannot be used.
     """

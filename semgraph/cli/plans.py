@@ -9,7 +9,9 @@ import typer
 
 from semgraph.cli.common import Options, everywhere
 
-app = typer.Typer(help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True)
+app = typer.Typer(
+    help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -31,9 +33,13 @@ def show(
     options: Options,
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")],
     *,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")
+    ] = False,
 ) -> None:
-    """Explain one plan: inputs, parameters, presets, steps and their ways, prompts, an example command."""
+    """Explain one plan: inputs, parameters, presets, steps and their ways, prompts, an example
+    command.
+    """
     from semgraph.render.plans import described, page, plan_file
 
     file = plan_file(plan)
@@ -67,9 +73,13 @@ def write_pages(
 @everywhere
 def check(
     options: Options,
-    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")
+    ] = None,
 ) -> None:
-    """Check plans and graphs without running them: problems and warnings, each with its line. Exit code 2 for problems."""
+    """Check plans and graphs without running them: problems and warnings, each with its line. Exit
+    code 2 for problems.
+    """
     from semgraph.render.plans import checked, files_in, verdict
     from semgraph.semantic.library import Library
 
@@ -77,7 +87,15 @@ def check(
     found = [checked(path, library) for path in files_in(files or ["plans"])]
     if options.json:
         options.dump(
-            [{"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings} for c in found]
+            [
+                {
+                    "file": c.file,
+                    "ok": not c.problems,
+                    "problems": c.problems,
+                    "warnings": c.warnings,
+                }
+                for c in found
+            ]
         )
     else:
         options.show(*(line for c in found for line in c.lines()))
@@ -93,19 +111,25 @@ def copy(
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
 ) -> None:
-    """Copy a plan with its graph, prompts and the plans it calls, so that you can change them. Overwrites nothing."""
+    """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
+    Overwrites nothing.
+    """
     from semgraph.render.plans import copied
 
     new = copied(plan, folder)
     options.show(*map(str, new))
     if not new:
-        options.talk(f"nothing to copy: all that {plan} needs is in {folder} already, as it is here")
+        options.talk(
+            f"nothing to copy: all that {plan} needs is in {folder} already, as it is here"
+        )
 
 
 @app.command()
 @everywhere
 def schema(options: Options) -> None:
-    """Print the JSON Schema of plan files: an editor that knows it completes and checks as you type."""
+    """Print the JSON Schema of plan files: an editor that knows it completes and checks as you
+    type.
+    """
     from semgraph.frontend.jsonschema import plan_schema
 
     options.dump(plan_schema())

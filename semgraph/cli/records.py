@@ -10,7 +10,9 @@ from semgraph.cli.common import Options, everywhere
 
 app = typer.Typer(help="Records of runs: list, show, remove.", no_args_is_help=True)
 
-Reference = Annotated[str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, or last.")]
+Reference = Annotated[
+    str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, or last.")
+]
 
 
 @app.command("list")
@@ -46,7 +48,8 @@ def show(options: Options, run: Reference) -> None:
 @app.command()
 @everywhere
 def rm(
-    options: Options, runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids, or beginnings.")]
+    options: Options,
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids, or beginnings.")],
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
     from semgraph.execution.record import find_run
@@ -60,8 +63,15 @@ def rm(
 def why(
     options: Options,
     run: Reference,
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="A key, a text or its beginning; or STEP:column=value.")],
-    messages: Annotated[bool, typer.Option("--messages", help="Print the exact requests and answers.")] = False,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="A key, a text or its beginning; or STEP:column=value."
+        ),
+    ],
+    messages: Annotated[
+        bool, typer.Option("--messages", help="Print the exact requests and answers.")
+    ] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
     from semgraph.execution.record import all_runs, exchanges, find_run

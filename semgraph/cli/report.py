@@ -14,11 +14,19 @@ from semgraph.cli.common import Options, everywhere
 def report(
     options: Options,
     records: Annotated[
-        list[str], typer.Argument(metavar="RUN|COMPARISON...", help="Ids, the beginnings of them, or last.")
+        list[str],
+        typer.Argument(metavar="RUN|COMPARISON...", help="Ids, the beginnings of them, or last."),
     ],
-    to: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The page; it opens without a network.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The page; it opens without a network."
+        ),
+    ],
 ) -> None:
-    """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the table and the chart."""
+    """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the
+    table and the chart.
+    """
     from semgraph.render.formats import size
     from semgraph.render.html import save
 
@@ -26,4 +34,6 @@ def report(
     if options.json:
         options.dump({"file": str(made), "bytes": made.stat().st_size})
     else:
-        options.show(f"{made}   {size(made.stat().st_size)}, opens without a network; it holds prompts and answers")
+        options.show(
+            f"{made}   {size(made.stat().st_size)}, opens without a network; it holds prompts and answers"
+        )

@@ -50,22 +50,42 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="STEP", help="Stop behind this step; nothing is written.")
     ] = None,
-    no_write: Annotated[bool, typer.Option("--no-write", help="Write nothing to the store.")] = False,
+    no_write: Annotated[
+        bool, typer.Option("--no-write", help="Write nothing to the store.")
+    ] = False,
     max_usd: MaxUsd = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
     max_seconds: MaxSeconds = None,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also rows that were written before.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew what the journal knows.")] = False,
-    on_error: Annotated[OnError | None, typer.Option(help="Set failed rows aside, or keep them with NULLs.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also rows that were written before.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ask anew what the journal knows.")
+    ] = False,
+    on_error: Annotated[
+        OnError | None, typer.Option(help="Set failed rows aside, or keep them with NULLs.")
+    ] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
     from semgraph.render.header import Asked
 
-    limits = {"max_usd": max_usd, "max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
+    limits = {
+        "max_usd": max_usd,
+        "max_calls": max_calls,
+        "max_tokens": max_tokens,
+        "max_seconds": max_seconds,
+    }
     with options.session(**limits) as session:
-        chosen = {"params": parameters(set), "preset": preset, "use": pairs("--use", use), "resume": resume}
+        chosen = {
+            "params": parameters(set),
+            "preset": preset,
+            "use": pairs("--use", use),
+            "resume": resume,
+        }
         prepared = session.prepare(plan, **chosen)
         asked = _restored(session, Asked(resume, rows, until, not no_write))
         given = _introduce(options, session, prepared, plan, input, asked)
@@ -83,11 +103,18 @@ def _restored(session: Session, asked: Asked) -> Asked:
     """With what the run to resume was asked for besides."""
     before = session.going_on(asked.resume)
     until, write = before.asked.get("until"), before.asked.get("write", True)
-    return replace(asked, resume=before.run or None, until=asked.until or until, write=asked.write and write)
+    return replace(
+        asked, resume=before.run or None, until=asked.until or until, write=asked.write and write
+    )
 
 
 def _introduce(
-    options: Options, session: Session, plan: LogicalPlan, typed: str, given: list[str] | None, asked: Asked
+    options: Options,
+    session: Session,
+    plan: LogicalPlan,
+    typed: str,
+    given: list[str] | None,
+    asked: Asked,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
@@ -116,7 +143,12 @@ def _fetch(options: Options, settings: Settings, plan: LogicalPlan) -> None:
 
 
 def _run(
-    options: Options, session: Session, plan: LogicalPlan, typed: str, more: Mapping[str, Any], given: Mapping[str, Any]
+    options: Options,
+    session: Session,
+    plan: LogicalPlan,
+    typed: str,
+    more: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> Result:
     from semgraph.errors import PlanError, SemgraphError
     from semgraph.execution.record import Run
@@ -126,23 +158,37 @@ def _run(
     begun: list[str] = []
     options.talk("")
     try:
-        with watched(options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)) as progress:
+        with watched(
+            options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)
+        ) as progress:
             job = session.arun(plan, progress=progress, begun=begun.append, inputs=given, **more)
-            return run_until_signal(job, lambda: options.talk("stopping … (once more ends at once)"))
+            return run_until_signal(
+                job, lambda: options.talk("stopping … (once more ends at once)")
+            )
     except (KeyboardInterrupt, SemgraphError) as error:
         own_runs = [Run(session.runs / name) for name in reversed(begun)] if session.runs else []
         kept = [run for run in own_runs if run.facts]
-        if kept and not isinstance(error, PlanError):  # what is wrong stays wrong: going on would not help
-            own = str(kept[0].facts.get("plan") or plan.name)  # another plan, if the example comes after it
+        if kept and not isinstance(
+            error, PlanError
+        ):  # what is wrong stays wrong: going on would not help
+            own = str(
+                kept[0].facts.get("plan") or plan.name
+            )  # another plan, if the example comes after it
             name, then = (
-                (typed, "") if own == plan.name else (own, f", then semgraph run {typed}{options.words(*_CODE)}")
+                (typed, "")
+                if own == plan.name
+                else (own, f", then semgraph run {typed}{options.words(*_CODE)}")
             )
-            for line in unfinished(kept[0], session.prepare(name) if then else plan, name + options.words(*_CODE)):
+            for line in unfinished(
+                kept[0], session.prepare(name) if then else plan, name + options.words(*_CODE)
+            ):
                 error.add_note(line + then * line.startswith("Go on"))
         raise
 
 
-def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, asked: Asked, seconds: float) -> None:
+def _report(
+    options: Options, result: Result, plan: LogicalPlan, typed: str, asked: Asked, seconds: float
+) -> None:
     from semgraph.render.header import following
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
 
@@ -151,9 +197,15 @@ def _report(options: Options, result: Result, plan: LogicalPlan, typed: str, ask
         options.dump(result.to_json(), data="tables")
     else:
         every = bool(options.verbose)
-        options.show(*outcome(result, plan, options.out.width, seconds, every=every, until=asked.until))
+        options.show(
+            *outcome(result, plan, options.out.width, seconds, every=every, until=asked.until)
+        )
     kept = asked.write and asked.until is None and options.store != "memory"
-    after = {name + options.words(): doc for name, doc in following(plan, typed).items()} if kept else {}
+    after = (
+        {name + options.words(): doc for name, doc in following(plan, typed).items()}
+        if kept
+        else {}
+    )
     options.talk(*hints(result, plan, after))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)

@@ -1,5 +1,5 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, so that it can be resumed; the second ends the process at
-once. A SIGHUP that the process was started to ignore (`nohup`) is ignored.
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, so that it can be resumed; the second
+ends the process at once. A SIGHUP that the process was started to ignore (`nohup`) is ignored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def run_until_signal(job: Coroutine[Any, Any, T], told: Callable[[], None]) -> T
 
 @contextmanager
 def _handling(first: Callable[[], object]) -> Iterator[None]:
-    """Call `first` at the first signal; end the process at the second. Only the main thread can handle signals."""
+    """Call `first` at the first signal; end the process at the second. Only the main thread can
+    handle signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,4 +77,8 @@ def _handling(first: Callable[[], object]) -> Iterator[None]:
 
 def _numbers() -> list[signal.Signals]:
     found = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    return [number for number in found if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN]
+    return [
+        number
+        for number in found
+        if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN
+    ]

@@ -1,1 +1,3 @@
-"""Comparisons of implementations and of plans: trials, truth, scores, and the record of a comparison."""
+"""Comparisons of implementations and of plans: trials, truth, scores, and the record of a
+comparison.
+"""

@@ -1,4 +1,6 @@
-"""The two ways to compare: over the frozen input of a step, and by whole plans in scratch copies."""
+"""The two ways to compare: over the frozen input of a step, and by whole plans in scratch
+copies.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Quality, Trial
 from semgraph.compare.graphs import read_graph_truth
-from semgraph.compare.preview import admit, ahead, expected, in_all, said_before, said_of_plans, said_of_rows, warm
+from semgraph.compare.preview import (
+    admit,
+    ahead,
+    expected,
+    in_all,
+    said_before,
+    said_of_plans,
+    said_of_rows,
+    warm,
+)
 from semgraph.compare.request import ComparisonRequest, Kept, checked
 from semgraph.compare.score import of_plans, of_step
 from semgraph.compare.scratch import held, known_rows, partitions_read
@@ -82,7 +93,9 @@ def choices(request: ComparisonRequest, resources: Resources, llm: LLM) -> Choic
     """The ways that are asked for. Raises PlanError with all that is wrong with them."""
     library = Library(resources.settings.operators)
     node = asking_step(request.plan, request.step)
-    found = checked({n: partial(way_of, node, text, library, llm) for n, text in request.ways.items()})
+    found = checked(
+        {n: partial(way_of, node, text, library, llm) for n, text in request.ways.items()}
+    )
     own = library.reference(node.keyword)
     reference = next((n for n, (choice, _) in found.items() if choice == own), next(iter(found)))
     return Choices(
@@ -95,7 +108,9 @@ T = TypeVar("T")
 Named = Mapping[str, Implementation[Any]]
 
 
-async def compare_step(request: ComparisonRequest, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
+async def compare_step(
+    request: ComparisonRequest, resources: Resources, opened: Opened, kept: Kept
+) -> Comparison:
     """Each way answers the same rows."""
     plan = request.plan
     of = choices(request, resources, opened.llm)
@@ -109,13 +124,17 @@ async def compare_step(request: ComparisonRequest, resources: Resources, opened:
             for line in said_of_rows(made, request.inputs, source, resources, opened.budget):
                 request.say(line)
             kept.begin()
-        frozen = await spent(kept, lambda ledger: freeze(made, request.inputs, opened, scratch, ledger))
+        frozen = await spent(
+            kept, lambda ledger: freeze(made, request.inputs, opened, scratch, ledger)
+        )
     asked = of.asked(frozen)
     truth = None if truth is None else about(truth, node, asked)
     column = plan.graph.partition
     rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
     costs = await ahead(node, ways, of.by_default, rows, opened.llm, opened.embedder)
-    for line in said_before(costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget):
+    for line in said_before(
+        costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget
+    ):
         request.say(line)
     admit(costs.estimates, request.trials, opened.budget)
     kept.begin()
@@ -133,7 +152,9 @@ async def compare_step(request: ComparisonRequest, resources: Resources, opened:
     trials, stopped = await _each(list(ways), request.trials, attempt, kept, ready)
     quality = of_step(node, frozen.rows, trials, reference, truth)
     columns = truth.columns if truth else whole_rows(node)
-    shown = columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
+    shown = (
+        columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
+    )
     return kept.comparison(
         [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in ways],
         reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
@@ -153,7 +174,9 @@ def _done(name: str, trial: Trial, trials: int) -> str:
 def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
     notes = list(truth.notes) if truth else []
     if frozen.failed:
-        notes.append(f"{frozen.failed:,} rows were lost before the step: a step before it had no answer for them")
+        notes.append(
+            f"{frozen.failed:,} rows were lost before the step: a step before it had no answer for them"
+        )
     return notes
 
 
@@ -163,7 +186,8 @@ async def _each(
 ) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
     """All first trials, then all second ones, ...: at a limit every way has as many as can be.
 
-    Each round begins with another way, so that what comes first (connections that are opened) is not always one way's.
+    Each round begins with another way, so that what comes first (connections that are opened) is
+    not always one way's.
     """
     found: dict[str, list[T]] = {name: [] for name in names}
     what = "what is embedded"
@@ -189,34 +213,52 @@ async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
         kept.paid += ledger.paid
 
 
-async def compare_plans(request: ComparisonRequest, resources: Resources, opened: Opened, kept: Kept) -> Comparison:
+async def compare_plans(
+    request: ComparisonRequest, resources: Resources, opened: Opened, kept: Kept
+) -> Comparison:
     """Each arm runs the plan in a copy of its own."""
     plan, library = request.plan, Library(resources.settings.operators)
     arms = uses(plan, request.ways)
     if request.truth is not None and not plan.writes:
         hint = "compare a step with a truth: step=..."
-        raise PlanError(Problem(f"plan {plan.name} writes no graph that could be compared with a true one", hint=hint))
+        raise PlanError(
+            Problem(
+                f"plan {plan.name} writes no graph that could be compared with a true one",
+                hint=hint,
+            )
+        )
     truth = None if request.truth is None else read_graph_truth(request.truth)
     plans = {name: replace(plan, use={**plan.use, **use}) for name, use in arms.items()}
     length = await vector_length(plan, opened.embedder)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     async with source.copy(length) as scratch:
-        made = checked({name: partial(compiled, each, scratch, library, opened.llm) for name, each in plans.items()})
+        made = checked(
+            {
+                name: partial(compiled, each, scratch, library, opened.llm)
+                for name, each in plans.items()
+            }
+        )
     estimates = [Estimate(name) for name in arms]
     for line in said_of_plans(made, request.inputs, source, resources, opened.budget):
         request.say(line)
     kept.begin()
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Whole:
-        scope = f"compare plan {name}: " + ", ".join(f"{step}={choice}" for step, choice in arms[name].items())
+        scope = f"compare plan {name}: " + ", ".join(
+            f"{step}={choice}" for step, choice in arms[name].items()
+        )
         llm = opened.scoped(scope)
-        whole = await try_plan(plans[name], request.inputs, source, opened, llm, library, number, length, ledger, scope)
+        whole = await try_plan(
+            plans[name], request.inputs, source, opened, llm, library, number, length, ledger, scope
+        )
         request.say(_done(name, whole.trial, request.trials))
         return whole
 
     trials, stopped = await _each(list(arms), request.trials, attempt, kept)
     reference = next(iter(arms))
-    quality = of_plans(trials, reference, truth) if trials[reference] else dict.fromkeys(arms, Quality())
+    quality = (
+        of_plans(trials, reference, truth) if trials[reference] else dict.fromkeys(arms, Quality())
+    )
     counts = {name: table.num_rows for name, table in request.inputs.items()}
     return kept.comparison(
         [
@@ -229,16 +271,23 @@ async def compare_plans(request: ComparisonRequest, resources: Resources, opened
 
 
 def only_step(plan: LogicalPlan) -> str:
-    """The one step of a plan that asks a model. Raises PlanError: there is none, or more than one."""
-    names = list(dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic)))
+    """The one step of a plan that asks a model. Raises PlanError: there is none, or more than
+    one.
+    """
+    names = list(
+        dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
+    )
     if len(names) != 1:
         there = "steps that ask a model: " + (", ".join(names) or "none")
-        raise PlanError(Problem("nothing says which step is done in these ways", there=there, hint='step="..."'))
+        raise PlanError(
+            Problem("nothing says which step is done in these ways", there=there, hint='step="..."')
+        )
     return names[0]
 
 
 async def foreseen(request: ComparisonRequest, resources: Resources) -> list[str]:
-    """What each way of a step would take over its rows, a line each. No model is asked; what a search needs is embedded.
+    """What each way of a step would take over its rows, a line each. No model is asked; what a
+    search needs is embedded.
 
     Raises:
         PlanError: Something is wrong with the request, or there are no rows.
@@ -251,7 +300,10 @@ async def foreseen(request: ComparisonRequest, resources: Resources) -> list[str
             made = of.input(plan, scratch, opened.llm)
             if made.asking:
                 later = "what its ways take is known when these are there: compare says it before they are asked"
-                return [*said_of_rows(made, request.inputs, source, resources, opened.budget), later]
+                return [
+                    *said_of_rows(made, request.inputs, source, resources, opened.budget),
+                    later,
+                ]
             frozen = await freeze(made, request.inputs, opened, scratch, Ledger())
         of.asked(frozen)
         rows = await seen_rows(frozen, opened.llm, opened.embedder, plan.graph.partition)

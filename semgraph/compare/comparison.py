@@ -1,4 +1,6 @@
-"""What a comparison found: for each way what it costs and how good its answers are, and each row back to its prompt."""
+"""What a comparison found: for each way what it costs and how good its answers are, and each row
+back to its prompt.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Spent:
-    """Calls of language models, tokens of prompts and answers, dollars (None: a price is not known)."""
+    """Calls of language models, tokens of prompts and answers, dollars (None: a price is not
+    known).
+    """
 
     calls: int = 0
     tokens_in: int = 0
@@ -41,7 +45,10 @@ class Spent:
         known = self.dollars is not None and other.dollars is not None
         dollars = (self.dollars or 0.0) + (other.dollars or 0.0) if known else None
         return Spent(
-            self.calls + other.calls, self.tokens_in + other.tokens_in, self.tokens_out + other.tokens_out, dollars
+            self.calls + other.calls,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            dollars,
         )
 
 
@@ -56,7 +63,8 @@ class Estimate:
         tokens_out: Of answers, with the longest that are allowed.
         dollars: For these.
         least: The fewest calls, where there is a range.
-        planned: Whether all requests are known beforehand, so that `calls` are counted; else it is an expectation.
+        planned: Whether all requests are known beforehand, so that `calls` are counted; else it is
+            an expectation.
     """
 
     way: str
@@ -96,8 +104,8 @@ class Trial:
 class Quality:
     """How good the answers of a way are, over all its trials.
 
-    Measured against the truth where there is one, else against the reference: then these are measures of agreement, and of
-    rows there is only `same`.
+    Measured against the truth where there is one, else against the reference: then these are
+    measures of agreement, and of rows there is only `same`.
 
     Args:
         precision: Of rows, or of edges; None where nothing was answered.
@@ -142,7 +150,10 @@ class Arm:
         total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
         dollars = None if total.dollars is None else total.dollars / number
         return Spent(
-            round(total.calls / number), round(total.tokens_in / number), round(total.tokens_out / number), dollars
+            round(total.calls / number),
+            round(total.tokens_in / number),
+            round(total.tokens_out / number),
+            dollars,
         )
 
     @property
@@ -156,7 +167,8 @@ class Arm:
         return sum(t.failed for t in self.trials)
 
     def why(self, trial: int = 0, **where: Any) -> Told:
-        """What was asked about rows of the frozen input and answered: `why(id=42)`. Printed, it has the exact prompts.
+        """What was asked about rows of the frozen input and answered: `why(id=42)`. Printed, it has
+        the exact prompts.
 
         Args:
             trial: Which trial, from 0.
@@ -183,9 +195,11 @@ class Comparison:
         reference: The way that the others are compared with.
         trials: How many trials of each were asked for.
         truth: Whether there was a truth to compare with.
-        closed: Whether a row that the truth does not have should have no answer; else it is not scored.
+        closed: Whether a row that the truth does not have should have no answer; else it is not
+            scored.
         key: The columns that name a row.
-        compare: The columns that are compared; `people[].name` is a field of each element of a list.
+        compare: The columns that are compared; `people[].name` is a field of each element of a
+            list.
         frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
         paid: What was sent for it in all, the run that made the rows included.
         before: What was sent to make the rows, before any way was asked.
@@ -247,7 +261,11 @@ class Comparison:
         if found is None:
             names = [arm.name for arm in self.arms]
             raise PlanError(
-                Problem(f'"{name}" was not compared', there="ways: " + ", ".join(names), hint=did_you_mean(name, names))
+                Problem(
+                    f'"{name}" was not compared',
+                    there="ways: " + ", ".join(names),
+                    hint=did_you_mean(name, names),
+                )
             )
         return found
 
@@ -258,9 +276,11 @@ class Comparison:
         return len(self.arms)
 
     def disagreements(self, one: str, other: str, trial: int = 0) -> pa.Table:
-        """The rows on which two ways differ, each with what both say and, where it is known, what is true.
+        """The rows on which two ways differ, each with what both say and, where it is known, what
+        is true.
 
-        Columns: those that name the row, `one`, `other` and `truth`, the latter three with the answers as lists;
+        Columns: those that name the row, `one`, `other` and `truth`, the latter three with the
+            answers as lists;
         `truth` is NULL where it says nothing of the row.
 
         Raises:
@@ -305,7 +325,11 @@ def trial_of(arm: Arm, number: int) -> Trial:
     found = next((t for t in arm.trials if t.number == number), None)
     if found is None:
         run: Sequence[str] = [str(t.number) for t in arm.trials]
-        raise PlanError(Problem(f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")))
+        raise PlanError(
+            Problem(
+                f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")
+            )
+        )
     return found
 
 
@@ -316,11 +340,15 @@ TRUE = "_true"
 """Of the rows of a truth that says yes or no of each: which."""
 
 
-def said(table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None) -> Said:
-    """The answers that rows give, by what names the row; `units` are rows that were asked about, answered or not.
+def said(
+    table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None
+) -> Said:
+    """The answers that rows give, by what names the row; `units` are rows that were asked about,
+    answered or not.
 
-    `people[].name` compares a field of each element of a list and `tags[]` each element whole: every element is an answer
-    of its own, whatever their order. What else is compared of a row is one answer.
+    `people[].name` compares a field of each element of a list and `tags[]` each element whole:
+    every element is an answer of its own, whatever their order. What else is compared of a row is
+    one answer.
     """
     rows = [plain(row) for row in table.to_pylist()]
     asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
@@ -329,7 +357,9 @@ def said(table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.
     whole = [path for path in compare if EACH not in path]
     parts: dict[str, Mapping[Hashable, Counter[Hashable]]] = {}
     if whole or not lists:
-        flat = (dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows)
+        flat = (
+            dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows
+        )
         parts[""] = answers(flat, key, whole, asked)
     for name, paths in lists.items():
         named = [*asked, *(_values(row, key) for row in rows)]
@@ -357,24 +387,36 @@ def _values(row: Mapping[str, Any], paths: Sequence[str]) -> tuple[Any, ...]:
 def _elements(
     rows: Sequence[Mapping[str, Any]], key: Sequence[str], name: str, paths: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """The elements of a list column, each as a row of its own with what names the row that it is in."""
+    """The elements of a list column, each as a row of its own with what names the row that it is
+    in.
+    """
     for row in rows:
         for element in at(row, name) or ():
             fields = {path: path.partition(EACH)[2].removeprefix(".") for path in paths}
-            values = {path: at(element, inner) if inner else element for path, inner in fields.items()}
+            values = {
+                path: at(element, inner) if inner else element for path, inner in fields.items()
+            }
             yield dict(zip(key, _values(row, key), strict=True)) | values
 
 
 def told(
     trial: Trial, key: Sequence[str], compare: Sequence[str], asked: pa.Table | None, way: str = ""
 ) -> dict[Hashable, Counter[Hashable]]:
-    """What a trial says of each row that was asked about. A row that failed says that, and agrees with no other way."""
+    """What a trial says of each row that was asked about. A row that failed says that, and agrees
+    with no other way.
+    """
     empty = pa.table({name.split(".")[0].removesuffix(EACH): [] for name in (*key, *compare)})
     found = dict(said(empty if trial.rows is None else trial.rows, key, compare, asked))
     if trial.answers is not None and asked is not None and trial.failed:
-        wrong = {r[MEMBER] for r in trial.answers.select([MEMBER, "error"]).to_pylist() if r["error"] is not None}
+        wrong = {
+            r[MEMBER]
+            for r in trial.answers.select([MEMBER, "error"]).to_pylist()
+            if r["error"] is not None
+        }
         failed = asked.take(pa.array(sorted(wrong), pa.int64()))
-        found |= {unit: Counter([(FAILED, way)]) for unit in said(failed.slice(0, 0), key, (), failed)}
+        found |= {
+            unit: Counter([(FAILED, way)]) for unit in said(failed.slice(0, 0), key, (), failed)
+        }
     return found
 
 
@@ -382,10 +424,13 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
     """See `Comparison.disagreements`."""
     if comparison.rows is None:
         hint = "compare a step of the plan: step=..."
-        raise PlanError(Problem("whole plans were compared, which have no rows in common", hint=hint))
+        raise PlanError(
+            Problem("whole plans were compared, which have no rows in common", hint=hint)
+        )
     asked = _with_keys(comparison)
     ours, theirs = (
-        told(trial_of(arm, trial), comparison.key, comparison.compare, asked, arm.name) for arm in (one, other)
+        told(trial_of(arm, trial), comparison.key, comparison.compare, asked, arm.name)
+        for arm in (one, other)
     )
     true = None if comparison.wanted is None else _true(comparison.wanted, comparison)
     none: Counter[Hashable] = Counter()
@@ -401,7 +446,9 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
                 row["truth"] = None if open_ else _listed(true.get(unit, none), comparison)
             found.append(row)
     names = [*comparison.key, one.name, other.name, *(["truth"] if true is not None else [])]
-    schema = pa.schema([(n, pa.string() if n in comparison.key else pa.list_(pa.string())) for n in names])
+    schema = pa.schema(
+        [(n, pa.string() if n in comparison.key else pa.list_(pa.string())) for n in names]
+    )
     return pa.Table.from_pylist(found, schema=schema)
 
 
@@ -413,12 +460,16 @@ def _true(wanted: pa.Table, comparison: Comparison) -> Said:
 
 def _with_keys(comparison: Comparison) -> pa.Table | None:
     rows = comparison.rows
-    named = rows is not None and all(path.split(".")[0] in rows.column_names for path in comparison.key)
+    named = rows is not None and all(
+        path.split(".")[0] in rows.column_names for path in comparison.key
+    )
     return rows if named else None
 
 
 def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
-    """Answers as text: the value alone where one column is compared; `yes` where being there is the answer."""
+    """Answers as text: the value alone where one column is compared; `yes` where being there is the
+    answer.
+    """
     if any(isinstance(said, tuple) and said[:1] == (FAILED,) for said in answers):
         return ["(failed)"]
     if not comparison.compare:

@@ -1,4 +1,6 @@
-"""The graph that a plan wrote, as scoring has it: nodes by what they were made from, edges by what they say and when."""
+"""The graph that a plan wrote, as scoring has it: nodes by what they were made from, edges by what
+they say and when.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +24,50 @@ _EDGE = {"source", "target", "label", "properties", "start", "end"}
 
 
 def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
-    """Labels of nodes that a plan writes as they are given, of nodes that a model has to do with, and of edges.
+    """Labels of nodes that a plan writes as they are given, of nodes that a model has to do with,
+    and of edges.
 
-    Edges that no model has to do with (what came after what) are the same in every graph; they count only if all are so.
+    Edges that no model has to do with (what came after what) are the same in every graph; they
+    count only if all are so.
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
     asked = [any(n.calls_llm for n in walk(m.input)) for m in merges]
     given = {m.node for m, asks in zip(merges, asked, strict=True) if m.node and not asks}
     edges = {m.edge for m, asks in zip(merges, asked, strict=True) if m.edge and asks}
-    return given, {m.node for m in merges if m.node} - given, edges or {m.edge for m in merges if m.edge}
+    return (
+        given,
+        {m.node for m in merges if m.node} - given,
+        edges or {m.edge for m in merges if m.edge},
+    )
 
 
 async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
     """What a store holds of the labels that a plan writes.
 
-    Nodes written as they are given keep their keys in every graph, so they name what was made of them: the members of a
-    made node are the given nodes that an edge ties it to, and its name is what the graph draws of it. All other edges say
-    something.
+    Nodes written as they are given keep their keys in every graph, so they name what was made of
+    them: the members of a made node are the given nodes that an edge ties it to, and its name is
+    what the graph draws of it. All other edges say something.
     """
     graph, draw = plan.graph, plan.graph.draw
     given, made, edges = written_labels(plan)
-    ties = {name for name in edges if len({graph.labels[name].source, graph.labels[name].target} & given) == 1}
+    ties = {
+        name
+        for name in edges
+        if len({graph.labels[name].source, graph.labels[name].target} & given) == 1
+    }
     members: defaultdict[str, set[str]] = defaultdict(set)
     for name in ties:
         for row in (await store.scan(name, [], None, ())).to_pylist():
-            ends = ("source", "target") if graph.labels[name].source in given else ("target", "source")
+            ends = (
+                ("source", "target") if graph.labels[name].source in given else ("target", "source")
+            )
             members[row[ends[1]]].add(row[ends[0]])
     nodes: list[Node] = []
-    ends_said = {end for name in edges - ties for end in (graph.labels[name].source, graph.labels[name].target)}
+    ends_said = {
+        end
+        for name in edges - ties
+        for end in (graph.labels[name].source, graph.labels[name].target)
+    }
     labels = made | (given & ends_said) or given
     for name in sorted(labels):
         label = graph.labels[name]
@@ -61,9 +79,15 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
             nodes.append(Node(key, own, name if len(labels) > 1 else "", called))
     said: list[Edge] = []
     for name in sorted(edges - ties):
-        wanted = {p: p for p in (draw.edge, draw.start, draw.end) if p and p in graph.labels[name].properties}
+        wanted = {
+            p: p
+            for p in (draw.edge, draw.start, draw.end)
+            if p and p in graph.labels[name].properties
+        }
         for row in (await store.scan(name, list(wanted), None, ())).to_pylist():
-            label_of = folded(row[draw.edge]) if wanted.get(draw.edge) and row[draw.edge] else folded(name)
+            label_of = (
+                folded(row[draw.edge]) if wanted.get(draw.edge) and row[draw.edge] else folded(name)
+            )
             times = (row.get(draw.start), row.get(draw.end))
             said.append(Edge(row["source"], row["target"], label_of, start=times[0], end=times[1]))
     return Graph(tuple(nodes), tuple(said))
@@ -72,8 +96,9 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
 def read_graph_truth(given: Any) -> Graph:
     """A true graph: a `Graph`, `{nodes: [...], edges: [...]}`, or a JSON file of that.
 
-    A node has `key` and `members` (keys of the given nodes that it was made from) or `name`, and may have `label`; an edge has
-    `source`, `target`, `label`, and may have `start` and `end`. Raises PlanError.
+    A node has `key` and `members` (keys of the given nodes that it was made from) or `name`, and
+    may have `label`; an edge has `source`, `target`, `label`, and may have `start` and `end`.
+    Raises PlanError.
     """
     if isinstance(given, Graph):
         return given
@@ -81,17 +106,25 @@ def read_graph_truth(given: Any) -> Graph:
     data = _json(Path(given)) if isinstance(given, (str, Path)) else given
     if not isinstance(data, Mapping) or "nodes" not in data:
         hint = '{"nodes": [{"key", "name", "members"}], "edges": [{"source", "target", "label", "start", "end"}]}'
-        raise PlanError(Problem(f"{source} is no graph: a whole plan is compared with nodes and edges", hint=hint))
+        raise PlanError(
+            Problem(
+                f"{source} is no graph: a whole plan is compared with nodes and edges", hint=hint
+            )
+        )
     nodes = [_node(row, f"{source}, node {i}") for i, row in enumerate(data["nodes"], 1)]
     keys = {node.key for node in nodes}
-    edges = [_edge(row, f"{source}, edge {i}", keys) for i, row in enumerate(data.get("edges") or (), 1)]
+    edges = [
+        _edge(row, f"{source}, edge {i}", keys) for i, row in enumerate(data.get("edges") or (), 1)
+    ]
     if not nodes:
         raise PlanError(Problem(f"{source} has no nodes"))
     return Graph(tuple(nodes), tuple(edges))
 
 
 def comparable(graph: Graph, truth: Graph) -> Graph:
-    """A graph as far as the truth says something: without labels of nodes where the truth has none."""
+    """A graph as far as the truth says something: without labels of nodes where the truth has
+    none.
+    """
     if any(node.label for node in truth.nodes):
         return graph
     return replace(graph, nodes=tuple(replace(node, label="") for node in graph.nodes))
@@ -122,13 +155,23 @@ def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
             raise PlanError(Problem(f'{where}: {end} "{row[end]}" is the key of no node'))
     start, end_ = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
     label = folded(str(row.get("label") or ""))
-    return Edge(str(row["source"]), str(row["target"]), label, dict(row.get("properties") or {}), start, end_)
+    return Edge(
+        str(row["source"]),
+        str(row["target"]),
+        label,
+        dict(row.get("properties") or {}),
+        start,
+        end_,
+    )
 
 
 def _known(row: Any, allowed: set[str], needed: tuple[str, ...], where: str) -> None:
     if not isinstance(row, Mapping) or any(name not in row for name in needed):
         raise PlanError(
-            Problem(f"{where} lacks {' or '.join(needed)}", there=f"it may have: {', '.join(sorted(allowed))}")
+            Problem(
+                f"{where} lacks {' or '.join(needed)}",
+                there=f"it may have: {', '.join(sorted(allowed))}",
+            )
         )
     unknown = sorted(set(row) - allowed)
     if unknown:

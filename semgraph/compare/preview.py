@@ -40,8 +40,8 @@ class Ahead:
 
     Args:
         estimates: One for each way.
-        embedding: The ways that embed texts, or whose questions depend on answers: what they take with them is made ready
-            before they are timed.
+        embedding: The ways that embed texts, or whose questions depend on answers: what they take
+            with them is made ready before they are timed.
     """
 
     estimates: tuple[Estimate, ...]
@@ -54,22 +54,35 @@ async def ahead(
 ) -> Ahead:  # fmt: skip
     """What each way will cost over these rows. Nothing is sent and nothing is embedded.
 
-    Where all is asked at once, the way itself composes its requests, and they are counted. Where what is asked depends on
-    answers or vectors, it is the way's own `estimate`, by partitions, prompts and groups.
+    Where all is asked at once, the way itself composes its requests, and they are counted. Where
+    what is asked depends on answers or vectors, it is the way's own `estimate`, by partitions,
+    prompts and groups.
     """
     seen = await _observed(node, rows, reference, llm, embedder)
     found: list[Estimate] = []
     later: list[str] = []
     for name, way in ways.items():
-        batches = await _batches(node, way, rows, llm, embedder) if _at_once(node, way, rows, seen) else None
+        batches = (
+            await _batches(node, way, rows, llm, embedder)
+            if _at_once(node, way, rows, seen)
+            else None
+        )
         if batches is None:
             later.append(name)
-        found.append(_expected(name, way, node, rows, seen, llm) if batches is None else _planned(name, batches, llm))
+        found.append(
+            _expected(name, way, node, rows, seen, llm)
+            if batches is None
+            else _planned(name, batches, llm)
+        )
     return Ahead(tuple(found), tuple(later))
 
 
 async def warm(
-    node: Semantic, ways: Iterable[Implementation[Any]], rows: Sequence[Rows], llm: LLM, embedder: Embedder
+    node: Semantic,
+    ways: Iterable[Implementation[Any]],
+    rows: Sequence[Rows],
+    llm: LLM,
+    embedder: Embedder,
 ) -> None:
     """Make ready what ways take with them, vectors above all; nothing is asked."""
     for way in ways:
@@ -91,33 +104,52 @@ async def _batches(
         return ctx.batches
 
 
-def _at_once(node: Semantic, way: Implementation[Any], rows: Iterable[Rows], seen: Observed | None) -> bool:
-    return all(way.estimate(node, unit, seen).rounds <= 1 for each in rows for unit in units(node, each))
+def _at_once(
+    node: Semantic, way: Implementation[Any], rows: Iterable[Rows], seen: Observed | None
+) -> bool:
+    return all(
+        way.estimate(node, unit, seen).rounds <= 1 for each in rows for unit in units(node, each)
+    )
 
 
 def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
-    """The requests that were composed: how many is exact, their tokens are the mean of the first ones."""
+    """The requests that were composed: how many is exact, their tokens are the mean of the first
+    ones.
+    """
     calls, sent, answered = 0, 0.0, 0
     dollars: list[float | None] = []
     for role, batch in batches.items():
         model = bound(llm, role)
-        tokens = math.ceil(sum(prompt_tokens(model, r) for r in batch.first) / len(batch.first) * batch.calls)
+        tokens = math.ceil(
+            sum(prompt_tokens(model, r) for r in batch.first) / len(batch.first) * batch.calls
+        )
         calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
         dollars.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
     return Estimate(name, calls, sent, answered, _sum(dollars), planned=True)
 
 
 def _expected(
-    name: str, way: Implementation[Any], node: Semantic, rows: Sequence[Rows], seen: Observed | None, llm: LLM
+    name: str,
+    way: Implementation[Any],
+    node: Semantic,
+    rows: Sequence[Rows],
+    seen: Observed | None,
+    llm: LLM,
 ) -> Estimate:
     """As the way's own estimate has it."""
     costs = [way.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
     calls, least = math.ceil(sum(c.calls for c in costs)), sum(_least(c) for c in costs)
     if any(c.tokens_in is None for c in costs):
         return Estimate(name, calls, least=least if least < calls else None)
-    usage = Usage(math.ceil(sum(c.tokens_in or 0 for c in costs)), 0, math.ceil(sum(c.tokens_out or 0 for c in costs)))
+    usage = Usage(
+        math.ceil(sum(c.tokens_in or 0 for c in costs)),
+        0,
+        math.ceil(sum(c.tokens_out or 0 for c in costs)),
+    )
     dollars = bound(llm, node.prompt.first.role).dollars(usage)
-    return Estimate(name, calls, usage.prompt, usage.completion, dollars, least if least < calls else None)
+    return Estimate(
+        name, calls, usage.prompt, usage.completion, dollars, least if least < calls else None
+    )
 
 
 def _least(cost: Cost) -> float:
@@ -125,7 +157,9 @@ def _least(cost: Cost) -> float:
 
 
 def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
-    """The rows as estimates are about them: what never shares a request is apart, and groups of one size are together."""
+    """The rows as estimates are about them: what never shares a request is apart, and groups of one
+    size are together.
+    """
     keys = Keys(node, rows)
     own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
     rights = rows.items.column("right").to_pylist() if "right" in rows.items.column_names else None
@@ -143,10 +177,14 @@ def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
 
 
 async def _observed(
-    node: Semantic, rows: Iterable[Rows], reference: Implementation[Any], llm: LLM, embedder: Embedder
+    node: Semantic,
+    rows: Iterable[Rows],
+    reference: Implementation[Any],
+    llm: LLM,
+    embedder: Embedder,
 ) -> Observed | None:
-    """The tokens of an item, as the reference asks about the first ones: its own, those that each call has whatever it is
-    about, and the longest answer that the prompt allows.
+    """The tokens of an item, as the reference asks about the first ones: its own, those that each
+    call has whatever it is about, and the longest answer that the prompt allows.
     """
     items = 0
     async with Planned(llm, embedder, node, StepMetrics()) as ctx:
@@ -162,7 +200,9 @@ async def _observed(
     total = sum(prompt_tokens(model, request) for request in asked)
     shared = sum(_static(model, request) for request in asked)
     longest = max(prompt.max_tokens for prompt in node.prompt.all)
-    return Observed(total / items, float(longest), 1.0, shared / len(asked), (total - shared) / items)
+    return Observed(
+        total / items, float(longest), 1.0, shared / len(asked), (total - shared) / items
+    )
 
 
 def _static(model: LLM, request: Any) -> int:
@@ -195,7 +235,9 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         most = trials * sum(cost for cost in each if cost is not None)
         unit = "$" if name == "max_usd" else ""
         if limit is not None and before + most > limit * (1 + 1e-9):
-            shown, allowed, paid = (dollars(v) if name == "max_usd" else f"{v:,.0f}" for v in (most, limit, before))
+            shown, allowed, paid = (
+                dollars(v) if name == "max_usd" else f"{v:,.0f}" for v in (most, limit, before)
+            )
             said = f" (spent {unit}{paid} on the rows, which are kept)" if before else ""
             raise BudgetReached(
                 f"{unit}{shown}{units[name]} for {trials} trial{'s' * (trials > 1)} of {len(each)} way{'s' * (len(each) > 1)} "
@@ -206,13 +248,21 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
 def said_of_rows(
     made: Input, inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
 ) -> list[str]:
-    """What is said before rows are made for which models are asked: the steps, and as far as it is known how much they ask."""
+    """What is said before rows are made for which models are asked: the steps, and as far as it is
+    known how much they ask.
+    """
     amounts = _calls(made.physical, inputs, source, resources)
-    known = [f"{step} ({_amount(amount)})" for step, amount in amounts.items() if amount.known and amount.value]
+    known = [
+        f"{step} ({_amount(amount)})"
+        for step, amount in amounts.items()
+        if amount.known and amount.value
+    ]
     open_ = [step for step, amount in amounts.items() if not amount.known]
     asked = [f"  models are asked by {', '.join(known)}"] if known else []
     later = [f"  how much is not known beforehand: {', '.join(open_)}"] if open_ else []
-    whole = ": a run of the whole plan, as the step reads what the plan writes" if made.grown else ""
+    whole = (
+        ": a run of the whole plan, as the step reads what the plan writes" if made.grown else ""
+    )
     return [
         f"first the rows of step {made.node.step} are made{whole}",
         *asked,
@@ -222,9 +272,15 @@ def said_of_rows(
 
 
 def said_of_plans(
-    arms: Mapping[str, PhysicalPlan], inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
+    arms: Mapping[str, PhysicalPlan],
+    inputs: Mapping[str, pa.Table],
+    source: Held,
+    resources: Resources,
+    budget: Budget,
 ) -> list[str]:
-    """What is said before whole plans are run: of each what EXPLAIN knows of its calls, and by which steps they are made."""
+    """What is said before whole plans are run: of each what EXPLAIN knows of its calls, and by
+    which steps they are made.
+    """
     wide = max(map(len, arms))
     each = {name: _calls(physical, inputs, source, resources) for name, physical in arms.items()}
     lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
@@ -250,7 +306,9 @@ def _calls(
     memory = Memory.beside(resources.settings.journal_path)
     counts = {label: table.num_rows for label, table in source.rows.items()}
     rows = {name: table.num_rows for name, table in inputs.items()}
-    estimator = Estimator(physical, rows, memory.read() if memory else {}, counts, windows(physical.logical, inputs))
+    estimator = Estimator(
+        physical, rows, memory.read() if memory else {}, counts, windows(physical.logical, inputs)
+    )
     calls: dict[str, list[Amount]] = {}
     for node in walk(*physical.roots):
         if isinstance(node, Semantic):
@@ -265,7 +323,10 @@ def _amount(calls: Amount) -> str:
 
 def limits(budget: Budget) -> str:
     """The limits that are set."""
-    each = {name: getattr(budget, name) for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")}
+    each = {
+        name: getattr(budget, name)
+        for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")
+    }
     said = ", ".join(f"{name} {_limit(value)}" for name, value in each.items() if value is not None)
     return f"it stops before it passes {said}" if said else "no limit is set"
 
@@ -274,20 +335,32 @@ def _limit(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
-def said_before(estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget) -> list[str]:
+def said_before(
+    estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget
+) -> list[str]:
     """What is said before ways are asked: what one trial of each takes, and all of them."""
     wide = max(len(e.way) for e in estimates)
     lines = [f"  {e.way:<{wide}}  {expected(e)}" for e in estimates]
     made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
     free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
-    return [f"one trial of each, {llm}", *made, *lines, f"  {in_all(estimates, trials, budget)}", free]
+    return [
+        f"one trial of each, {llm}",
+        *made,
+        *lines,
+        f"  {in_all(estimates, trials, budget)}",
+        free,
+    ]
 
 
 def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
     """All trials of all ways."""
     known = [e.dollars for e in estimates]
     total = None if None in known else trials * sum(d for d in known if d is not None)
-    calls = None if any(e.calls is None for e in estimates) else trials * sum(e.calls or 0 for e in estimates)
+    calls = (
+        None
+        if any(e.calls is None for e in estimates)
+        else trials * sum(e.calls or 0 for e in estimates)
+    )
     about = "" if all(e.planned for e in estimates) else "≈ "
     limit = f" of the ${budget.max_usd:,.2f} you allow" if budget.max_usd is not None else ""
     each = f"{trials} trials of each: " if trials > 1 else "in all: "
@@ -295,7 +368,9 @@ def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
 
 
 def expected(estimate: Estimate) -> str:
-    """One way: calls that are planned, or about how many; tokens; dollars with the longest answers allowed."""
+    """One way: calls that are planned, or about how many; tokens; dollars with the longest answers
+    allowed.
+    """
     e = estimate
     about = "" if e.planned else "≈ "
     calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"
@@ -310,4 +385,10 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _dollars(value: float | None, *, planned: bool) -> str:
-    return "$ ?" if value is None else "$0" if value == 0 else f"{'up to' if planned else '≈'} ${dollars(value)}"
+    return (
+        "$ ?"
+        if value is None
+        else "$0"
+        if value == 0
+        else f"{'up to' if planned else '≈'} ${dollars(value)}"
+    )

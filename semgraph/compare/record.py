@@ -1,4 +1,6 @@
-"""A comparison on disk: a folder beside those of runs, from which it can be shown again with everything that it can tell."""
+"""A comparison on disk: a folder beside those of runs, from which it can be shown again with
+everything that it can tell.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
             found[name] = [asdict(each) for each in value]
         elif name in plain:
             found[name] = (
-                dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+                dict(value)
+                if isinstance(value, Mapping)
+                else list(value)
+                if isinstance(value, tuple)
+                else value
             )
     found["arms"] = [_arm(arm) for arm in comparison.arms]
     found["journal"] = str(comparison.journal) if comparison.journal else None
@@ -51,7 +57,12 @@ def _arm(arm: Arm) -> dict[str, Any]:
         }
         for t in arm.trials
     ]
-    return {"name": arm.name, "use": dict(arm.use), "quality": asdict(arm.quality), "trials": trials}
+    return {
+        "name": arm.name,
+        "use": dict(arm.use),
+        "quality": asdict(arm.quality),
+        "trials": trials,
+    }
 
 
 def save(comparison: Comparison, record: RunRecord) -> None:
@@ -60,7 +71,10 @@ def save(comparison: Comparison, record: RunRecord) -> None:
     tables = {name: getattr(comparison, name) for name in _TABLES}
     for i, arm in enumerate(comparison.arms):
         for trial in arm.trials:
-            tables |= {f"{i}.{trial.number}.rows": trial.rows, f"{i}.{trial.number}.answers": trial.answers}
+            tables |= {
+                f"{i}.{trial.number}.rows": trial.rows,
+                f"{i}.{trial.number}.answers": trial.answers,
+            }
     for name, table in tables.items():
         if table is not None:
             write_table(record.folder / f"{name}.parquet", table)
@@ -71,7 +85,11 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
     run = find_run(ref, runs)
     file = run.folder / FILE
     if not file.exists():
-        raise PlanError(Problem(f"{run.name} is no comparison that was ended", hint="Show a run: semgraph runs show"))
+        raise PlanError(
+            Problem(
+                f"{run.name} is no comparison that was ended", hint="Show a run: semgraph runs show"
+            )
+        )
     data = json.loads(file.read_text(encoding="utf-8"))
     if data.pop("schema") != _SCHEMA:
         raise PlanError(Problem(f"comparison {run.name} was kept by another version of semgraph"))
@@ -95,7 +113,9 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
         )
         for t in data["trials"]
     )  # fmt: skip
-    quality: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data["quality"].items()}
+    quality: dict[str, Any] = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in data["quality"].items()
+    }
     return Arm(data["name"], data["use"], trials, Quality(**quality))
 
 

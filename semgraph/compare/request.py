@@ -73,24 +73,30 @@ class Compares(ABC):
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Comparison:
-        """Compare ways of doing a step over one frozen input, or whole plans. Nothing is written to the store.
+        """Compare ways of doing a step over one frozen input, or whole plans. Nothing is written to
+        the store.
 
-        With `step` its input is computed once, in a copy of the groups that are read, and each way answers the same rows. In
-        a plan that reads what it wrote it is the input that the reference produced, so errors do not build up. Without `step`
-        each arm runs the whole plan in a copy of its own, in memory, and is scored by the graph that it leaves there.
+        With `step` its input is computed once, in a copy of the groups that are read, and each way
+        answers the same rows. In a plan that reads what it wrote it is the input that the reference
+        produced, so errors do not build up. Without `step` each arm runs the whole plan in a copy
+        of its own, in memory, and is scored by the graph that it leaves there.
 
-        Every way and every trial makes its own calls: none is served the answer of another. They are journalled, so the same
-        comparison again, or one that was stopped, pays for nothing twice; what is replayed has no time.
+        Every way and every trial makes its own calls: none is served the answer of another. They
+            are journalled, so the same
+        comparison again, or one that was stopped, pays for nothing twice; what is replayed has no
+        time.
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
-            ways: For a step: ways as written, `["per_row", "packed(rows=10)"]`, or ways by name. For whole plans: for each arm
-                by name the ways of its steps, `{"one": {"told": "block()"}}`. The operator's own reference, if it is among
-                them, or else the first, is what the others are compared with.
+            ways: For a step: ways as written, `["per_row", "packed(rows=10)"]`, or ways by name.
+                For whole plans: for each arm by name the ways of its steps, `{"one": {"told":
+                "block()"}}`. The operator's own reference, if it is among them, or else the first,
+                is what the others are compared with.
             step: The step.
-            truth: What is right: a file, an Arrow table, a data frame or mappings with columns that name a row of the step's
-                input and columns of its answers. For whole plans `{"nodes": ..., "edges": ...}`. None: ways are compared with
-                the reference, which measures agreement.
+            truth: What is right: a file, an Arrow table, a data frame or mappings with columns that
+                name a row of the step's input and columns of its answers. For whole plans
+                `{"nodes": ..., "edges": ...}`. None: ways are compared with the reference, which
+                measures agreement.
             trials: How many independent trials of each way.
             params: Values of parameters.
             preset: One of the plan's presets.
@@ -110,22 +116,33 @@ class Compares(ABC):
 
         checked = requested(ways, step, trials, self._resources)
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
-        given |= {name: value for name, value in {**(inputs or {}), **more}.items() if value is not None}
+        given |= {
+            name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
+        }
         logical = self.prepare(plan, params=params, preset=preset, use=use)
         tables = typed_inputs(logical, given, rows)
         quiet: Say = lambda _line: None  # noqa: E731
-        request = ComparisonRequest(logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet)
+        request = ComparisonRequest(
+            logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
+        )
         return await compare(request, self._resources)
 
     async def _foreseen(
-        self, plan: LogicalPlan, ways: Ways, step: str | None, trials: int, tables: Mapping[str, Any]
+        self,
+        plan: LogicalPlan,
+        ways: Ways,
+        step: str | None,
+        trials: int,
+        tables: Mapping[str, Any],
     ) -> str:
         """What a comparison of ways of a step would take; see `Session.explain`."""
         from semgraph.compare.arms import foreseen, only_step
         from semgraph.compare.request import ComparisonRequest, requested
 
         name = step or only_step(plan)
-        request = ComparisonRequest(plan, tables, requested(ways, name, trials, self._resources), name, trials=trials)
+        request = ComparisonRequest(
+            plan, tables, requested(ways, name, trials, self._resources), name, trials=trials
+        )
         return "\n".join(await foreseen(request, self._resources))
 
 
@@ -153,15 +170,26 @@ def requested(ways: Ways, step: str | None, trials: int, resources: Resources) -
     """The ways by name, as far as they can be checked without a plan. Raises PlanError."""
     if trials < 1:
         raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
-    if trials > 1 and resources.given.llm is None and resources.settings.model().provider == "recorded":
+    if (
+        trials > 1
+        and resources.given.llm is None
+        and resources.settings.model().provider == "recorded"
+    ):
         raise PlanError(
-            Problem("a recording has one answer to each question, so its trials are all alike", hint="trials=1")
+            Problem(
+                "a recording has one answer to each question, so its trials are all alike",
+                hint="trials=1",
+            )
         )
     if isinstance(ways, str):
         raise PlanError(Problem(f'ways is the text "{ways}"', hint=f'give a list: ways=["{ways}"]'))
     found = dict(ways) if isinstance(ways, Mapping) else _named(list(ways))
     if not found:
-        raise PlanError(Problem("there is nothing to compare", hint='name ways: ways=["per_row", "packed(rows=10)"]'))
+        raise PlanError(
+            Problem(
+                "there is nothing to compare", hint='name ways: ways=["per_row", "packed(rows=10)"]'
+            )
+        )
     nested = [name for name, way in found.items() if isinstance(way, Mapping)]
     if step and nested:
         hint = f'with step="{step}" a way is a text, such as "block(left=10)"; leave step out to compare whole plans'
@@ -215,8 +243,12 @@ class Kept:
         self.id = new_run(runs or Path())
         self.record = RunRecord(runs / self.id) if runs is not None else None
         journal = self.opened.journal
-        self.calls = CallLog(self.record, texts=journal is not None) if self.record is not None else None
-        settings = {k: {"value": v, "origin": origin} for k, v, origin in self.resources.settings.rows()}
+        self.calls = (
+            CallLog(self.record, texts=journal is not None) if self.record is not None else None
+        )
+        settings = {
+            k: {"value": v, "origin": origin} for k, v, origin in self.resources.settings.rows()
+        }
         self._describe(
             semgraph=semgraph.__version__, run=self.id, kind="comparison", plan=plan.name, file=plan.file,
             step=self.request.step, ways=list(self.request.ways), trials=self.request.trials, params=dict(plan.params),
@@ -235,7 +267,9 @@ class Kept:
                 self.calls.add(*call)
 
         scoped = opened.scoped
-        return replace(opened, llm=noted(opened.llm, add), scoped=lambda scope: noted(scoped(scope), add))
+        return replace(
+            opened, llm=noted(opened.llm, add), scoped=lambda scope: noted(scoped(scope), add)
+        )
 
     def end(self, status: str, why: str | None = None) -> None:
         """Say how it ended, and what was paid."""
@@ -245,9 +279,14 @@ class Kept:
             self.calls.flush()
         paid = self.paid
         total = StepMetrics(
-            calls_issued=paid.calls, tokens_in=paid.tokens_in, tokens_out=paid.tokens_out, dollars=paid.dollars
+            calls_issued=paid.calls,
+            tokens_in=paid.tokens_in,
+            tokens_out=paid.tokens_out,
+            dollars=paid.dollars,
         )
-        self.record.text("metrics.json", json.dumps({"total": total.as_dict(), "steps": {}}, indent=1))
+        self.record.text(
+            "metrics.json", json.dumps({"total": total.as_dict(), "steps": {}}, indent=1)
+        )
         self._describe(status=status, why=why, ended=timestamp())
 
     def comparison(self, arms: Sequence[Arm], **more: Any) -> Comparison:
@@ -282,7 +321,13 @@ async def compare(request: ComparisonRequest, resources: Resources) -> Compariso
         except BaseException as error:
             if kept.record is not None:
                 interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
-                status = "interrupted" if interrupted else "budget" if isinstance(error, BudgetReached) else "failed"
+                status = (
+                    "interrupted"
+                    if interrupted
+                    else "budget"
+                    if isinstance(error, BudgetReached)
+                    else "failed"
+                )
                 kept.end(status, str(error))
             if isinstance(error, Fault):
                 raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None

@@ -1,4 +1,6 @@
-"""How good each way is: against the truth where there is one, else as agreement with the reference."""
+"""How good each way is: against the truth where there is one, else as agreement with the
+reference.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from semgraph.scores import (
 Trials = Mapping[str, Sequence[Trial]]
 
 
-def of_step(node: Semantic, asked: pa.Table, trials: Trials, reference: str, truth: Truth | None) -> dict[str, Quality]:
+def of_step(
+    node: Semantic, asked: pa.Table, trials: Trials, reference: str, truth: Truth | None
+) -> dict[str, Quality]:
     """The quality of each way of a step.
 
     Args:
@@ -45,7 +49,10 @@ def of_step(node: Semantic, asked: pa.Table, trials: Trials, reference: str, tru
     """
     columns = whole_rows(node)
     key, compare = columns.key, columns.compare
-    whole = {name: [told(trial, key, compare, asked, name) for trial in each] for name, each in trials.items()}
+    whole = {
+        name: [told(trial, key, compare, asked, name) for trial in each]
+        for name, each in trials.items()
+    }
     found = {}
     for name, answers in whole.items():
         pairs = list(zip(answers, whole[reference], strict=False))
@@ -59,7 +66,8 @@ def of_step(node: Semantic, asked: pa.Table, trials: Trials, reference: str, tru
     true = truth.wanted(asked)
     tallies = {name: _tallies(each, asked, truth, true) for name, each in trials.items()}
     return {
-        name: _scored(each, tallies[reference], found[name], own=name == reference) for name, each in tallies.items()
+        name: _scored(each, tallies[reference], found[name], own=name == reference)
+        for name, each in tallies.items()
     }
 
 
@@ -68,13 +76,19 @@ def _kept(answers: Said, units: Said) -> Said:
 
 
 def _tallies(trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: Said) -> list[Tally]:
-    """A tally for each trial: over all rows asked about, or over those that the truth says something of."""
+    """A tally for each trial: over all rows asked about, or over those that the truth says
+    something of.
+    """
     answers = [truth.given(trial.rows, asked) for trial in trials if trial.rows is not None]
     return [tally(each if truth.closed else _kept(each, true), true) for each in answers]
 
 
-def _scored(tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quality, *, own: bool) -> Quality:
-    """Precision, recall and F1 over all trials; the difference is of as many trials as both have."""
+def _scored(
+    tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quality, *, own: bool
+) -> Quality:
+    """Precision, recall and F1 over all trials; the difference is of as many trials as both
+    have.
+    """
     if not tallies:
         return quality
     total = score(pooled(tallies))
@@ -101,24 +115,40 @@ def _range(value: Value) -> tuple[float, float] | None:
     return value.interval and (value.interval.low, value.interval.high)
 
 
-def of_plans(trials: Mapping[str, Sequence[Whole]], reference: str, truth: Graph | None) -> dict[str, Quality]:
-    """The quality of each arm of a whole plan: of the graph that it wrote, or of the rows that it returned."""
-    return {name: _of_plan(each, trials[reference], truth, own=name == reference) for name, each in trials.items()}
+def of_plans(
+    trials: Mapping[str, Sequence[Whole]], reference: str, truth: Graph | None
+) -> dict[str, Quality]:
+    """The quality of each arm of a whole plan: of the graph that it wrote, or of the rows that it
+    returned.
+    """
+    return {
+        name: _of_plan(each, trials[reference], truth, own=name == reference)
+        for name, each in trials.items()
+    }
 
 
-def _of_plan(trials: Sequence[Whole], reference: Sequence[Whole], truth: Graph | None, *, own: bool) -> Quality:
+def _of_plan(
+    trials: Sequence[Whole], reference: Sequence[Whole], truth: Graph | None, *, own: bool
+) -> Quality:
     if own and truth is None:
         return Quality()
     graphs = [each.graph for each in trials if each.graph is not None]
     if not graphs:
         pairs = zip(trials, reference, strict=False)
-        return _scored([tally(_returned(a), _returned(b)) for a, b in pairs], (), Quality(), own=True)
+        return _scored(
+            [tally(_returned(a), _returned(b)) for a, b in pairs], (), Quality(), own=True
+        )
     others = [each.graph for each in reference if each.graph is not None]
     if truth is None:
         scores = [score_graph(a, b) for a, b in zip(graphs, others, strict=False)]
         return _graded(scores, _scored([s.tally for s in scores], (), Quality(), own=True))
-    scores, base = ([score_graph(comparable(graph, truth), truth) for graph in each] for each in (graphs, others))
-    return _graded(scores, _scored([s.tally for s in scores], [s.tally for s in base], Quality(), own=own))
+    scores, base = (
+        [score_graph(comparable(graph, truth), truth) for graph in each]
+        for each in (graphs, others)
+    )
+    return _graded(
+        scores, _scored([s.tally for s in scores], [s.tally for s in base], Quality(), own=own)
+    )
 
 
 def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:

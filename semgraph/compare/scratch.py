@@ -1,5 +1,5 @@
-"""Scratch copies: the groups that a comparison reads, in memory. The user's store is only read, and a file not even opened
-for writing.
+"""Scratch copies: the groups that a comparison reads, in memory. The user's store is only read, and
+a file not even opened for writing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 @dataclass(frozen=True)
 class Held:
-    """What was read of a store: rows by label, nodes before edges, and the member rows that the plan has marked as done."""
+    """What was read of a store: rows by label, nodes before edges, and the member rows that the
+    plan has marked as done.
+    """
 
     graph: Graph
     rows: Mapping[str, pa.Table]
@@ -84,7 +86,9 @@ async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None
         dimensions = (await source.statistics()).dimensions
         for label in (*graph.nodes, *graph.edges):
             vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
-            found[label.name] = await source.scan(label.name, [*label.columns, *vectors], partitions, ())
+            found[label.name] = await source.scan(
+                label.name, [*label.columns, *vectors], partitions, ()
+            )
         return Held(graph, found, await _marked(plan, source, partitions or []))
 
 
@@ -104,19 +108,25 @@ async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: 
     if not known:
         return []
     what = f"{known:,} of {len(members.keys):,} rows of {plan.order.input} are in the graph already"
-    return [f"{what}: they are read anew in the copy, which knows what they say. A store without them tells more"]
+    return [
+        f"{what}: they are read anew in the copy, which knows what they say. A store without them tells more"
+    ]
 
 
 @asynccontextmanager
 async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
-    """A store opened to read: a file as a copy of itself, so that nothing of it is touched; None if it is not there."""
+    """A store opened to read: a file as a copy of itself, so that nothing of it is touched; None if
+    it is not there.
+    """
     if isinstance(store, SqliteStore) and store.path != ":memory:":
         path = Path(store.path)
         if not await asyncio.to_thread(path.exists):
             yield None
             return
         with tempfile.TemporaryDirectory(prefix="semgraph-") as folder:
-            copy = SqliteStore(await asyncio.to_thread(_copied, path, Path(folder) / "graph.db", store.name))
+            copy = SqliteStore(
+                await asyncio.to_thread(_copied, path, Path(folder) / "graph.db", store.name)
+            )
             try:
                 await copy.ensure(graph, None)
                 yield copy

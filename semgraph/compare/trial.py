@@ -1,4 +1,6 @@
-"""A step's input, computed once and frozen; and a trial of a way over it, through the engine's own asking and assembly."""
+"""A step's input, computed once and frozen; and a trial of a way over it, through the engine's own
+asking and assembly.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,15 @@ from semgraph.scores import Graph
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import Answered, Asking, answer
 from semgraph.semantic.context import NodeContext
-from semgraph.semantic.contract import Context, Cost, Implementation, Observed, Outcome, RowEstimate, Rows
+from semgraph.semantic.contract import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    Outcome,
+    RowEstimate,
+    Rows,
+)
 from semgraph.semantic.library import Library
 from semgraph.semantic.prompt.builder import check_answer
 from semgraph.session.resources import Opened
@@ -45,8 +55,8 @@ from semgraph.stores.base import Store
 
 @dataclass
 class Ledger:
-    """What one trial took: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`, answers from the journal;
-    `known`, vectors from there.
+    """What one trial took: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`,
+    answers from the journal; `known`, vectors from there.
     """
 
     cold: Spent = Spent()
@@ -68,7 +78,9 @@ class Ledger:
             self.paid += spent
 
     def vectors(self, texts: Sequence[str], found: Embeddings, embedder: Embedder) -> None:
-        """Count vectors: cold by the embedder's tokenizer, as those that are known already say nothing of what they took."""
+        """Count vectors: cold by the embedder's tokenizer, as those that are known already say
+        nothing of what they took.
+        """
         new = [text for text in texts if f"vector {text}" not in self._seen]
         self._seen.update(f"vector {text}" for text in new)
         usage = Usage(sum(map(embedder.count_tokens, new)))
@@ -105,7 +117,11 @@ class CountedEmbedder:
 
     def __init__(self, inner: Embedder, ledger: Ledger) -> None:
         self.inner, self.ledger = inner, ledger
-        self.count_tokens, self.dollars, self.dimensions = inner.count_tokens, inner.dollars, inner.dimensions
+        self.count_tokens, self.dollars, self.dimensions = (
+            inner.count_tokens,
+            inner.dollars,
+            inner.dimensions,
+        )
 
     @property
     def name(self) -> str:
@@ -154,7 +170,8 @@ class Frozen:
 
     Args:
         node: The step.
-        parts: The rows, as many times as the step is reached; `_m` of the first input numbers its rows through all parts.
+        parts: The rows, as many times as the step is reached; `_m` of the first input numbers its
+            rows through all parts.
         partitions: Partition values by `_p`.
         before: What was sent to make them.
         failed: Rows that were lost on the way.
@@ -179,7 +196,9 @@ class Frozen:
             names = [f.name for f in source.schema if not pa.types.is_fixed_size_list(f.type)]
             tables = [part.tables[i].select(names) for part in self.parts]
             name = source.step or getattr(source, "name", "") or source.keyword
-            counts[name if name not in counts else f"{name}.{i}"] = sum(table.num_rows for table in tables)
+            counts[name if name not in counts else f"{name}.{i}"] = sum(
+                table.num_rows for table in tables
+            )
             for row in (row for table in tables for row in table.to_pylist()):
                 digest.update(canonical_json(plain(row)).encode("utf-8", "surrogatepass"))
             digest.update(b"\n")
@@ -187,7 +206,9 @@ class Frozen:
 
 
 def asking_step(plan: LogicalPlan, step: str) -> Semantic:
-    """The semantic operator of a step. Raises PlanError: no such step, or one that asks no model, or more than one."""
+    """The semantic operator of a step. Raises PlanError: no such step, or one that asks no model,
+    or more than one.
+    """
     nodes = [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
     names = list(dict.fromkeys(node.step for node in nodes))
     exact = [node for node in nodes if node.step == step]
@@ -201,16 +222,27 @@ def asking_step(plan: LogicalPlan, step: str) -> Semantic:
     if len(found) > 1:
         several = list(dict.fromkeys(node.step for node in found))
         if len(several) > 1:
-            raise PlanError(Problem(f'"{step}" is several steps', there=", ".join(several), hint="name one of them"))
+            raise PlanError(
+                Problem(
+                    f'"{step}" is several steps', there=", ".join(several), hint="name one of them"
+                )
+            )
         kinds = ", ".join(node.keyword for node in found)
         raise PlanError(
-            Problem(f"step {step} asks a model {len(found)} times ({kinds})", hint="make them steps of their own")
+            Problem(
+                f"step {step} asks a model {len(found)} times ({kinds})",
+                hint="make them steps of their own",
+            )
         )
     return found[0]
 
 
-def way_of(node: Semantic, text: str, library: Library, llm: LLM) -> tuple[Choice, Implementation[Any]]:
-    """A way of a step as written. Raises PlanError: unknown, a wrong parameter, or one that cannot do this step."""
+def way_of(
+    node: Semantic, text: str, library: Library, llm: LLM
+) -> tuple[Choice, Implementation[Any]]:
+    """A way of a step as written. Raises PlanError: unknown, a wrong parameter, or one that cannot
+    do this step.
+    """
     choice = Choice.parse(text)
     way = library.get(node.keyword, choice, node.step)
     refusal = way.refuses(node, bound(llm, node.prompt.first.role).limits)
@@ -225,7 +257,8 @@ class Input:
 
     Args:
         node: The step.
-        physical: The plan as far as the step, or where its input depends on what the plan writes, the whole plan.
+        physical: The plan as far as the step, or where its input depends on what the plan writes,
+            the whole plan.
         grown: Whether it does.
     """
 
@@ -236,13 +269,17 @@ class Input:
     @property
     def asking(self) -> list[str]:
         """The steps that ask a model for it."""
-        return list(dict.fromkeys(n.step for n in walk(*self.physical.roots) if isinstance(n, Semantic)))
+        return list(
+            dict.fromkeys(n.step for n in walk(*self.physical.roots) if isinstance(n, Semantic))
+        )
 
 
 def input_of(plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM) -> Input:
     """How a step's input is made, with the step done as the plan says. Raises PlanError."""
     wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
-    limits = {role: bound(llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}}
+    limits = {
+        role: bound(llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}
+    }
     grown = _is_ordered(plan, node, store, library, limits)
     small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
     return Input(node, compile_plan(optimize(small), store, library, limits), grown)
@@ -254,25 +291,45 @@ async def freeze(
     """Compute a step's input in a scratch store, spent from `ledger`.
 
     Raises:
-        BudgetReached: A limit was reached before the rows were there; what was answered is in the journal.
+        BudgetReached: A limit was reached before the rows were there; what was answered is in the
+            journal.
     """
     node, grown, meter = source.node, source.grown, Meter()
     embedder = CountedEmbedder(opened.embedder, ledger)
-    runtime = Runtime(source.physical, counted(opened.llm, ledger), embedder, scratch, meter, answered=opened.answered)
+    runtime = Runtime(
+        source.physical,
+        counted(opened.llm, ledger),
+        embedder,
+        scratch,
+        meter,
+        answered=opened.answered,
+    )
     times: list[datetime] = []
 
     def now(name: str) -> datetime:
         times.append(opened.now(name))
         return times[-1]
 
-    outcome = await Executor(runtime, Options("comparison", now, again=True, write=grown)).run(inputs)
+    outcome = await Executor(runtime, Options("comparison", now, again=True, write=grown)).run(
+        inputs
+    )
     if outcome.stopped:
-        raise BudgetReached(f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {KEPT}")
+        raise BudgetReached(
+            f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {KEPT}"
+        )
     lists = [outcome.tables.get(f"input {i}", []) for i in range(len(node.inputs))]
     each = list(zip(*lists, strict=True))
     at = times[0] if times else None
-    parts = [Part(tables, at) for tables in each] if grown else [Part(_joined(lists), at)] if each else []
-    return Frozen(node, tuple(_numbered(parts)), runtime.partitions, ledger.paid, len(outcome.failures))
+    parts = (
+        [Part(tables, at) for tables in each]
+        if grown
+        else [Part(_joined(lists), at)]
+        if each
+        else []
+    )
+    return Frozen(
+        node, tuple(_numbered(parts)), runtime.partitions, ledger.paid, len(outcome.failures)
+    )
 
 
 KEPT = "What was answered is in the journal: the same comparison goes on from there"
@@ -285,21 +342,27 @@ def _asking(plan: LogicalPlan) -> list[Semantic]:
 def _is_ordered(
     plan: LogicalPlan, node: Semantic, store: Store, library: Library, limits: Mapping[str, Limits]
 ) -> bool:
-    """Whether what the step reads depends on the run's own writes; as optimized it reads no more than it needs."""
+    """Whether what the step reads depends on the run's own writes; as optimized it reads no more
+    than it needs.
+    """
     physical = compile_plan(optimize(plan), store, library, limits)
     steps = [n for n in walk(*physical.roots) if isinstance(n, Semantic) and n.step == node.step]
     return any(id(source) in physical.ordered for n in steps for source in n.inputs)
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
-    """What windows gave, as one relation in the order of the members; what does not derive from members comes once."""
+    """What windows gave, as one relation in the order of the members; what does not derive from
+    members comes once.
+    """
     found = []
     for tables in lists:
         if MEMBER in tables[0].column_names:
             table = pa.concat_tables(tables)
             place = pa.array(range(table.num_rows))
             found.append(
-                table.append_column("_at", place).sort_by([(MEMBER, "ascending"), ("_at", "ascending")]).drop("_at")
+                table.append_column("_at", place)
+                .sort_by([(MEMBER, "ascending"), ("_at", "ascending")])
+                .drop("_at")
             )
         else:
             found.append(tables[0])
@@ -321,8 +384,14 @@ def _numbered(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-async def _answered(frozen: Frozen, part: Part, way: Implementation[Any], ctx: NodeContext, column: str) -> Answered:
-    return await answer(frozen.node, part.tables, Asking(way, ctx, frozen.partitions, column, part.now, check_answer))
+async def _answered(
+    frozen: Frozen, part: Part, way: Implementation[Any], ctx: NodeContext, column: str
+) -> Answered:
+    return await answer(
+        frozen.node,
+        part.tables,
+        Asking(way, ctx, frozen.partitions, column, part.now, check_answer),
+    )
 
 
 async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
@@ -335,13 +404,25 @@ async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -
 
 
 async def try_way(
-    frozen: Frozen, way: Implementation[Any], opened: Opened, llm: LLM, column: str, number: int, ledger: Ledger
+    frozen: Frozen,
+    way: Implementation[Any],
+    opened: Opened,
+    llm: LLM,
+    column: str,
+    number: int,
+    ledger: Ledger,
 ) -> Trial:
-    """One trial of a way over all rows, spent from `ledger`. Raises BudgetReached; what was answered is in the journal."""
+    """One trial of a way over all rows, spent from `ledger`. Raises BudgetReached; what was
+    answered is in the journal.
+    """
     node = frozen.node
     began = time.perf_counter()
     async with NodeContext(
-        counted(llm, ledger), CountedEmbedder(opened.embedder, ledger), node, StepMetrics(), trial=number
+        counted(llm, ledger),
+        CountedEmbedder(opened.embedder, ledger),
+        node,
+        StepMetrics(),
+        trial=number,
     ) as ctx:
         found = [await _answered(frozen, part, way, ctx, column) for part in frozen.parts]
     seconds = time.perf_counter() - began
@@ -362,12 +443,16 @@ async def try_way(
 
 def _visible(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
     names = node.schema.names
-    return pa.concat_tables([t.select(names) for t in tables]) if tables else node.schema.empty_table()
+    return (
+        pa.concat_tables([t.select(names) for t in tables]) if tables else node.schema.empty_table()
+    )
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What came of one trial of a plan: what it cost, and the graph that it wrote, or the rows that it returned."""
+    """What came of one trial of a plan: what it cost, and the graph that it wrote, or the rows that
+    it returned.
+    """
 
     trial: Trial
     graph: Graph | None
@@ -375,8 +460,12 @@ class Whole:
 
 
 def uses(plan: LogicalPlan, ways: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Choice]]:
-    """The ways of each arm, read. Raises PlanError: a step that the plan does not ask a model in."""
-    names = list(dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic)))
+    """The ways of each arm, read. Raises PlanError: a step that the plan does not ask a model
+    in.
+    """
+    names = list(
+        dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
+    )
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
     there = "steps that ask a model: " + (", ".join(names) or "none")
 
@@ -386,24 +475,34 @@ def uses(plan: LogicalPlan, ways: Mapping[str, Mapping[str, str]]) -> dict[str, 
             raise PlanError(Problem(what, there=there, hint=did_you_mean(step, known)))
         return Choice.parse(text)
 
-    each = {(arm, step): partial(read, arm, step, text) for arm, use in ways.items() for step, text in use.items()}
+    each = {
+        (arm, step): partial(read, arm, step, text)
+        for arm, use in ways.items()
+        for step, text in use.items()
+    }
     found = checked(each)
     return {arm: {step: found[arm, step] for step in use} for arm, use in ways.items()}
 
 
 def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> PhysicalPlan:
-    """A plan as it is run in a store. Raises PlanError: an unknown way, or one that refuses its step."""
+    """A plan as it is run in a store. Raises PlanError: an unknown way, or one that refuses its
+    step.
+    """
     roles = {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
-    return compile_plan(optimize(plan), store, library, {role: bound(llm, role).limits for role in roles})
+    return compile_plan(
+        optimize(plan), store, library, {role: bound(llm, role).limits for role in roles}
+    )
 
 
 async def try_plan(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], held: Held, opened: Opened, llm: LLM, library: Library, number: int,
     dimensions: int | None, ledger: Ledger, scope: str,
 ) -> Whole:  # fmt: skip
-    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the journal.
+    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the
+    journal.
 
-    What it embeds is embedded for it alone, so that its time does not depend on who embedded the same before.
+    What it embeds is embedded for it alone, so that its time does not depend on who embedded the
+    same before.
     """
     own = opened.embedder
     async with held.copy(dimensions) as store:
@@ -412,15 +511,25 @@ async def try_plan(
             own.scoped(f"{scope} trial {number}") if isinstance(own, EmbedOnce) else own, ledger
         )
         runtime = Runtime(
-            physical, counted(llm, ledger), embedder, store, Meter(), trial=number, answered=opened.answered
+            physical,
+            counted(llm, ledger),
+            embedder,
+            store,
+            Meter(),
+            trial=number,
+            answered=opened.answered,
         )
         began = time.perf_counter()
         outcome = await Executor(runtime, Options("comparison", opened.now, again=True)).run(inputs)
         seconds = time.perf_counter() - began
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)
-        tables = {n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()}
+        tables = {
+            n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()
+        }
         failed = len(outcome.failed_members) if plan.order else len(outcome.failures)
         took = None if ledger.replayed or ledger.known else seconds
-        trial = Trial(number, ledger.cold, ledger.paid, took, failed, failures=kinds(outcome.failures))
+        trial = Trial(
+            number, ledger.cold, ledger.paid, took, failed, failures=kinds(outcome.failures)
+        )
         return Whole(trial, await graph_of(store, plan) if plan.writes else None, tables)

@@ -48,12 +48,18 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
             yield f"{prefix}{f.name}", type_of_arrow(f.type)
         if pa.types.is_struct(f.type):
             yield from paths(pa.schema(list(f.type)), f"{prefix}{f.name}.")
-        if pa.types.is_list(f.type) and pa.types.is_struct(f.type.value_type) and EACH not in prefix:
+        if (
+            pa.types.is_list(f.type)
+            and pa.types.is_struct(f.type.value_type)
+            and EACH not in prefix
+        ):
             yield from paths(pa.schema(list(f.type.value_type)), f"{prefix}{f.name}{EACH}.")
 
 
 def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
-    """The column that a column of the truth means: of that name, else the one field of that name in what is new."""
+    """The column that a column of the truth means: of that name, else the one field of that name in
+    what is new.
+    """
     if name in kinds:
         return name
     before = {f.name for f in node.inputs[0].schema}
@@ -65,7 +71,8 @@ def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
 
 
 def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple[Type, list[str]]:
-    """How a column of answers is read and compared: a list by its elements, and these by the fields that the truth has.
+    """How a column of answers is read and compared: a list by its elements, and these by the fields
+    that the truth has.
 
     Raises:
         PlanError: Its elements have a field that the step does not give.
@@ -74,11 +81,17 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
         return replace(kind, nullable=True), [path + EACH] if kind.item is not None else [path]
     known = dict(kind.item.fields)
     said = dict.fromkeys(
-        str(name) for value in values for row in _listed(value) if isinstance(row, Mapping) for name in row
+        str(name)
+        for value in values
+        for row in _listed(value)
+        if isinstance(row, Mapping)
+        for name in row
     )
     if unknown := [name for name in said if name not in known]:
         what = f'{source}: elements of {path} have no field "{unknown[0]}"'
-        raise PlanError(Problem(what, there="fields: " + ", ".join(known), hint=did_you_mean(unknown[0], known)))
+        raise PlanError(
+            Problem(what, there="fields: " + ", ".join(known), hint=did_you_mean(unknown[0], known))
+        )
     names = [name for name in known if name in said] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
     return Type("list", nullable=True, item=replace(kind.item, fields=fields)), [
@@ -88,7 +101,10 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
 
 def are_flags(values: Any) -> bool:
     """Whether values are yes and no, as data or as text."""
-    return all(value is None or str(value).lower() in {*_FLAGS, "true", "false"} for value in _plain(values))
+    return all(
+        value is None or str(value).lower() in {*_FLAGS, "true", "false"}
+        for value in _plain(values)
+    )
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
@@ -112,7 +128,9 @@ def _flag(value: Any) -> Any:
 
 
 def _plain(values: Any) -> list[Any]:
-    found: list[Any] = values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
+    found: list[Any] = (
+        values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
+    )
     return found
 
 
@@ -128,7 +146,9 @@ def _listed(value: Any) -> list[Any]:
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path as columns: fields in structs, fields of elements in a list of one; of none, if all are NULL."""
+    """Values by path as columns: fields in structs, fields of elements in a list of one; of none,
+    if all are NULL.
+    """
     found: dict[str, Any] = {}
     for path, value in row.items():
         column, each, inner = path.partition(EACH)
@@ -156,7 +176,8 @@ class Truth:
 
     Args:
         columns: What names a row, and what is compared.
-        rows: What the truth has; the boolean column `_true` says of labelled rows whether they are right.
+        rows: What the truth has; the boolean column `_true` says of labelled rows whether they are
+            right.
         closed: A row that the truth does not have should have no answer; else it is not scored.
         once: Whether each row of the step has one answer.
         groups: Whether answers are about groups, however many rows they have.
@@ -179,14 +200,18 @@ class Truth:
 
     @property
     def scored(self) -> Columns:
-        """What is scored: a row and its answers; where pairs are labelled, the pair, by whether it is there."""
+        """What is scored: a row and its answers; where pairs are labelled, the pair, by whether it
+        is there.
+        """
         key, compare = self.columns.key, self.columns.compare
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
     def given(self, rows: pa.Table, asked: pa.Table) -> Said:
         """What a way says of each row, as far as the truth does."""
         scored = self.scored
-        return said(rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked)
+        return said(
+            rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked
+        )
 
     def wanted(self, asked: pa.Table) -> Said:
         """What is true of each row that was asked about and that the truth has."""
@@ -207,19 +232,28 @@ class Truth:
         return dict.fromkeys(found, 1) if self.groups else found
 
     def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
-        """What is wanted of so many rows of one name; what is no element of a list counts once for each."""
+        """What is wanted of so many rows of one name; what is no element of a list counts once for
+        each.
+        """
         listed = any(EACH in path for path in self.columns.compare)
         return Counter({answer: (count if listed else 1) * rows for answer, count in own.items()})
 
 
 def whole_rows(node: Semantic) -> Columns:
-    """How rows are compared where there is no truth: named by all that they were before, answered by all that is new."""
+    """How rows are compared where there is no truth: named by all that they were before, answered
+    by all that is new.
+    """
     if isinstance(node, SemAgg):
-        return Columns(node.by, tuple(name + (EACH if kind.item is not None else "") for name, kind in node.answers))
+        return Columns(
+            node.by,
+            tuple(name + (EACH if kind.item is not None else "") for name, kind in node.answers),
+        )
     own = {f.name for f in node.inputs[0].schema}
     vectors = {f.name for f in node.schema if pa.types.is_fixed_size_list(f.type)}
     key = tuple(f.name for f in node.inputs[0].schema if f.name not in vectors)
-    new = [f for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score"]
+    new = [
+        f for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score"
+    ]
     return Columns(key, tuple(f.name + (EACH if pa.types.is_list(f.type) else "") for f in new))
 
 
@@ -257,28 +291,46 @@ def read_truth(node: Semantic, given: Any) -> Truth:
     _check(node, list(columns), key, compare, source, says=says)
     spec = [*types.items(), *([(verdict, Type("boolean"))] if says else [])]
     said_so = [name for name, kind in spec if kind.name == "boolean"]
-    table = check_rows(InputSpec("truth", tuple(spec)), with_flags(rows, columns, said_so), source=source)
+    table = check_rows(
+        InputSpec("truth", tuple(spec)), with_flags(rows, columns, said_so), source=source
+    )
     if not table.num_rows:
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
-        raise PlanError(Problem(f"{source} has no rows", there="columns: " + ", ".join(columns), hint=hint))
-    plain_rows = [nested({found.get(name, TRUE): value for name, value in row.items()}) for row in table.to_pylist()]
+        raise PlanError(
+            Problem(f"{source} has no rows", there="columns: " + ", ".join(columns), hint=hint)
+        )
+    plain_rows = [
+        nested({found.get(name, TRUE): value for name, value in row.items()})
+        for row in table.to_pylist()
+    ]
     if says and getattr(node, "how", "") == "anti":
         plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # a row that matches goes
     once = isinstance(node, (SemMap, SemAgg))
     true = pa.Table.from_pylist(plain_rows)
     return _consistent(
-        Truth(Columns(key, tuple(compare)), true, not says and not once, once, isinstance(node, SemAgg), source)
+        Truth(
+            Columns(key, tuple(compare)),
+            true,
+            not says and not once,
+            once,
+            isinstance(node, SemAgg),
+            source,
+        )
     )
 
 
 def _consistent(truth: Truth) -> Truth:
-    """The truth with a note of rows that stand in it more than once. Raises PlanError: it says yes and no of one."""
+    """The truth with a note of rows that stand in it more than once. Raises PlanError: it says yes
+    and no of one.
+    """
     scored, rows, notes = truth.scored, truth.rows, []
     if truth.labelled:
         right, wrong = (set(said(rows.filter(flags), scored.key, ()))
                         for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
         if both := right & wrong:
-            raise PlanError(Problem(f"{truth.source} says yes and no of {_shown(scored.key, next(iter(both)))}"))
+            raise PlanError(
+                Problem(f"{truth.source} says yes and no of {_shown(scored.key, next(iter(both)))}")
+            )
     listed = any(EACH in path for path in scored.compare)
     twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
     if twice and not listed:
@@ -300,19 +352,35 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
         there = f"the truth has {_shown(key, next(iter(told)))}"
         theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
-        raise PlanError(Problem(f"{source} is about none of the {len(units):,} rows", there=there + theirs, hint=hint))
+        raise PlanError(
+            Problem(
+                f"{source} is about none of the {len(units):,} rows",
+                there=there + theirs,
+                hint=hint,
+            )
+        )
     _one_answer(truth, dict.fromkeys(times, 1) if isinstance(node, SemAgg) else times)
     notes = list(truth.notes)
     if told - units:
-        notes.append(f"{len(told - units):,} of {len(told):,} rows of the truth were not asked about: left out")
+        notes.append(
+            f"{len(told - units):,} of {len(told):,} rows of the truth were not asked about: left out"
+        )
     if not truth.closed and units - told:
-        notes.append(f"the truth says nothing of {len(units - told):,} of {len(units):,} rows: they are not scored")
+        notes.append(
+            f"the truth says nothing of {len(units - told):,} of {len(units):,} rows: they are not scored"
+        )
     if truth.labelled and truth.columns.compare:
-        notes.append("the truth says yes or no of pairs: pairs that it does not name are not scored")
+        notes.append(
+            "the truth says yes or no of pairs: pairs that it does not name are not scored"
+        )
     if truth.closed and units - told:
-        notes.append(f"{len(units - told):,} of {len(units):,} rows are not in the truth: they should have no answer")
+        notes.append(
+            f"{len(units - told):,} of {len(units):,} rows are not in the truth: they should have no answer"
+        )
     if several := sum(n for n in times.values() if n > 1):
-        notes.append(f"{several:,} rows share their {', '.join(key)} with another: what is true holds for each of them")
+        notes.append(
+            f"{several:,} rows share their {', '.join(key)} with another: what is true holds for each of them"
+        )
     return replace(truth, notes=tuple(notes))
 
 
@@ -324,7 +392,10 @@ def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
         if len(own) > max(1, times.get(unit, 1)):
             shown = " and ".join(_shown(truth.columns.compare, answer) for answer in list(own)[:2])
             raise PlanError(
-                Problem(f"{truth.source} has {len(own)} answers to {_shown(truth.columns.key, unit)}", there=shown)
+                Problem(
+                    f"{truth.source} has {len(own)} answers to {_shown(truth.columns.key, unit)}",
+                    there=shown,
+                )
             )
 
 
@@ -333,7 +404,13 @@ def _shown(key: Sequence[str], unit: Any) -> str:
 
 
 def _check(
-    node: Semantic, names: Sequence[str], key: Sequence[str], compare: Sequence[str], source: str, *, says: bool
+    node: Semantic,
+    names: Sequence[str],
+    key: Sequence[str],
+    compare: Sequence[str],
+    source: str,
+    *,
+    says: bool,
 ) -> None:
     has = "it has: " + (", ".join(names) or "no columns")
     before = list(node.by) if isinstance(node, SemAgg) else [f.name for f in node.inputs[0].schema]

@@ -37,13 +37,19 @@ class Told:
         return f"<pre>{escape(str(self))}</pre>"
 
     def lines(self) -> Iterator[str]:
-        """For people, a line at a time: the rows, then each question with its answer and its exact prompt."""
+        """For people, a line at a time: the rows, then each question with its answer and its exact
+        prompt.
+        """
         for row in self.rows:
             yield f"row {_pairs(row)}"
         if not self.asked:
             yield f"  {self.way} asked nothing about it"
         for asked in self.asked:
-            beside = f" beside {_pairs(asked.right)}" if isinstance(asked.right, Mapping) and asked.right else ""
+            beside = (
+                f" beside {_pairs(asked.right)}"
+                if isinstance(asked.right, Mapping) and asked.right
+                else ""
+            )
             yield f"← {self.way}, trial {self.trial}{beside}"
             yield f"  answer  {f'failed: {asked.error}' if asked.error else _pairs(asked.answers)}"
             if not asked.calls:
@@ -66,17 +72,27 @@ def told(arm: Arm, number: int, where: Mapping[str, Any]) -> Told:
     comparison = arm.comparison
     if comparison is None or comparison.rows is None:
         hint = "compare a step of the plan: step=..."
-        raise PlanError(Problem("whole plans were compared: there is no frozen row to ask about", hint=hint))
+        raise PlanError(
+            Problem("whole plans were compared: there is no frozen row to ask about", hint=hint)
+        )
     trial = trial_of(arm, number)
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
             there = "columns: " + ", ".join(names)
             raise PlanError(
-                Problem(f'the frozen rows have no column "{path}"', there=there, hint=did_you_mean(path, names))
+                Problem(
+                    f'the frozen rows have no column "{path}"',
+                    there=there,
+                    hint=did_you_mean(path, names),
+                )
             )
     rows = comparison.rows.to_pylist()
-    wanted = {i for i, row in enumerate(rows) if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())}
+    wanted = {
+        i
+        for i, row in enumerate(rows)
+        if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
+    }
     if not wanted:
         said = ", ".join(f"{name}={value}" for name, value in where.items())
         raise PlanError(Problem(f"no frozen row has {said}", there=f"there are {len(rows):,} rows"))
@@ -89,9 +105,13 @@ def told(arm: Arm, number: int, where: Mapping[str, Any]) -> Told:
 def _asked(item: Row, lookup: Lookup) -> Asked:
     calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
     answers = {name: value for name, value in item.items() if name not in _FIXED}
-    return Asked(parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls)
+    return Asked(
+        parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls
+    )
 
 
 def _pairs(row: Mapping[str, Any]) -> str:
-    shown = {name: value for name, value in row.items() if value is not None and not name.startswith("_")}
+    shown = {
+        name: value for name, value in row.items() if value is not None and not name.startswith("_")
+    }
     return " · ".join(f"{name} {show(value)}" for name, value in shown.items()) or "(nothing)"

@@ -1,6 +1,8 @@
-"""Nodes, rows and what a model thinks of them, for the checks of implementations, and how one is run over them.
+"""Nodes, rows and what a model thinks of them, for the checks of implementations, and how one is
+run over them.
 
-The rows have the columns `name`, `at`, `kind` and `reference`; those of the other side of a join `name` and `weight`.
+The rows have the columns `name`, `at`, `kind` and `reference`; those of the other side of a join
+`name` and `weight`.
 """
 
 from __future__ import annotations
@@ -45,9 +47,18 @@ CONTEXT = "Context: {reference}"
 
 def prompt(name: str, item: str, returns: Sequence[tuple[str, str]] = (), **more: Any) -> Prompt:
     """A prompt from its sections."""
-    sections: dict[str, Any] = {key: Template.parse(more.pop(key)) for key in ("context", "other") if key in more}
+    sections: dict[str, Any] = {
+        key: Template.parse(more.pop(key)) for key in ("context", "other") if key in more
+    }
     kinds = tuple((answer, parse_type(kind)) for answer, kind in returns)
-    return Prompt(name, kinds, rules=more.pop("rules", "Be exact."), item=Template.parse(item), **sections, **more)
+    return Prompt(
+        name,
+        kinds,
+        rules=more.pop("rules", "Be exact."),
+        item=Template.parse(item),
+        **sections,
+        **more,
+    )
 
 
 def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
@@ -59,11 +70,19 @@ def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
 
 
 def formed_prompts() -> PromptSet:
-    """Two prompts, by the column `kind`, whose json answers hold different things: what a schema makes of one."""
+    """Two prompts, by the column `kind`, whose json answers hold different things: what a schema
+    makes of one.
+    """
     held = ({"size": "int64", "at": "timestamp null"}, {"words": "list<string>"})
-    forms = [Type("json", fields=tuple((name, parse_type(kind)) for name, kind in fields.items())) for fields in held]
+    forms = [
+        Type("json", fields=tuple((name, parse_type(kind)) for name, kind in fields.items()))
+        for fields in held
+    ]
     item = Template.parse("Form “{name}” as {kind}.")
-    one, two = (Prompt(f"form{i}", (("held", form),), rules="Be exact.", item=item) for i, form in enumerate(forms))
+    one, two = (
+        Prompt(f"form{i}", (("held", form),), rules="Be exact.", item=item)
+        for i, form in enumerate(forms)
+    )
     return PromptSet((("a", one),), "kind", two)
 
 
@@ -92,14 +111,18 @@ def node(
     if operator == "sem_map" and forms:
         return SemMap(prompt=formed_prompts(), **given)
     if operator == "sem_map":
-        return SemMap(prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **given)
+        return SemMap(
+            prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **given
+        )
     if operator == "sem_filter":
         return SemFilter(prompt=prompts("Is “{name}” good?", by=by, **more), **given)
     if operator == "sem_agg":
         returns = [("words", "list<string>"), ("rows", "int64")]
         return SemAgg(prompt=prompts("{name}", returns, by=by, **more), by=("kind",), **given)
     if operator == "sem_topk":
-        return SemTopk(prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, per=("kind",), **given)
+        return SemTopk(
+            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, per=("kind",), **given
+        )
     asked = ["Are “{name}” and “{c.name}” alike?"] if both else ["Left: {name}"]
     more |= {} if both else {"other": "Right: {name} {weight}"}
     returns = [("verdict", "enum<same, alike>"), ("note", "string null")] if answers else []
@@ -121,13 +144,18 @@ def _describe(text: str) -> dict[str, Any]:
         "weight": None if number % 3 == 0 else number / 7,
         "seen": at or None,
         "length": "short" if len(said) < 5 else "long",
-        "parts": [{"word": w, "on": "2024-02-29" if hashed(w) % 2 else None, "good": True} for w in said.split()],
+        "parts": [
+            {"word": w, "on": "2024-02-29" if hashed(w) % 2 else None, "good": True}
+            for w in said.split()
+        ],
     }
 
 
 def _form(text: str) -> dict[str, Any]:
     said, _, kind = text.removeprefix("Form “").removesuffix(".").rpartition("” as ")
-    return {"held": {"size": len(said), "at": "2024-05-01"} if kind == "a" else {"words": said.split()}}
+    return {
+        "held": {"size": len(said), "at": "2024-05-01"} if kind == "a" else {"words": said.split()}
+    }
 
 
 def names(left: str, right: str) -> tuple[str, str]:
@@ -143,16 +171,23 @@ def _pair(left: str, right: str) -> dict[str, Any] | None:
     a, b = names(left, right)
     if a[:1].casefold() != b[:1].casefold():
         return None
-    return {"verdict": "same" if a == b else "alike", "note": None if hashed(a) % 2 else a + "|" + b}
+    return {
+        "verdict": "same" if a == b else "alike",
+        "note": None if hashed(a) % 2 else a + "|" + b,
+    }
 
 
 def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
-    words = {word for text in texts for word in text.split()} | {word for part in earlier for word in part["words"]}
+    words = {word for text in texts for word in text.split()} | {
+        word for part in earlier for word in part["words"]
+    }
     return {"words": sorted(words), "rows": len(texts) + sum(part["rows"] for part in earlier)}
 
 
 def mind(operator: str) -> Mind:
-    """What the model thinks of the rows of these cases: something of no pattern that depends on the text alone."""
+    """What the model thinks of the rows of these cases: something of no pattern that depends on the
+    text alone.
+    """
     answers: dict[str, Callable[[str], dict[str, Any]]] = {
         "sem_map": lambda text: (_form if text.startswith("Form “") else _describe)(text),
         "sem_filter": lambda text: {"answer": "no" if hashed(text) % 2 else "yes"},
@@ -167,7 +202,9 @@ def mind(operator: str) -> Mind:
 
 @dataclass
 class Case:
-    """Rows to ask about: for each left row a name, its partition, the prompt, the reference in its context, its group."""
+    """Rows to ask about: for each left row a name, its partition, the prompt, the reference in its
+    context, its group.
+    """
 
     operator: str
     texts: list[str | None]
@@ -194,7 +231,8 @@ class Case:
         kinds = self.kind or ["a"] * n
         start = datetime(2024, 5, 1, tzinfo=UTC)
         at = [
-            None if t is None or len(t) % 4 == 0 else start + timedelta(days=len(t), microseconds=5) for t in self.texts
+            None if t is None or len(t) % 4 == 0 else start + timedelta(days=len(t), microseconds=5)
+            for t in self.texts
         ]
         columns: dict[str, Any] = {
             "name": self.texts,
@@ -206,10 +244,19 @@ class Case:
         right = None
         if self.operator == "sem_join":
             weights = [None if t is None else len(t) / 2 for t in self.others]
-            right = pa.table({"name": pa.array(self.others, pa.string()), "weight": pa.array(weights, pa.float64())})
+            right = pa.table(
+                {
+                    "name": pa.array(self.others, pa.string()),
+                    "weight": pa.array(weights, pa.float64()),
+                }
+            )
         whose = self.partition or ["p"] * n
         return Rows(
-            left, right, self._items(n), whose, [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds]
+            left,
+            right,
+            self._items(n),
+            whose,
+            [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds],
         )
 
     def _items(self, n: int) -> pa.Table:
@@ -224,7 +271,9 @@ class Case:
             dense = {g: i for i, g in enumerate(dict.fromkeys(groups))}
             order = sorted(range(n), key=lambda i: dense[groups[i]])
             columns = {"group": [dense[groups[i]] for i in order], "left": order}
-        return pa.table({name: pa.array(list(values), pa.int64()) for name, values in columns.items()})
+        return pa.table(
+            {name: pa.array(list(values), pa.int64()) for name, values in columns.items()}
+        )
 
 
 def some(operator: str, n: int = 9, **more: Any) -> Case:
@@ -241,7 +290,9 @@ async def run(
     metrics: StepMetrics | None = None,
     asked: Any = None,
 ) -> pa.Table:
-    """The answers of an implementation, checked, by item; `asked` is another node than the case's."""
+    """The answers of an implementation, checked, by item; `asked` is another node than the
+    case's.
+    """
     llm = llm if llm is not None else Oracle(mind(case.operator))
     asked, rows = asked or case.node(), case.rows()
     async with NodeContext(llm, Grams(), asked, metrics or StepMetrics()) as ctx:
@@ -252,7 +303,11 @@ async def run(
 
 
 async def ask(
-    case: Case, way: str, llm: Any = None, metrics: StepMetrics | None = None, library: Library = LIBRARY
+    case: Case,
+    way: str,
+    llm: Any = None,
+    metrics: StepMetrics | None = None,
+    library: Library = LIBRARY,
 ) -> pa.Table:
     """The answers of a way named as a user names it."""
     table = await run(case, library.get(case.operator, Choice.parse(way)), llm, metrics)

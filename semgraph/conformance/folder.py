@@ -19,7 +19,9 @@ from semgraph.semantic.library import Library
 
 
 class Found(NamedTuple):
-    """A file of a folder: the way in it, or why there is none (it cannot be loaded, it refuses every case)."""
+    """A file of a folder: the way in it, or why there is none (it cannot be loaded, it refuses
+    every case).
+    """
 
     name: str
     file: Path
@@ -30,7 +32,11 @@ class Found(NamedTuple):
 def files_of(folder: Path) -> list[tuple[str, Path]]:
     """The files of a folder that are implementations, named as `sem_join/sorted_block`."""
     own = folder.resolve()
-    files = [(operator, file) for operator in OPERATORS for file in sorted((own / operator).glob("[!_]*.py"))]
+    files = [
+        (operator, file)
+        for operator in OPERATORS
+        for file in sorted((own / operator).glob("[!_]*.py"))
+    ]
     return [(f"{operator}/{file.stem}", file) for operator, file in files]
 
 
@@ -95,7 +101,8 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[Checked]:
 
     Args:
         folder: Holds `<operator>/<name>.py`.
-        patience: Seconds after which one that does not come to an end is stopped; only in the main thread.
+        patience: Seconds after which one that does not come to an end is stopped; only in the main
+            thread.
 
     Raises:
         PlanError: The folder is not there, or holds no implementation.
@@ -136,7 +143,9 @@ async def _run(way: Way, outcomes: list[Outcomes], watch: _Watch) -> Agreement |
 
 
 class _Watch:
-    """Interrupts the main thread when time is over: a loop in Python, a sleep and a wait all end then."""
+    """Interrupts the main thread when time is over: a loop in Python, a sleep and a wait all end
+    then.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.over = False
@@ -148,7 +157,9 @@ class _Watch:
 
     def _interrupt(self) -> None:
         self.over = True
-        os.kill(os.getpid(), signal.SIGINT)  # asyncio cancels its task, which what blocks does not notice
+        os.kill(
+            os.getpid(), signal.SIGINT
+        )  # asyncio cancels its task, which what blocks does not notice
         if not self._ended.wait(1.0):
             os.kill(os.getpid(), signal.SIGINT)  # and raises KeyboardInterrupt
 

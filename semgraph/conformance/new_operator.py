@@ -17,7 +17,16 @@ _CLASSES = {
     "sem_agg": "SemAgg",
     "sem_topk": "SemTopk",
 }
-_IMPORTS = ["Context", "Cost", "Implementation", "Observed", "RowEstimate", "Rows", "dataclass", "pa"]
+_IMPORTS = [
+    "Context",
+    "Cost",
+    "Implementation",
+    "Observed",
+    "RowEstimate",
+    "Rows",
+    "dataclass",
+    "pa",
+]
 
 _BLOCKS = """
         # Which rows share a call, each in one; ctx numbers, asks, checks and asks again.
@@ -49,20 +58,29 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     """Write `<folder>/<operator>/<name>.py`; returns the file.
 
     Raises:
-        PlanError: No such operator, a name that is none or that a way of semgraph's own has, or a file that is there already.
+        PlanError: No such operator, a name that is none or that a way of semgraph's own has, or a
+            file that is there already.
     """
     if operator not in OPERATORS:
         hint = did_you_mean(operator, OPERATORS)
-        raise PlanError(Problem(f'"{operator}" is no operator', there=f"there are {', '.join(OPERATORS)}", hint=hint))
+        raise PlanError(
+            Problem(
+                f'"{operator}" is no operator', there=f"there are {', '.join(OPERATORS)}", hint=hint
+            )
+        )
     if not NAME.match(name) or name.startswith("_") or name != name.lower():
         hint = "small letters, digits and _, starting with a letter: it is how plans name it"
         raise PlanError(Problem(f'"{name}" is no name for an implementation', hint=hint))
     if (operators_folder() / operator / f"{name}.py").exists():
         hint = "take another name; --use and plans could not tell the two apart"
-        raise PlanError(Problem(f'"{name}" is a way of doing a {operator} that semgraph has already', hint=hint))
+        raise PlanError(
+            Problem(f'"{name}" is a way of doing a {operator} that semgraph has already', hint=hint)
+        )
     file = folder / operator / f"{name}.py"
     if file.exists():
-        raise PlanError(Problem(f"{file} is there already", hint="take another name; nothing was written"))
+        raise PlanError(
+            Problem(f"{file} is there already", hint="take another name; nothing was written")
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_text(operator, name), encoding="utf-8")
     return file
@@ -70,7 +88,9 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
 
 def _text(operator: str, name: str) -> str:
     whole = operator == "sem_agg"
-    imports = sorted([*_IMPORTS, _CLASSES[operator], *(["Part", "answer_table"] if whole else [])], key=_by_case)
+    imports = sorted(
+        [*_IMPORTS, _CLASSES[operator], *(["Part", "answer_table"] if whole else [])], key=_by_case
+    )
     return _FILE.format(
         said=name.replace("_", " ").capitalize(),
         imports=_listed(imports),

@@ -1,8 +1,9 @@
 """A model that answers from the text of the request alone.
 
-It reads a request as a person would: the instructions and the question in the system message, the rows in the user message.
-It puts a record's values into the question in place of `<field>`, so that a row gets one answer however it was asked, and it
-gives wrong answers, or none, if the request says the wrong thing.
+It reads a request as a person would: the instructions and the question in the system message, the
+    rows in the user message.
+It puts a record's values into the question in place of `<field>`, so that a row gets one answer
+however it was asked, and it gives wrong answers, or none, if the request says the wrong thing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 
 _LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
 _FIELD = re.compile(r"<([A-Za-z_][A-Za-z0-9_.]*)>")
-_SAID = ("The question for each record", "The question for each pair", "The question,", "What they are to fit,")
+_SAID = (
+    "The question for each record",
+    "The question for each pair",
+    "The question,",
+    "What they are to fit,",
+)
 _SIDES = ("About a left record", "About a right record")
 _GIVEN = "\n\nThe answer given:\n"
 _PACKED = frozenset({"answers", "matches", "ranking"})
@@ -41,7 +47,8 @@ class Mind:
 
     Args:
         answer: The answer to a question about one row, without the number.
-        match: The answers for a pair's two texts if they match (for questions about both: text and ""), else None.
+        match: The answers for a pair's two texts if they match (for questions about both: text and
+            ""), else None.
         combine: The answer for the questions of a group's rows and the earlier answers among them.
         score: How well the row of a question fits.
         review: What a look at an answer finds, of the question, the right answer, the answer given.
@@ -56,7 +63,9 @@ class Mind:
 
 @dataclass
 class Oracle:
-    """An `LLM` with a mind. Remembers the requests it was sent, how many were too long, and how many at once."""
+    """An `LLM` with a mind. Remembers the requests it was sent, how many were too long, and how
+    many at once.
+    """
 
     mind: Mind
     limits: Limits = field(default_factory=Limits)
@@ -85,7 +94,9 @@ class Oracle:
             prompt = sum(self.count_tokens(message.content) for message in request.messages)
             if prompt + request.max_tokens > self.limits.context_tokens:
                 self.rejected += 1
-                raise RowError("rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1)
+                raise RowError(
+                    "rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1
+                )
             if request.words:
                 return self._worded(request, prompt)
             text = json.dumps(think(self.mind, request))
@@ -102,7 +113,9 @@ class Oracle:
         logprobs = word_chances(self.mind, request)
         word = request.words[logprobs.index(max(logprobs))]
         usage, finish = Usage(prompt, 0, 1), "length"
-        return Reply(word, usage, call_id=call_id(request), dollars=0.001, finish=finish, logprobs=logprobs)
+        return Reply(
+            word, usage, call_id=call_id(request), dollars=0.001, finish=finish, logprobs=logprobs
+        )
 
     async def aclose(self) -> None:
         """Nothing to release."""
@@ -120,7 +133,11 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
     keys = list(json.loads(request.schema)["properties"])
     if keys == ["answers"]:
         template = question(system)
-        return {"answers": [{"id": n, **one(mind, request, filled(template, r))} for n, r, *_ in lines(user)]}
+        return {
+            "answers": [
+                {"id": n, **one(mind, request, filled(template, r))} for n, r, *_ in lines(user)
+            ]
+        }
     if keys == ["ranking"]:
         template = question(system)
         scored = [(mind.score(filled(template, record)), -n) for n, record, *_ in lines(user)]
@@ -135,9 +152,15 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
         template = question(system)
         every = lines(user)
         earlier = [record for _, record, part, _ in every if part]
-        return mind.combine([filled(template, record) for _, record, part, _ in every if not part], earlier)
+        return mind.combine(
+            [filled(template, record) for _, record, part, _ in every if not part], earlier
+        )
     asked, given, answer = user.partition(_GIVEN)
-    return mind.review(asked, mind.answer(asked), json.loads(answer)) if given else one(mind, request, user)
+    return (
+        mind.review(asked, mind.answer(asked), json.loads(answer))
+        if given
+        else one(mind, request, user)
+    )
 
 
 def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
@@ -168,7 +191,9 @@ def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
 
 
 def parts(request: Request) -> tuple[str, str]:
-    """System message, and user message without context: the contexts of these cases begin with "Context:"."""
+    """System message, and user message without context: the contexts of these cases begin with
+    "Context:".
+    """
     system, user = request.messages[0].content, request.messages[-1].content
     if user.startswith("Context:"):
         user = user.split("\n\n", 1)[1]
@@ -176,7 +201,9 @@ def parts(request: Request) -> tuple[str, str]:
 
 
 def question(system: str, said: tuple[str, ...] = _SAID) -> str:
-    """The question as the system message states it; without words of its own it is the record's values."""
+    """The question as the system message states it; without words of its own it is the record's
+    values.
+    """
     for paragraph in system.split("\n\n"):
         head, _, rest = paragraph.partition("\n")
         if head.startswith(said):
@@ -199,7 +226,9 @@ def shown(value: Any) -> str:
 
 
 def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
-    """The numbered records of a user message, if it has any: number, record, whether it is an earlier answer, rivals."""
+    """The numbered records of a user message, if it has any: number, record, whether it is an
+    earlier answer, rivals.
+    """
     head, _, rest = user.partition("\n")
     if head not in {"Records:", "Left records:", "Right records:"}:
         return []
@@ -222,7 +251,11 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
     both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
     for n, left, _, rivals in lines(left_text):
         for m in rights if rivals == "all" else map(int, rivals.split(", ")):
-            texts = (filled(both, left | rights[m]), "") if both else (filled(own, left), filled(other, rights[m]))
+            texts = (
+                (filled(both, left | rights[m]), "")
+                if both
+                else (filled(own, left), filled(other, rights[m]))
+            )
             found = mind.match(*texts)
             if found is not None:
                 yield {"left": n, "right": m, **found}
@@ -230,7 +263,9 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class Faulty:
-    """A model around a model whose replies a function spoils: it gets request and reply and may also raise."""
+    """A model around a model whose replies a function spoils: it gets request and reply and may
+    also raise.
+    """
 
     inner: Oracle
     spoil: Callable[[Request, Reply], Reply]
@@ -254,7 +289,9 @@ def is_packed(request: Request) -> bool:
 
 
 class Grams:
-    """An `Embedder` for which texts are near that share 3-grams: shape (texts, 256), each of length 1."""
+    """An `Embedder` for which texts are near that share 3-grams: shape (texts, 256), each of length
+    1.
+    """
 
     name = "grams"
     size = 256
@@ -341,7 +378,9 @@ WRONG_NUMBERS = (drop, add_unknown, repeat, shift)
 
 @dataclass
 class Remembering(Oracle):
-    """An oracle with a journal: what was answered once is not paid for again. While poisoned it refuses poison."""
+    """An oracle with a journal: what was answered once is not paid for again. While poisoned it
+    refuses poison.
+    """
 
     poisoned: bool = False
     paid: int = 0

@@ -1,4 +1,6 @@
-"""The checks that every implementation must pass, each a function of one way; the first paragraph says what must hold."""
+"""The checks that every implementation must pass, each a function of one way; the first paragraph
+says what must hold.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from semgraph.conformance.cases import LIBRARY, Case, answers, mind, names, reference, run, some
-from semgraph.conformance.oracle import POISON, WRONG_NUMBERS, Faulty, Hanging, Mind, Oracle, Remembering, packed
+from semgraph.conformance.oracle import (
+    POISON,
+    WRONG_NUMBERS,
+    Faulty,
+    Hanging,
+    Mind,
+    Oracle,
+    Remembering,
+    packed,
+)
 from semgraph.errors import BudgetReached, EngineError
 from semgraph.expr.functions import alike, canonical_json
 from semgraph.llm.base import LLM, Limits, Reply, Request
@@ -52,7 +63,9 @@ class Way:
         return self.implementation.same
 
     async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
-        """Its answers, by item. Raises Broken where they are none, Stuck where it does not come to an end."""
+        """Its answers, by item. Raises Broken where they are none, Stuck where it does not come to
+        an end.
+        """
         try:
             async with asyncio.timeout(PATIENCE):
                 return await run(case, self.implementation, llm, asked=asked)
@@ -71,13 +84,22 @@ def expect(holds: object, said: str) -> None:
 
 
 LEAST = 0.9
-_PEOPLE = ("Alice Chen", "Bob Marley", "Chloé Dubois", "Dmitri Ivanov", "Eva Green", "Farid Haddad", "Grace Hopper")
+_PEOPLE = (
+    "Alice Chen",
+    "Bob Marley",
+    "Chloé Dubois",
+    "Dmitri Ivanov",
+    "Eva Green",
+    "Farid Haddad",
+    "Grace Hopper",
+)
 
 
 class Agreement(NamedTuple):
     """Answers of a way against the reference's, over the same rows.
 
-    What is compared: answers of a row (sem_map), rows kept (sem_filter), pairs that match (sem_join), the answer of a group
+    What is compared: answers of a row (sem_map), rows kept (sem_filter), pairs that match
+        (sem_join), the answer of a group
     (sem_agg), the k best rows with their ranks (sem_topk).
     """
 
@@ -89,7 +111,9 @@ class Agreement(NamedTuple):
 
 
 async def agreement(way: Way) -> Agreement:
-    """Measure a way over rows of which a model's answers make a pattern, as those of a real one do."""
+    """Measure a way over rows of which a model's answers make a pattern, as those of a real one
+    do.
+    """
     right = mine = theirs = items = calls = reference_calls = 0
     basis = LIBRARY.get(way.operator, Choice.parse(reference(way.operator)))
     for case, thoughts in _worlds(way.operator):
@@ -108,16 +132,25 @@ def _share(part: int, whole: int) -> float:
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
     if operator == "sem_filter":
-        # One in nine says good of the cup: a similarity of texts takes some of these for rows about good tea.
+        # One in nine says good of the cup: a similarity of texts takes some of these for rows about
+        # good tea.
         cups = ["good cup" if i % 9 == 0 else "cup" for i in range(600)]
         tea = ["good" if i % 5 < 2 else "poor" for i in range(600)]
         texts: list[str | None] = [f"{tea[i]} tea, {cups[i]} {i * 7919 % 1000}" for i in range(600)]
-        yield Case(operator, texts), Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"})
+        yield (
+            Case(operator, texts),
+            Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"}),
+        )
     elif operator == "sem_join":
-        spelled: list[str | None] = [way for name in _PEOPLE for way in (name, name.upper(), name.replace("e", "é", 1))]
+        spelled: list[str | None] = [
+            way for name in _PEOPLE for way in (name, name.upper(), name.replace("e", "é", 1))
+        ]
         for answers in (False, True):
             others = [*_PEOPLE, "Grace Kelly", None]
-            yield Case(operator, spelled, others=others, answers=answers), Mind(match=_same_person(answers=answers))
+            yield (
+                Case(operator, spelled, others=others, answers=answers),
+                Mind(match=_same_person(answers=answers)),
+            )
     elif operator == "sem_topk":
         for n in (1, 2, 3, 7, 11, 20, 50):
             yield some(operator, n, group=[0] * n), mind(operator)
@@ -144,7 +177,11 @@ def _chosen(case: Case, table: pa.Table) -> set[Any]:
     if case.operator == "sem_join":
         rows = [{name: value for name, value in row.items() if name != SCORE} for row in rows]
         return {canonical_json(plain(row)) for row in rows if row["match"]}
-    return _ranked(case, rows) if case.operator == "sem_topk" else {canonical_json(plain(row)) for row in rows}
+    return (
+        _ranked(case, rows)
+        if case.operator == "sem_topk"
+        else {canonical_json(plain(row)) for row in rows}
+    )
 
 
 def _ranked(case: Case, rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
@@ -240,8 +277,11 @@ async def nulls(way: Way) -> None:
 
 async def odd_text(way: Way) -> None:
     """Text in any script, and text that looks like instructions, stays what it is."""
-    # A single pair is asked in the prompt's own words, where the right side of a fake record would be taken for one.
-    texts: list[str | None] = [t for t in _AWKWARD if way.operator != "sem_join" or not (t or "").startswith("Records")]
+    # A single pair is asked in the prompt's own words, where the right side of a fake record would
+    # be taken for one.
+    texts: list[str | None] = [
+        t for t in _AWKWARD if way.operator != "sem_join" or not (t or "").startswith("Records")
+    ]
     await _all_answered(way, Case(way.operator, texts, others=["Ångström", "李雷", "e"]))
 
 
@@ -249,7 +289,9 @@ async def groups(way: Way) -> None:
     """Groups, partitions, prompts and contexts are kept apart, and each row has its answer."""
     llm = Oracle(mind(way.operator))
     keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(24)]
-    case = Case(way.operator, [f"m-{''.join(k)} {i}" for i, k in enumerate(keys)], by=True, context=True)
+    case = Case(
+        way.operator, [f"m-{''.join(k)} {i}" for i, k in enumerate(keys)], by=True, context=True
+    )
     case.partition, case.kind, case.reference = map(list, zip(*keys, strict=True))
     case.group = [sorted(set(keys)).index(key) for key in keys]
     case.others = ["m1", "n2"]
@@ -257,20 +299,29 @@ async def groups(way: Way) -> None:
     for request in llm.requests:
         text = request.messages[-1].content
         held = {key for key in keys if f"m-{''.join(key)} " in text}
-        expect(len(held) == 1, f"rows of {len(held)} partitions, prompts or contexts in one request")
+        expect(
+            len(held) == 1, f"rows of {len(held)} partitions, prompts or contexts in one request"
+        )
         whose = next(iter(held))[0]
-        expect(request.partition == whose, f'a request about rows of "{whose}" says it is of "{request.partition}"')
+        expect(
+            request.partition == whose,
+            f'a request about rows of "{whose}" says it is of "{request.partition}"',
+        )
 
 
 async def forms(way: Way) -> None:
     """Rows whose answers have different forms are asked for each its own (sem_map)."""
     if way.operator == "sem_map":
         kinds = ["ab"[i // 2 % 2] for i in range(9)]
-        await _all_answered(way, Case(way.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True))
+        await _all_answered(
+            way, Case(way.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True)
+        )
 
 
 async def too_long(way: Way) -> None:
-    """A row that is longer than the model's window is an error of that row; nothing too long is sent."""
+    """A row that is longer than the model's window is an error of that row; nothing too long is
+    sent.
+    """
     llm = Oracle(mind(way.operator), _SMALL)
     case = some(way.operator, 7)
     case.texts[2] = "long " * 1600
@@ -296,10 +347,19 @@ def _only(way: Way, case: Case, table: pa.Table, at: int, kind: str) -> None:
     """Errors are of one row only: of its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
-    mine = {row["group"] if way.operator == "sem_agg" else i for i, row in enumerate(rows) if row["left"] == at}
+    mine = {
+        row["group"] if way.operator == "sem_agg" else i
+        for i, row in enumerate(rows)
+        if row["left"] == at
+    }
     for i, error in enumerate(errors):
-        expect(error is None or i in mine, f"item {i} has an error, which is that of another row: {error}")
-        expect(error is None or error.startswith(kind), f"item {i}: expected {kind}..., found {error}")
+        expect(
+            error is None or i in mine,
+            f"item {i} has an error, which is that of another row: {error}",
+        )
+        expect(
+            error is None or error.startswith(kind), f"item {i}: expected {kind}..., found {error}"
+        )
     if way.same:
         expect(all(errors[i] for i in mine), "a row that cannot be asked about has an answer")
 
@@ -319,7 +379,9 @@ async def one_failing(way: Way) -> None:
 
 async def wrong_ids(way: Way) -> None:
     """Answers with missing, extra or foreign numbers are asked for again."""
-    await _all_answered(way, some(way.operator))  # what is wrong with the right numbers too is said as it is elsewhere
+    await _all_answered(
+        way, some(way.operator)
+    )  # what is wrong with the right numbers too is said as it is elsewhere
     for change in WRONG_NUMBERS:
         llm = Faulty(Oracle(mind(way.operator)), packed(change))
         try:
@@ -332,7 +394,9 @@ async def wrong_ids(way: Way) -> None:
 
 
 def _ranks(llm: Faulty) -> bool:
-    """Whether rankings were asked for: without one there is no place to give, so their rows may be errors."""
+    """Whether rankings were asked for: without one there is no place to give, so their rows may be
+    errors.
+    """
     return any('"ranking"' in request.schema for request in llm.inner.requests)
 
 
@@ -361,10 +425,16 @@ async def budget(way: Way) -> None:
     try:
         await way.answers(some(way.operator, 30), Faulty(llm, spoil))
     except BudgetReached:
-        expect(len(llm.requests) <= 4, f"sent {len(llm.requests)} requests after the budget was reached")
+        expect(
+            len(llm.requests) <= 4,
+            f"sent {len(llm.requests)} requests after the budget was reached",
+        )
         expect(asyncio.all_tasks() == before, "something goes on after the budget was reached")
     else:
-        expect(not llm.requests, "went on after the budget was reached: BudgetReached must not be caught")
+        expect(
+            not llm.requests,
+            "went on after the budget was reached: BudgetReached must not be caught",
+        )
 
 
 async def estimate(way: Way) -> None:

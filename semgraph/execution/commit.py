@@ -45,7 +45,8 @@ class Unwritten:
         table: Its rows.
         place: Of the row in them.
         problem: Why it cannot be written.
-        by_store: Whether the store refused it; else the rows of the window do not agree, or it has no key.
+        by_store: Whether the store refused it; else the rows of the window do not agree, or it has
+            no key.
     """
 
     spec: SinkSpec
@@ -57,7 +58,11 @@ class Unwritten:
     @property
     def member(self) -> int | None:
         """The member row that it derives from; None if it derives from none."""
-        found: int | None = self.table.column(MEMBER)[self.place].as_py() if MEMBER in self.table.column_names else None
+        found: int | None = (
+            self.table.column(MEMBER)[self.place].as_py()
+            if MEMBER in self.table.column_names
+            else None
+        )
         return found
 
     @property
@@ -71,7 +76,9 @@ class Unwritten:
         sink = self.spec.sink
         shown = _plain(self.table).slice(self.place, 1).to_pylist()[0]
         position = self.problem.position or sink.origin
-        return Failure(sink.step, str(replace(self.problem, step=None, position=position)), self.member, shown)
+        return Failure(
+            sink.step, str(replace(self.problem, step=None, position=position)), self.member, shown
+        )
 
 
 def without(sinks: Sinks, members: Collection[int]) -> Sinks:
@@ -90,7 +97,9 @@ def without(sinks: Sinks, members: Collection[int]) -> Sinks:
 
 @dataclass(frozen=True)
 class Writes:
-    """A batch; the sink and the rows that each of its writes is made of; and the rows that are no part of it."""
+    """A batch; the sink and the rows that each of its writes is made of; and the rows that are no
+    part of it.
+    """
 
     batch: Batch
     sinks: tuple[tuple[SinkSpec, pa.Table], ...]
@@ -115,12 +124,18 @@ class Writes:
         for write, (spec, table) in zip(self.batch.writes, self.sinks, strict=True):
             problems = {row.key: row.problem for row in error.rows if row.write is write}
             keys = values(table.column(spec.sink.graph.key)) if problems else ()
-            found += [Unwritten(spec, table, i, problems[key], True) for i, key in enumerate(keys) if key in problems]
+            found += [
+                Unwritten(spec, table, i, problems[key], True)
+                for i, key in enumerate(keys)
+                if key in problems
+            ]
         return found
 
 
 async def writes_of(sinks: Sinks, embed: Embed) -> Writes:
-    """The writes of some sinks, deletes first, then nodes, then edges; sinks without rows write nothing. Raises DataError."""
+    """The writes of some sinks, deletes first, then nodes, then edges; sinks without rows write
+    nothing. Raises DataError.
+    """
     found: list[tuple[Write, tuple[SinkSpec, pa.Table]]] = []
     unwritten: list[Unwritten] = []
     for spec, table in sinks:
@@ -135,8 +150,14 @@ async def writes_of(sinks: Sinks, embed: Embed) -> Writes:
             found.append((await _write(spec, rows, unite, embed), (spec, table)))
         except DataError as error:
             raise error.at(spec.sink.step, spec.sink.origin) from None
-    found.sort(key=lambda pair: 0 if isinstance(pair[0], Delete) else 1 if isinstance(pair[0], NodeWrite) else 2)
-    return Writes(Batch(tuple(write for write, _ in found)), tuple(of for _, of in found), tuple(unwritten))
+    found.sort(
+        key=lambda pair: (
+            0 if isinstance(pair[0], Delete) else 1 if isinstance(pair[0], NodeWrite) else 2
+        )
+    )
+    return Writes(
+        Batch(tuple(write for write, _ in found)), tuple(of for _, of in found), tuple(unwritten)
+    )
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -165,8 +186,8 @@ def _one_row_a_key(
 ) -> tuple[pa.Table, dict[int, Problem]]:
     """One row for each key, and the problems of rows without one, by their place.
 
-    Rows with one key become one. They must agree in every column outside `unite`, where NULL agrees with all; one that does
-    not agree with those before it is left out too.
+    Rows with one key become one. They must agree in every column outside `unite`, where NULL agrees
+    with all; one that does not agree with those before it is left out too.
     """
     keys = rows.column(key).to_pylist()
     if None not in keys and len(set(keys)) == len(keys):
@@ -184,9 +205,16 @@ def _one_row_a_key(
     return pa.Table.from_pylist(list(merged.values()), schema=rows.schema), problems
 
 
-def _first_that_differs(before: Mapping[str, Any], row: Mapping[str, Any], unite: frozenset[str]) -> str | None:
+def _first_that_differs(
+    before: Mapping[str, Any], row: Mapping[str, Any], unite: frozenset[str]
+) -> str | None:
     for name, value in row.items():
-        if name not in unite and before[name] is not None and value is not None and value != before[name]:
+        if (
+            name not in unite
+            and before[name] is not None
+            and value is not None
+            and value != before[name]
+        ):
             return name
     return None
 
@@ -207,7 +235,9 @@ def _no_key(rows: pa.Table, place: int, key: str, made_of: str) -> Problem:
     return Problem(f'the key "{key}" of a row to write is NULL: {_shown(rows, place)}', hint=hint)
 
 
-def _differs(rows: pa.Table, key: str, name: str, before: Mapping[str, Any], row: Mapping[str, Any]) -> Problem:
+def _differs(
+    rows: pa.Table, key: str, name: str, before: Mapping[str, Any], row: Mapping[str, Any]
+) -> Problem:
     two = f"{_cut(_json(before[name]))} and {_cut(_json(row[name]))}"
     hint = f"make one row of them before: {{distinct: [{key}]}} keeps the first, aggregate puts them together"
     if pa.types.is_list(rows.schema.field(name).type):
@@ -217,9 +247,14 @@ def _differs(rows: pa.Table, key: str, name: str, before: Mapping[str, Any], row
 
 def _shown(rows: pa.Table, place: int) -> str:
     """A row in a line, without what is NULL."""
-    row = rows.drop_columns([f.name for f in rows.schema if pa.types.is_fixed_size_list(f.type)]).slice(place, 1)
+    row = rows.drop_columns(
+        [f.name for f in rows.schema if pa.types.is_fixed_size_list(f.type)]
+    ).slice(place, 1)
     values = {name: value for name, value in row.to_pylist()[0].items() if value is not None}
-    return _cut(", ".join(f"{name} {_json(value)}" for name, value in values.items())) or "all of it is NULL"
+    return (
+        _cut(", ".join(f"{name} {_json(value)}" for name, value in values.items()))
+        or "all of it is NULL"
+    )
 
 
 def _cut(text: str) -> str:
@@ -237,7 +272,9 @@ _AT_ONCE = 8  # transactions of different partitions
 
 @dataclass(frozen=True)
 class Attempt:
-    """Whether a window was committed; if not, the rows that cannot be written (none: its partition was stopped)."""
+    """Whether a window was committed; if not, the rows that cannot be written (none: its partition
+    was stopped).
+    """
 
     done: bool = False
     unwritten: Sequence[Unwritten] = ()
@@ -254,12 +291,17 @@ class Commits:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def rows(self, sinks: Sinks) -> list[Unwritten]:
-        """Write the rows of some sinks, in one transaction without marks; or nothing, and the rows that cannot be written."""
+        """Write the rows of some sinks, in one transaction without marks; or nothing, and the rows
+        that cannot be written.
+        """
         return await self._write(sinks, None)
 
-    async def window(self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime) -> Attempt:
-        """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be written. A partition that
-        another run wrote first, or with a fault that is of no row, is stopped.
+    async def window(
+        self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime
+    ) -> Attempt:
+        """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
+        written. A partition that another run wrote first, or with a fault that is of no row, is
+        stopped.
         """
         if not self.options.write or not self.plan.sinks:
             return Attempt(done=True)
@@ -268,7 +310,9 @@ class Commits:
             own = [(s, rows_of(t, window.members)) for s, t in sinks]
             unwritten = await self._write(own, self._mark(order, window, members, now, head))
         except DataError as error:
-            self.outcome.halt(window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}')
+            self.outcome.halt(
+                window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}'
+            )
             return Attempt()
         except ConcurrentWrite as error:
             self.outcome.halt(window.partition, str(error))
@@ -291,7 +335,9 @@ class Commits:
                 return writes.refused(error)
         return []
 
-    def _mark(self, order: Order, window: Window, members: Members, now: datetime, head: str) -> Mark:
+    def _mark(
+        self, order: Order, window: Window, members: Members, now: datetime, head: str
+    ) -> Mark:
         return Mark(
             plan=self.plan.logical.name,
             partition=members.partitions[window.partition],
@@ -323,9 +369,16 @@ class Commits:
             self.outcome.written[write.label] = len(self._written[write.label])
 
     def _witness(self, order: Order) -> str | None:
-        """The label of the node that a `first` sink writes for a member row, keyed by the row's id."""
+        """The label of the node that a `first` sink writes for a member row, keyed by the row's
+        id.
+        """
         for spec in self.plan.sinks:
             sink = spec.sink
-            if isinstance(sink, Merge) and sink.first and sink.node and order.key == (sink.key or sink.graph.key):
+            if (
+                isinstance(sink, Merge)
+                and sink.first
+                and sink.node
+                and order.key == (sink.key or sink.graph.key)
+            ):
                 return sink.node
         return None

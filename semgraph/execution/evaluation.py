@@ -33,7 +33,13 @@ from semgraph.physical.reads import run_match, run_scan
 from semgraph.physical.retrieval import Embed as Embedding
 from semgraph.physical.retrieval import Whom
 from semgraph.physical.search import run_searches
-from semgraph.relational.fragments import Segment, gives_nothing, placed, run_segment, runtime_schema
+from semgraph.relational.fragments import (
+    Segment,
+    gives_nothing,
+    placed,
+    run_segment,
+    runtime_schema,
+)
 from semgraph.relational.sql import MEMBER, PARTITION
 from semgraph.semantic.ask import Answered, Asking, Failure, answer, in_chunks, rows_a_call
 from semgraph.semantic.context import NodeContext
@@ -55,10 +61,13 @@ def flows(runtime: Runtime, node: Node, given: pa.Table, first: pa.Table | None)
     return _flows(runtime, [node], known)
 
 
-def segment_flows(runtime: Runtime, segment: Segment, given: pa.Table, tables: Sequence[pa.Table]) -> list[Flow]:
+def segment_flows(
+    runtime: Runtime, segment: Segment, given: pa.Table, tables: Sequence[pa.Table]
+) -> list[Flow]:
     """The same for all steps that a statement does.
 
-    The rows between two of its operators are known where the operators before or after give a row for each row.
+    The rows between two of its operators are known where the operators before or after give a row
+    for each row.
     """
     known: dict[int, pa.Table | None] = {
         id(node): table for (_, node), table in zip(segment.inputs, tables, strict=True)
@@ -86,7 +95,9 @@ def _inside(node: Node, given: frozenset[int]) -> Iterator[Node]:
         yield node
 
 
-def _flows(runtime: Runtime, nodes: Sequence[Node], known: dict[int, pa.Table | None]) -> list[Flow]:
+def _flows(
+    runtime: Runtime, nodes: Sequence[Node], known: dict[int, pa.Table | None]
+) -> list[Flow]:
     found = []
     for node in nodes:
         step = runtime.meter.step(node.step)
@@ -111,14 +122,18 @@ async def without_faulty(
     Raises:
         DataError: The error that was given, if it is not that of some member rows alone.
     """
-    members = sorted({m for table in tables if MEMBER in table.column_names for m in _members(table)})
+    members = sorted(
+        {m for table in tables if MEMBER in table.column_names for m in _members(table)}
+    )
     if not members or await _failing(segment, tables, now, []) is not None:
         raise error
     faulty = await _faulty(segment, tables, now, members)
     left = [member for member in members if member not in faulty]
     if not faulty or await _failing(segment, tables, now, left) is not None:
         raise error
-    failures = [await _failure(segment, tables, now, member, found) for member, found in faulty.items()]
+    failures = [
+        await _failure(segment, tables, now, member, found) for member, found in faulty.items()
+    ]
     return await run_segment(segment, _of(tables, left), now), failures
 
 
@@ -148,7 +163,11 @@ async def _failing(
 
 
 async def _failure(
-    segment: Segment, tables: Sequence[pa.Table], now: datetime | None, member: int, error: DataError
+    segment: Segment,
+    tables: Sequence[pa.Table],
+    now: datetime | None,
+    member: int,
+    error: DataError,
 ) -> Failure:
     own = dict(zip((id(node) for _, node in segment.inputs), _of(tables, [member]), strict=True))
 
@@ -183,7 +202,9 @@ LEAST = 10
 
 @dataclass
 class _Answers:
-    """What was answered to one operator: how many rows, and whether all answers are equal so far."""
+    """What was answered to one operator: how many rows, and whether all answers are equal so
+    far.
+    """
 
     node: SemFilter | SemJoin | SemMap
     rows: int = 0
@@ -193,7 +214,9 @@ class _Answers:
 
     def add(self, answers: pa.Table) -> None:
         """Take in the answers to some rows; rows without one do not count."""
-        names = {"sem_filter": ["keep"], "sem_join": ["match"]}.get(self.node.keyword, [f for f, _ in self._returned()])
+        names = {"sem_filter": ["keep"], "sem_join": ["match"]}.get(
+            self.node.keyword, [f for f, _ in self._returned()]
+        )
         for row in answers.select([*dict.fromkeys(["left", "right", "error", *names])]).to_pylist():
             if row["error"] is not None:
                 continue
@@ -274,16 +297,18 @@ T = TypeVar("T")
 
 
 class Evaluation:
-    """The nodes of a plan over given rows. Use as an async context manager: leaving it cancels what still runs.
+    """The nodes of a plan over given rows. Use as an async context manager: leaving it cancels what
+    still runs.
 
     Args:
         runtime: What the run works with.
         given: Rows of inputs, and of nodes that are computed already, by `id`.
         now: The value of `$now`.
         windows: Those that the rows belong to.
-        replies: Answers to questions that were asked before about the same windows; takes those to new ones.
-        held: Count and record rows when `settle` says of which members, or at the end; none, if bad data of one of several
-            windows ended it, which are then computed by themselves.
+        replies: Answers to questions that were asked before about the same windows; takes those to
+            new ones.
+        held: Count and record rows when `settle` says of which members, or at the end; none, if bad
+            data of one of several windows ended it, which are then computed by themselves.
     """
 
     def __init__(
@@ -328,7 +353,9 @@ class Evaluation:
         self._recorded = True
 
     def settle(self, members: Members) -> None:
-        """Count what was held, of some members only (None: of all), and record it unless that is done."""
+        """Count what was held, of some members only (None: of all), and record it unless that is
+        done.
+        """
         held, self._held = self._held or [], None
         for each in held:
             if not self._recorded:
@@ -363,16 +390,22 @@ class Evaluation:
         try:
             found = await self._way(node)
         except DataError as error:
-            raise await placed(error, node, self.runtime.plan.segments, self.tables, self.now) from error
+            raise await placed(
+                error, node, self.runtime.plan.segments, self.tables, self.now
+            ) from error
         before = await self._before(node)
         segment = self.runtime.plan.segments.get(id(node))
         if segment is None:
             moved = flows(self.runtime, node, found, before)
         else:
-            moved = segment_flows(self.runtime, segment, found, await self.tables([n for _, n in segment.inputs]))
+            moved = segment_flows(
+                self.runtime, segment, found, await self.tables([n for _, n in segment.inputs])
+            )
         self._note(Rows(found, moved, partial(self.runtime.observe, node)))
         if self.runtime.observations is not None:
-            self.runtime.observations.rows(node, 0 if before is None else before.num_rows, found.num_rows)
+            self.runtime.observations.rows(
+                node, 0 if before is None else before.num_rows, found.num_rows
+            )
         return found
 
     async def _before(self, node: Node) -> pa.Table | None:
@@ -399,11 +432,15 @@ class Evaluation:
         for kind, compute in ways.items():
             if isinstance(node, kind):
                 return compute(node)
-        raise EngineError(f"nothing computes {node!r} of step {node.step}: no rows were given for it")
+        raise EngineError(
+            f"nothing computes {node!r} of step {node.step}: no rows were given for it"
+        )
 
     async def _segment(self, segment: Segment) -> pa.Table:
         tables = await self.tables([node for _, node in segment.inputs])
-        empty = frozenset(name for (name, _), t in zip(segment.inputs, tables, strict=True) if not t.num_rows)
+        empty = frozenset(
+            name for (name, _), t in zip(segment.inputs, tables, strict=True) if not t.num_rows
+        )
         if empty and gives_nothing(segment, empty):
             return runtime_schema(segment.root).empty_table()
         started = time.perf_counter()
@@ -432,13 +469,19 @@ class Evaluation:
             left = confinement.by_partition(left)
             withins = [within and confinement.by_partition(within) for within in withins]
         step = group[0].node.step
-        found = await run_searches(group, left, withins, self._store(step), self._embedding(step), self.now)
+        found = await run_searches(
+            group, left, withins, self._store(step), self._embedding(step), self.now
+        )
         return found if confinement is None else [confinement.by_window(table) for table in found]
 
     async def _within(self, node: Node | None) -> pa.Table | None:
         if node is None:
             return None
-        return self.runtime.whole.get(id(node)) if id(node) in self.runtime.whole else await self.table(node)
+        return (
+            self.runtime.whole.get(id(node))
+            if id(node) in self.runtime.whole
+            else await self.table(node)
+        )
 
     def _store(self, step: str) -> Counted:
         return Counted(self.runtime.store, self.runtime.meter.step(step))
@@ -452,7 +495,9 @@ class Evaluation:
         return await run_scan(node, whose, self._store(node.step), self.now)
 
     def _whose(self) -> dict[str, list[tuple[int, int]]]:
-        """Of each partition the windows at hand: their number, and a member that is still in them."""
+        """Of each partition the windows at hand: their number, and a member that is still in
+        them.
+        """
         found: dict[str, list[tuple[int, int]]] = {}
         if self.runtime.confinement is None:
             return found
@@ -468,7 +513,9 @@ class Evaluation:
 
     async def _require(self, node: Require) -> pa.Table:
         windows = self.runtime.confinement is not None
-        table, failures = await required(node, await self.table(node.input), self.now, windows=windows)
+        table, failures = await required(
+            node, await self.table(node.input), self.now, windows=windows
+        )
         self.failures += failures
         return table
 
@@ -478,7 +525,9 @@ class Evaluation:
         metrics.operator, metrics.how = node.keyword, self.runtime.embedder.name
         graph = getattr(self.runtime.plan.logical, "graph", None)
         started = time.perf_counter()
-        found = await run_embed(node, left, self._embedding(node.step), graph.partition if graph else "", self.now)
+        found = await run_embed(
+            node, left, self._embedding(node.step), graph.partition if graph else "", self.now
+        )
         metrics.rows_in = (metrics.rows_in or 0) + left.num_rows
         metrics.seconds += time.perf_counter() - started
         return found
@@ -490,7 +539,11 @@ class Evaluation:
         return embed
 
     async def _semantic(self, node: Semantic) -> pa.Table:
-        if isinstance(node, (SemMap, SemFilter)) and node.stop is not None and self._is_fed(node.input):
+        if (
+            isinstance(node, (SemMap, SemFilter))
+            and node.stop is not None
+            and self._is_fed(node.input)
+        ):
             return await self._in_chunks(node, node.stop)
         return (await self._ask(node, await self.tables(node.inputs))).table
 
@@ -505,7 +558,9 @@ class Evaluation:
             chain.insert(0, below)
         ways = [self.runtime.plan.ways[id(each)][0] for each in chain]
         base = await self.table(chain[0].input)
-        at_once = max(rows_a_call(each, base.num_rows, way) for each, way in zip(chain, ways, strict=True))
+        at_once = max(
+            rows_a_call(each, base.num_rows, way) for each, way in zip(chain, ways, strict=True)
+        )
         known: list[dict[object, pa.Table]] = [{} for _ in chain]
         gave = [0] * len(chain)
 
@@ -527,7 +582,10 @@ class Evaluation:
         return result
 
     async def _ask(
-        self, node: Semantic, tables: Sequence[pa.Table], known: dict[object, pa.Table] | None = None
+        self,
+        node: Semantic,
+        tables: Sequence[pa.Table],
+        known: dict[object, pa.Table] | None = None,
     ) -> Answered:
         way, choice = self.runtime.plan.ways[id(node)]
         metrics = self.runtime.meter.part(node.step, id(node), node.keyword, str(choice))
@@ -537,11 +595,18 @@ class Evaluation:
         self.runtime.asking(node, tables[0].num_rows)
         own = Part(step=metrics)
         asking = NodeContext(
-            self._llm, self.runtime.embedder, node, own, trial=self.runtime.trial, paid=self.runtime.meter.paid
+            self._llm,
+            self.runtime.embedder,
+            node,
+            own,
+            trial=self.runtime.trial,
+            paid=self.runtime.meter.paid,
         )
         async with asking as ctx:
             found = await answer(
-                node, tables, Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer, known)
+                node,
+                tables,
+                Asking(way, ctx, self.runtime.partitions, column, self.now, check_answer, known),
             )
         for text in asking.notes:
             self.runtime.note(text)

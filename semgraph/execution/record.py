@@ -30,7 +30,9 @@ _PENDING_BYTES = 64 << 20
 
 @dataclass
 class _Part:
-    """A file of a step that is still open: its rows, each table with the number that it was entered under."""
+    """A file of a step that is still open: its rows, each table with the number that it was entered
+    under.
+    """
 
     file: Path
     tables: list[tuple[int, pa.Table]] = field(default_factory=list)
@@ -41,9 +43,11 @@ class _Part:
 
 
 class RunRecord:
-    """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and windows stay fast.
+    """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and
+    windows stay fast.
 
-    What is buffered is also appended to one file (`pending.arrow`) by `keep`, so that it outlasts the process.
+    What is buffered is also appended to one file (`pending.arrow`) by `keep`, so that it outlasts
+    the process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,13 +55,17 @@ class RunRecord:
         self._open: dict[tuple[Path, str], _Part] = {}
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
-        self._entered = self._kept = 0  # tables, and how many of them are in the file of pending ones
+        self._entered = self._kept = (
+            0  # tables, and how many of them are in the file of pending ones
+        )
         self._since: int | None = None
         self._until = 0
         try:
             private_folder(folder)
         except OSError as error:
-            raise SemgraphError(f"cannot write the run record {folder}: {error.strerror}") from error
+            raise SemgraphError(
+                f"cannot write the run record {folder}: {error.strerror}"
+            ) from error
 
     def describe(self, **facts: Any) -> None:
         """Add to `run.json` and write it."""
@@ -79,7 +87,10 @@ class RunRecord:
         if not table.num_rows or not step:
             return
         path = self.folder / kind / step
-        key = (path, str(table.schema))  # a step may ask several questions, each with answers of its own
+        key = (
+            path,
+            str(table.schema),
+        )  # a step may ask several questions, each with answers of its own
         if key not in self._open:
             number = self._parts[path] = self._parts.get(path, 0) + 1
             self._open[key] = _Part(path / f"{number:05}.parquet")
@@ -95,7 +106,9 @@ class RunRecord:
     def keep(self) -> None:
         """Write what is buffered, so that it outlasts the process."""
         self._until = self._entered
-        new = sorted((n, p.file, t) for p in self._open.values() for n, t in p.tables if n >= self._kept)
+        new = sorted(
+            (n, p.file, t) for p in self._open.values() for n, t in p.tables if n >= self._kept
+        )
         self._append((file, table) for _, file, table in new)
         self._kept = self._entered
 
@@ -144,8 +157,12 @@ class RunRecord:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append to `failed.jsonl`. What is said of a row is redacted, not the row itself: it is an input of the next run."""
-        self._append_lines("failed.jsonl", ({**row, "_error": redacted_values(row["_error"])} for row in rows))
+        """Append to `failed.jsonl`. What is said of a row is redacted, not the row itself: it is an
+        input of the next run.
+        """
+        self._append_lines(
+            "failed.jsonl", ({**row, "_error": redacted_values(row["_error"])} for row in rows)
+        )
 
     def lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append a line of JSON for each row to a file of the record, without secrets."""
@@ -156,7 +173,9 @@ class RunRecord:
         if lines:
             with (
                 self._on_disk(),
-                open_private(self.folder / name, "a", encoding="utf-8", errors="surrogatepass") as file,
+                open_private(
+                    self.folder / name, "a", encoding="utf-8", errors="surrogatepass"
+                ) as file,
             ):
                 file.write("\n".join(lines) + "\n")
 
@@ -191,10 +210,15 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def step_tables(folder: Path, kind: str, step: str) -> list[pa.Table]:
-    """The recorded tables of a step (`kind` is `steps` or `answers`); none if none were recorded."""
+    """The recorded tables of a step (`kind` is `steps` or `answers`); none if none were
+    recorded.
+    """
     import pyarrow.parquet as pq
 
-    closed = {file.relative_to(folder).as_posix(): file for file in (folder / kind / step).glob("*.parquet")}
+    closed = {
+        file.relative_to(folder).as_posix(): file
+        for file in (folder / kind / step).glob("*.parquet")
+    }
     parts = {name: [pq.read_table(file)] for name, file in closed.items()}
     for name, table in _pending(folder):
         if name not in closed and name.rpartition("/")[0] == f"{kind}/{step}":
@@ -206,12 +230,18 @@ def recorded_steps(folder: Path, kind: str) -> list[str]:
     """The steps with recorded tables, sorted."""
     base = folder / kind
     names = {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
-    names |= {name.split("/", 1)[1].rpartition("/")[0] for name, _ in _pending(folder) if name.startswith(f"{kind}/")}
+    names |= {
+        name.split("/", 1)[1].rpartition("/")[0]
+        for name, _ in _pending(folder)
+        if name.startswith(f"{kind}/")
+    }
     return sorted(names)
 
 
 def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
-    """What a run that did not end by itself left, by the file where it belongs. A table that was cut off is left out."""
+    """What a run that did not end by itself left, by the file where it belongs. A table that was
+    cut off is left out.
+    """
     from pyarrow import ipc
 
     file = folder / PENDING
@@ -235,7 +265,9 @@ def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The lines of a file of the record; none if there is no such file. A line that was cut off as it was written is left."""
+    """The lines of a file of the record; none if there is no such file. A line that was cut off as
+    it was written is left.
+    """
     path = folder / name
     if not path.exists():
         return []
@@ -303,7 +335,9 @@ class Run:
         return str(self.facts.get("started") or "")
 
     def remove(self) -> None:
-        """Delete the record. What the run wrote to a store stays, and so do its answers in the journal."""
+        """Delete the record. What the run wrote to a store stays, and so do its answers in the
+        journal.
+        """
         shutil.rmtree(self.folder)
 
 
@@ -322,7 +356,9 @@ def all_runs(folder: Path = RUNS) -> list[Run]:
 
 
 def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
-    """A record by its name, the beginning of its name, or `last`: with `asking` the last that asked. Raises PlanError."""
+    """A record by its name, the beginning of its name, or `last`: with `asking` the last that
+    asked. Raises PlanError.
+    """
     runs = all_runs(folder)
     if ref == LAST and runs:
         return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
@@ -332,7 +368,9 @@ def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
     if len(found) == 1:
         return found[0]
     if found:
-        raise PlanError(Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in found)))
+        raise PlanError(
+            Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in found))
+        )
     there = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
     hint = did_you_mean(ref, names) or "List them: semgraph runs list"
     raise PlanError(Problem(f'there is no run "{ref}"', there=there, hint=hint))
@@ -403,7 +441,9 @@ class _Noted(Wrapper):
         try:
             reply = await self.inner.complete(request)
         except RowError as error:
-            self.add(request, error.spent if isinstance(error.spent, Reply) else None, at, str(error))
+            self.add(
+                request, error.spent if isinstance(error.spent, Reply) else None, at, str(error)
+            )
             raise
         self.add(request, reply, at, None)
         return reply
@@ -433,9 +473,17 @@ def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @contextmanager
-def exchanges(run: Run, path: Path | str | None = None) -> Iterator[Callable[[str], Exchange | None]]:
-    """The calls that the run's journal still has, or that its record keeps itself, by id. `path` names another journal."""
-    kept = {line["call"]: found for line in read_calls(run.folder) if (found := as_exchange(line)) is not None}
+def exchanges(
+    run: Run, path: Path | str | None = None
+) -> Iterator[Callable[[str], Exchange | None]]:
+    """The calls that the run's journal still has, or that its record keeps itself, by id. `path`
+    names another journal.
+    """
+    kept = {
+        line["call"]: found
+        for line in read_calls(run.folder)
+        if (found := as_exchange(line)) is not None
+    }
     path = path or run.facts.get("journal")
     if not path or not Path(path).exists():
         yield kept.get

@@ -45,17 +45,21 @@ class Result:
         run: Id of the run: four or more hexadecimal digits, the name of its folder.
         tables: The plan's results, without hidden columns.
         meter: Counters by step.
-        failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only counted, as `rows_failed`.
+        failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only
+            counted, as `rows_failed`.
         written: Nodes and edges written (or deleted), by label, each counted once.
         members: Member rows of the order's input that were given; 0 without an order.
         skipped: Those of them that were there already.
         committed: Those that this run committed.
-        notes: What the user should know: a partition stopped by another writer, marks of another version of the plan, ...
+        notes: What the user should know: a partition stopped by another writer, marks of another
+            version of the plan, ...
         stopped: Why the run ended early (a budget, an interruption), or None.
         keys: Ids of the member rows, by their place in the input; () without an order.
-        first: Of the plans after which the example comes, if it was run: what they gave and wrote, in their order.
+        first: Of the plans after which the example comes, if it was run: what they gave and wrote,
+            in their order.
         record: Folder of the run record; None where records are off.
-        exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a partition stopped.
+        exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a
+            partition stopped.
     """
 
     plan: str
@@ -83,7 +87,11 @@ class Result:
             f"{self.plan}, run {self.run}",
             rows or "no results",
             f"{total.calls_issued} calls" + (f" (+{kept} kept)" if kept else ""),
-            *([f"{self.skipped} of {self.members} rows were there already"] if self.skipped else []),
+            *(
+                [f"{self.skipped} of {self.members} rows were there already"]
+                if self.skipped
+                else []
+            ),
             *(
                 ["written: " + ", ".join(f"{n} {label}" for label, n in self.written.items() if n)]
                 if self.written
@@ -106,18 +114,30 @@ class Result:
             "schema": 1,
             "plan": self.plan,
             "run": self.run,
-            "tables": {name: [plain(row) for row in table.to_pylist()] for name, table in self.tables.items()},
+            "tables": {
+                name: [plain(row) for row in table.to_pylist()]
+                for name, table in self.tables.items()
+            },
             "metrics": {
                 "total": self.meter.total().as_dict(),
                 "steps": {name: step.as_dict() for name, step in self.meter.steps.items()},
-                "operators": {name: [m.as_dict() for m in parts] for name, parts in self.meter.operators().items()},
+                "operators": {
+                    name: [m.as_dict() for m in parts]
+                    for name, parts in self.meter.operators().items()
+                },
             },
             "written": dict(self.written),
-            "members": {"given": self.members, "skipped": self.skipped, "committed": self.committed},
+            "members": {
+                "given": self.members,
+                "skipped": self.skipped,
+                "committed": self.committed,
+            },
             "failed": [{"step": f.step, "error": f.error, "row": f.row} for f in self.failed],
             "notes": list(self.notes),
             "stopped": self.stopped,
-            "first": [{"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first],
+            "first": [
+                {"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first
+            ],
         }
 
 

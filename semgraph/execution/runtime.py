@@ -110,7 +110,9 @@ class Seen:
 
 
 def key_of(plan: PhysicalPlan, node: Node) -> str:
-    """What a materialised node is known by: what it does, not over which rows; its way; and the window that cuts its rows."""
+    """What a materialised node is known by: what it does, not over which rows; its way; and the
+    window that cuts its rows.
+    """
     segment = plan.segments.get(id(node))
     if segment is not None:
         parts = [segment.sql]
@@ -118,13 +120,18 @@ def key_of(plan: PhysicalPlan, node: Node) -> str:
             parts[0] = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", parts[0])
     else:
         named = [f for f in fields_of(node) if f.name not in _NO_CONTENT]
-        parts = [node.keyword, *(f"{f.name}={canonical(getattr(node, f.name), _nothing)}" for f in named)]
+        parts = [
+            node.keyword,
+            *(f"{f.name}={canonical(getattr(node, f.name), _nothing)}" for f in named),
+        ]
     if id(node) in plan.ways:
         parts.append(str(plan.ways[id(node)][1]))
     order = plan.logical.order
     if order is not None and node.partitioned:
         parts.append(f"window {order.window}, ahead {order.ahead}")
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return hashlib.blake2b(
+        "\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16
+    ).hexdigest()
 
 
 def _nothing(value: object) -> str | None:
@@ -152,7 +159,10 @@ class Observations:
         dollars = float("nan") if paid.dollars is None else paid.dollars
         calls, issued = paid.calls_issued, did.calls_issued
         seconds = did.seconds if issued else 0.0
-        self._add(node, Seen(0, 0, 0, items, calls, issued, paid.tokens_in, paid.tokens_out, dollars, seconds))
+        self._add(
+            node,
+            Seen(0, 0, 0, items, calls, issued, paid.tokens_in, paid.tokens_out, dollars, seconds),
+        )
 
     def _add(self, node: Node, seen: Seen) -> None:
         if self.sample and (node.rows == "collapse" or isinstance(node, SemTopk)):
@@ -164,9 +174,11 @@ class Observations:
 
 
 class Memory:
-    """The file that keeps what runs saw. Opened for each reading and writing; several processes may use it.
+    """The file that keeps what runs saw. Opened for each reading and writing; several processes may
+    use it.
 
-    Only estimates depend on it, so no error of the file reaches the caller: `note` says what was wrong, "" if nothing.
+    Only estimates depend on it, so no error of the file reaches the caller: `note` says what was
+    wrong, "" if nothing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -183,8 +195,14 @@ class Memory:
         try:
             return self._read()
         except (sqlite3.Error, _DamagedRow, OSError) as error:
-            hint = "the next run replaces it" if _is_damage(error) else "check who holds it, and its rights"
-            self.note = f"{self.path} cannot be read ({error}): estimates do not use earlier runs; {hint}"
+            hint = (
+                "the next run replaces it"
+                if _is_damage(error)
+                else "check who holds it, and its rights"
+            )
+            self.note = (
+                f"{self.path} cannot be read ({error}): estimates do not use earlier runs; {hint}"
+            )
             return {}
 
     def add(self, seen: Mapping[str, Seen]) -> None:
@@ -199,11 +217,11 @@ class Memory:
                     raise
                 aside = self._set_aside()
                 self._add(seen)
-                self.note = (
-                    f"{self.path} was damaged ({error}): moved to {aside.name} and replaced; only estimates use it"
-                )
+                self.note = f"{self.path} was damaged ({error}): moved to {aside.name} and replaced; only estimates use it"
         except (sqlite3.Error, OSError) as error:
-            self.note = f"{self.path} cannot be written ({error}): later estimates will not know this run"
+            self.note = (
+                f"{self.path} cannot be written ({error}): later estimates will not know this run"
+            )
 
     def _read(self) -> dict[str, Seen]:
         if not self.path.is_file():
@@ -217,15 +235,22 @@ class Memory:
         rows = [(key, *_values(known.get(key, Seen()).add(new, 0.5))) for key, new in seen.items()]
         with closing(self._open()) as database, database:
             marks = ", ".join("?" * (len(_COLUMNS) + 1))
-            database.executemany(f"INSERT OR REPLACE INTO observed (key, {', '.join(_COLUMNS)}) VALUES ({marks})", rows)
+            database.executemany(
+                f"INSERT OR REPLACE INTO observed (key, {', '.join(_COLUMNS)}) VALUES ({marks})",
+                rows,
+            )
 
     def _open(self) -> sqlite3.Connection:
         create_private(self.path)
         database = sqlite3.connect(self.path, timeout=_LOCK_SECONDS)
         try:
-            database.execute("PRAGMA synchronous = OFF")  # a file that a power failure damages is replaced
+            database.execute(
+                "PRAGMA synchronous = OFF"
+            )  # a file that a power failure damages is replaced
             columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
-            database.execute(f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})")
+            database.execute(
+                f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})"
+            )
         except BaseException:
             database.close()
             raise
@@ -315,9 +340,11 @@ class Runtime:
         observe: Told of each node's rows, for the run record.
         recorder: Keeps what is told.
         answered: Told of each semantic node's evidence, for the run record.
-        asking: Told how many more rows a semantic node asks about; with a negative number when these are answered.
+        asking: Told how many more rows a semantic node asks about; with a negative number when
+            these are answered.
         note: Takes what implementations have to say to the user.
-        remembers: Whether answers are kept in memory while their windows run, as nothing else keeps them.
+        remembers: Whether answers are kept in memory while their windows run, as nothing else keeps
+            them.
         observations: Told rows in and out of each node and what it asked, for later estimates.
         trial: Which independent repetition this is: part of every request.
     """
@@ -340,8 +367,14 @@ class Runtime:
     trial: int = 0
 
     def begins(self, node: Node) -> bool:
-        """Whether the rows of a step that asks no model come in at this operator; of others, rows in are those asked about."""
-        return bool(node.inputs) and node.inputs[0].step != node.step and node.step not in self._asking_steps
+        """Whether the rows of a step that asks no model come in at this operator; of others, rows
+        in are those asked about.
+        """
+        return (
+            bool(node.inputs)
+            and node.inputs[0].step != node.step
+            and node.step not in self._asking_steps
+        )
 
     def ends(self, node: Node) -> bool:
         """Whether the rows of this operator are those that its step gives."""
@@ -353,10 +386,14 @@ class Runtime:
 
     @cached_property
     def _asking_steps(self) -> frozenset[str]:
-        return frozenset(node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed)))
+        return frozenset(
+            node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed))
+        )
 
     async def embed(self, texts: Sequence[str], whom: Whom, step: str) -> Vectors:
-        """Embed distinct texts of a partition (its name, or its number in `_p`), metered to a step."""
+        """Embed distinct texts of a partition (its name, or its number in `_p`), metered to a
+        step.
+        """
         partition = self.partitions[whom] if isinstance(whom, int) else whom
         found: Embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), found)
@@ -368,17 +405,25 @@ Members = Collection[int] | None  # None: all
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows that come into a step or leave it; None where they are not known, inside a statement that does several steps."""
+    """Rows that come into a step or leave it; None where they are not known, inside a statement
+    that does several steps.
+    """
 
     step: StepMetrics
     counter: Literal["rows_in", "rows_out"]
     table: pa.Table | None
 
     def count(self, members: Members) -> None:
-        """Count those of some members. A number that is not known in one window is not known for the run."""
+        """Count those of some members. A number that is not known in one window is not known for
+        the run.
+        """
         before: int | None = getattr(self.step, self.counter)
         known = self.table is not None and before is not None
-        number = (before or 0) + of_members(self.table, members).num_rows if self.table is not None and known else None
+        number = (
+            (before or 0) + of_members(self.table, members).num_rows
+            if self.table is not None and known
+            else None
+        )
         setattr(self.step, self.counter, number)
 
 
@@ -424,4 +469,8 @@ def of_members(table: pa.Table, members: Members) -> pa.Table:
     if members is None or MEMBER not in table.column_names:
         return table
     own = table.filter(pc.is_null(table.column(MEMBER)))
-    return pa.concat_tables([own, rows_of(table, list(members))]) if own.num_rows else rows_of(table, list(members))
+    return (
+        pa.concat_tables([own, rows_of(table, list(members))])
+        if own.num_rows
+        else rows_of(table, list(members))
+    )

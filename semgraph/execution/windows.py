@@ -26,13 +26,14 @@ class Members:
     """The rows of the order's input, ready to be cut.
 
     Args:
-        table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first member of its partition),
-            `_m`; row i has `_m` = i.
+        table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
+            member of its partition), `_m`; row i has `_m` = i.
         partitions: Partition values, by number.
         names: Partition values, by `_m`.
         keys: Row ids, by `_m`.
         of: For each partition, its members in their order.
-        bare: Those of which nothing but the key was given: they name what is stored already, to be run anew.
+        bare: Those of which nothing but the key was given: they name what is stored already, to be
+            run anew.
     """
 
     table: pa.Table
@@ -61,10 +62,11 @@ Wave = tuple[Window, ...]
 
 @dataclass(frozen=True)
 class Confinement:
-    """What `_p` stands for: rows of two values of it never meet. Both are told by a member's number.
+    """What `_p` stands for: rows of two values of it never meet. Both are told by a member's
+    number.
 
-    In steps it is the window, so that windows which are computed together keep apart. In searches, which find rows of
-    earlier windows, it is the partition.
+    In steps it is the window, so that windows which are computed together keep apart. In searches,
+    which find rows of earlier windows, it is the partition.
     """
 
     _partition: pa.Array  # type: ignore[type-arg]
@@ -80,7 +82,9 @@ class Confinement:
         return cls(members.table.column(PARTITION).combine_chunks(), pa.array(window, pa.int64()))
 
     def window_of(self, member: int) -> int:
-        """The number of the window that a member was cut into: its first member in the input, also if that one failed."""
+        """The number of the window that a member was cut into: its first member in the input, also
+        if that one failed.
+        """
         number: int = self._window[member].as_py()
         return number
 
@@ -96,15 +100,21 @@ class Confinement:
         if MEMBER not in table.column_names:
             return table
         place = table.schema.get_field_index(PARTITION)
-        return table.set_column(place, table.schema.field(place), of.take(table.column(MEMBER).combine_chunks()))
+        return table.set_column(
+            place, table.schema.field(place), of.take(table.column(MEMBER).combine_chunks())
+        )
 
 
 async def prepare(order: Order, table: pa.Table) -> Members:
-    """Fill keys and partitions, and number the rows. Raises InputError where two rows have one key."""
+    """Fill keys and partitions, and number the rows. Raises InputError where two rows have one
+    key.
+    """
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
     partition, key = quote(order.partition), quote(order.key or _NAME)
     equal = ", ".join(quote(n) for n in order.key_of)
-    ordinal = f"row_number() OVER (PARTITION BY {equal} ORDER BY {ORDINAL}) - 1" if equal else ORDINAL
+    ordinal = (
+        f"row_number() OVER (PARTITION BY {equal} ORDER BY {ORDINAL}) - 1" if equal else ORDINAL
+    )
     made = f"uuid5(CAST(json_array({', '.join([*(quote(n) for n in order.key_of), ordinal])}) AS VARCHAR))"
     by = ", ".join([*(f"{quote(n)} NULLS LAST" for n in order.by), ORDINAL])
     base = f"SELECT * REPLACE (coalesce({partition}, '') AS {partition}) FROM t"
@@ -119,7 +129,11 @@ async def prepare(order: Order, table: pa.Table) -> Members:
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
     kinds = [(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
     named = [] if order.key else [pa.field(_NAME, pa.string())]
-    fields = [*(table.schema.field(n) for n in names), *(pa.field(n, kind) for n, kind in kinds), *named]
+    fields = [
+        *(table.schema.field(n) for n in names),
+        *(pa.field(n, kind) for n, kind in kinds),
+        *named,
+    ]
     found = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
     return replace(_numbered(order, found), bare=_bare(order, table))
 
@@ -163,8 +177,12 @@ def rows_of(table: pa.Table, members: Sequence[int]) -> pa.Table:
 
 
 def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
-    """Waves of windows: the next window of every partition that has one, at most `ahead` of them at a time."""
-    queues: dict[int, Iterator[Window]] = {p: _windows(order, p, rest) for p, rest in pending.items() if rest}
+    """Waves of windows: the next window of every partition that has one, at most `ahead` of them at
+    a time.
+    """
+    queues: dict[int, Iterator[Window]] = {
+        p: _windows(order, p, rest) for p, rest in pending.items() if rest
+    }
     waves: list[Wave] = []
     while queues:
         ready: list[Window] = []
@@ -174,7 +192,9 @@ def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
                 del queues[partition]
             else:
                 ready.append(window)
-        waves += [tuple(ready[i : i + order.ahead]) for i in range(0, len(ready), max(order.ahead, 1))]
+        waves += [
+            tuple(ready[i : i + order.ahead]) for i in range(0, len(ready), max(order.ahead, 1))
+        ]
     return waves
 
 
@@ -185,8 +205,9 @@ def _windows(order: Order, partition: int, members: Sequence[int]) -> Iterator[W
 
 
 def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
-    """Waves that run ahead together: one first, so that something is committed soon, then twice as many windows each time,
-    up to half of `ahead`, so that one slice can be computed while another is committed.
+    """Waves that run ahead together: one first, so that something is committed soon, then twice as
+    many windows each time, up to half of `ahead`, so that one slice can be computed while another
+    is committed.
     """
     size, current = 1, list[Wave]()
     count = 0
@@ -201,7 +222,9 @@ def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
         yield tuple(current)
 
 
-def without_nul(name: str, table: pa.Table, *, members: bool = False) -> tuple[pa.Table, list[Failure]]:
+def without_nul(
+    name: str, table: pa.Table, *, members: bool = False
+) -> tuple[pa.Table, list[Failure]]:
     """The rows without a NUL, and a failure for each of the others.
 
     Args:
@@ -224,7 +247,9 @@ def without_nul(name: str, table: pa.Table, *, members: bool = False) -> tuple[p
         )
         for place, column in sorted(columns.items())
     ]
-    return table.filter(pa.array([place not in columns for place in range(table.num_rows)])), failures
+    return table.filter(
+        pa.array([place not in columns for place in range(table.num_rows)])
+    ), failures
 
 
 def _places(column: Any) -> list[int]:

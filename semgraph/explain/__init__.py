@@ -1,1 +1,3 @@
-"""EXPLAIN: estimates, the plan as a tree, as algebra or as a chart, first requests, and store queries."""
+"""EXPLAIN: estimates, the plan as a tree, as algebra or as a chart, first requests, and store
+queries.
+"""

@@ -39,7 +39,8 @@ Name = Callable[[Node], str]
 
 
 def algebra(plan: LogicalPlan) -> str:
-    """The plan as σ π ⋈ γ μ and the semantic operators, a step an equation; then what is written, as ←.
+    """The plan as σ π ⋈ γ μ and the semantic operators, a step an equation; then what is written,
+    as ←.
 
     Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
     """
@@ -58,13 +59,21 @@ def algebra(plan: LogicalPlan) -> str:
 
     steps = [node for node in walk(*plan.roots) if id(node) in named]
     equations = [_equation(f"{named[id(node)]} =", _chain(node, name, named)) for node in steps]
-    written = [_equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in plan.writes]
-    schema = [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"] if plan.schema is not None else []
+    written = [
+        _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in plan.writes
+    ]
+    schema = (
+        [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"]
+        if plan.schema is not None
+        else []
+    )
     return "\n".join([*schema, *equations, *written])
 
 
 def in_full(plan: LogicalPlan) -> str:
-    """The algebra and what it leaves out: what is fetched, how often labels are read, which searches share a round trip."""
+    """The algebra and what it leaves out: what is fetched, how often labels are read, which
+    searches share a round trip.
+    """
     lines = [algebra(plan)]
     trips: dict[str, list[str]] = {}
     for node in walk(*plan.roots):
@@ -104,7 +113,13 @@ def _equation(head: str, lines: list[str]) -> str:
     if len(short) <= _WIDTH and len(lines) <= 3:
         return short
     return "\n".join(
-        [head, *(textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ") for line in lines)]
+        [
+            head,
+            *(
+                textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ")
+                for line in lines
+            ),
+        ]
     )
 
 
@@ -228,7 +243,10 @@ def _(node: Scan, name: Name) -> str:
 @symbol.register
 def _(node: Search, name: Name) -> str:
     over = " ∪ ".join(
-        [*([node.label] if node.label else []), *([name(node.within)] if node.within is not None else [])]
+        [
+            *([node.label] if node.label else []),
+            *([name(node.within)] if node.within is not None else []),
+        ]
     )
     ways = []
     for by in node.by:
@@ -236,7 +254,9 @@ def _(node: Search, name: Name) -> str:
         sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
         ways.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
     ranked = (
-        f"RRF({', '.join(ways)})" if node.fuse == "rrf" and ways else ", ".join(ways) or f"τ_{{{_sort(node.order)}}}"
+        f"RRF({', '.join(ways)})"
+        if node.fuse == "rrf" and ways
+        else ", ".join(ways) or f"τ_{{{_sort(node.order)}}}"
     )
     where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""
     brought = ", ".join(filter(None, (node.alias, node.source, node.target)))

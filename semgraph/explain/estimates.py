@@ -1,6 +1,8 @@
-"""What a plan will take: rows, model calls, tokens, dollars and time of each operator, as far as they can be known beforehand.
+"""What a plan will take: rows, model calls, tokens, dollars and time of each operator, as far as
+they can be known beforehand.
 
-Exact rows of the inputs, bounds (`≤`), what the store counts, what earlier runs saw (`≈`). Unknown is `?`, never a constant.
+Exact rows of the inputs, bounds (`≤`), what the store counts, what earlier runs saw (`≈`). Unknown
+is `?`, never a constant.
 """
 
 from __future__ import annotations
@@ -26,19 +28,26 @@ _SIZES = 64  # that are looked at one by one; beyond, powers of two
 
 
 class Calls(NamedTuple):
-    """Calls; and whether that is a bound, or what is to be expected where answers decide what is asked next."""
+    """Calls; and whether that is a bound, or what is to be expected where answers decide what is
+    asked next.
+    """
 
     number: int
     bound: bool
 
 
-def most_calls(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> Calls:
-    """The calls about some rows, which come in at most `parts` parts that share no call, of sizes that are not known.
+def most_calls(
+    way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
+) -> Calls:
+    """The calls about some rows, which come in at most `parts` parts that share no call, of sizes
+    that are not known.
 
     Raises EngineError where the way breaks its contract.
     """
     most = max(1, min(parts, math.ceil(rows.items)))
-    even = _costs(way, node, RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0))
+    even = _costs(
+        way, node, RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0)
+    )
     if any(cost.rounds > 1 and cost.least is None for cost in even):
         return Calls(round(max(cost.calls for cost in even) * most), bound=False)
     if most == 1:
@@ -49,8 +58,9 @@ def most_calls(way: Implementation[Semantic], node: Semantic, rows: RowEstimate,
 def _most(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> int:
     """The most that so many parts can take together.
 
-    For every price of an item, no part takes more than its items cost and what the dearest part takes beyond that; so all
-    take at most the price of all items, and that surplus as often as there are parts. The least of these bounds is given.
+    For every price of an item, no part takes more than its items cost and what the dearest part
+    takes beyond that; so all take at most the price of all items, and that surplus as often as
+    there are parts. The least of these bounds is given.
     """
     size = math.ceil(rows.items)
     sizes = _sizes(size)
@@ -61,7 +71,9 @@ def _most(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, part
             (before + 1, each, max(cost.calls for cost in _costs(way, node, part)))
         )  # as much for those between
     prices = {0.0, *(amount / each for _, each, amount in taken)}
-    surplus = {price: max(0.0, *(amount - price * first for first, _, amount in taken)) for price in prices}
+    surplus = {
+        price: max(0.0, *(amount - price * first for first, _, amount in taken)) for price in prices
+    }
     return math.floor(min(price * size + extra * parts for price, extra in surplus.items()) + 1e-9)
 
 
@@ -72,7 +84,9 @@ def _costs(way: Implementation[Semantic], node: Semantic, rows: RowEstimate) -> 
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:
-    """How many groups some items can be, for groups of one size each; none where an operator has no groups."""
+    """How many groups some items can be, for groups of one size each; none where an operator has no
+    groups.
+    """
     keys = node.by if isinstance(node, SemAgg) else node.per if isinstance(node, SemTopk) else None
     if keys is None or not items:
         return
@@ -85,8 +99,12 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
 
 
 def _sizes(most: int) -> list[int]:
-    """Sizes up to one. What a row takes hangs on the size, in no way that is known here; beyond some it hardly changes."""
-    return sorted({*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most})
+    """Sizes up to one. What a row takes hangs on the size, in no way that is known here; beyond
+    some it hardly changes.
+    """
+    return sorted(
+        {*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most}
+    )
 
 
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
@@ -95,7 +113,9 @@ _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "leas
 
 
 class Amount(NamedTuple):
-    """A number and how it is known: exactly, as before, at most, at least (a sum with unknown parts), or not at all."""
+    """A number and how it is known: exactly, as before, at most, at least (a sum with unknown
+    parts), or not at all.
+    """
 
     value: float = 0.0
     kind: Kind = "unknown"
@@ -163,7 +183,8 @@ class Estimator:
         inputs: Rows of the inputs, by name.
         seen: What earlier runs saw, by `key_of`.
         counts: What the store holds, by label; None: not asked.
-        windows: How many windows the rows are cut into, of all partitions; without an order, the partitions.
+        windows: How many windows the rows are cut into, of all partitions; without an order, the
+            partitions.
         tokens: Tokens of a real first prompt, by `id` of the node, where it could be made.
     """
 
@@ -181,8 +202,15 @@ class Estimator:
         """The rows that an operator gives."""
         if id(node) not in self._rows:
             before, bound = self._before(node), self._bound(node)
-            if before is not None and node.rows == "subset" and bound.known and bound.kind != "least":
-                before = before._replace(value=min(before.value, bound.value))  # `k` and `n` stay where rows are more
+            if (
+                before is not None
+                and node.rows == "subset"
+                and bound.known
+                and bound.kind != "least"
+            ):
+                before = before._replace(
+                    value=min(before.value, bound.value)
+                )  # `k` and `n` stay where rows are more
             self._rows[id(node)] = before or bound
         return self._rows[id(node)]
 
@@ -197,7 +225,9 @@ class Estimator:
         known = self._known(node)
         if known is None or not known.runs:
             return None
-        first = segment.inputs[0][1] if segment is not None else node.inputs[0] if node.inputs else None
+        first = (
+            segment.inputs[0][1] if segment is not None else node.inputs[0] if node.inputs else None
+        )
         if first is None:
             return None
         rows = self.rows(first)
@@ -217,7 +247,13 @@ class Estimator:
             everything = node.partition == "all" and not node.where
             first = held if node.limit is None or node.partitioned else min(held, node.limit)
             return Amount(float(first), "exact" if everything else "most")
-        count = 0 if isinstance(node, Nothing) else self.inputs.get(node.name) if isinstance(node, Input) else None
+        count = (
+            0
+            if isinstance(node, Nothing)
+            else self.inputs.get(node.name)
+            if isinstance(node, Input)
+            else None
+        )
         return Amount() if count is None else Amount(float(count), "exact")
 
     def _bound(self, node: Node) -> Amount:
@@ -230,15 +266,25 @@ class Estimator:
         if node.rows == "1:1" or isinstance(node, Cluster) or not left.known:
             return left
         if isinstance(node, Search):
-            return left.times(node.k * (max(1, len(node.by)) if node.fuse == "none" else 1)).at_most()
+            return left.times(
+                node.k * (max(1, len(node.by)) if node.fuse == "none" else 1)
+            ).at_most()
         if node.rows in {"subset", "collapse"}:
             return self._limited(node, left)
         return self._paired(node, left)
 
     def _limited(self, node: Node, left: Amount) -> Amount:
         most = node.n if isinstance(node, Limit) else node.k if isinstance(node, SemTopk) else None
-        if isinstance(node, (Limit, SemTopk)) and most is not None and not node.per and not node.partitioned:
-            return Amount(min(left.value, most), left.kind if node.relational and left.kind == "exact" else "most")
+        if (
+            isinstance(node, (Limit, SemTopk))
+            and most is not None
+            and not node.per
+            and not node.partitioned
+        ):
+            return Amount(
+                min(left.value, most),
+                left.kind if node.relational and left.kind == "exact" else "most",
+            )
         return left.at_most()
 
     def _paired(self, node: Node, left: Amount) -> Amount:
@@ -283,7 +329,11 @@ class Estimator:
             return Amount() if math.isnan(amount) else items.times(amount / seen.items, "seen")
 
         timed = seen.issued or not seen.calls
-        seconds = scaled(seen.seconds * (seen.calls / seen.issued if seen.issued else 1)) if timed else Amount()
+        seconds = (
+            scaled(seen.seconds * (seen.calls / seen.issued if seen.issued else 1))
+            if timed
+            else Amount()
+        )
         sent, answered = scaled(seen.tokens_in), scaled(seen.tokens_out)
         return Asked(items, scaled(seen.calls), sent, answered, scaled(seen.dollars), seconds)
 
@@ -297,11 +347,17 @@ class Estimator:
                 return Amount(0.0, "seen")
         if len(node.inputs) > 1:
             right = self.rows(node.inputs[1])
-            left = Amount(left.value * right.value, worse(left.kind, right.kind)) if right.known else Amount()
+            left = (
+                Amount(left.value * right.value, worse(left.kind, right.kind))
+                if right.known
+                else Amount()
+            )
         return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
-        """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong to any."""
+        """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong
+        to any.
+        """
         way, _ = self.plan.ways[id(node)]
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
@@ -310,12 +366,16 @@ class Estimator:
 
     def _apart(self, node: Semantic) -> bool:
         plan = self.plan.logical
-        return node.partitioned or (plan.order is None and plan.graph.partition in node.inputs[0].schema.names)
+        return node.partitioned or (
+            plan.order is None and plan.graph.partition in node.inputs[0].schema.names
+        )
 
 
 @dataclass
 class Forecast:
-    """The estimates of a plan by step: `rows` that it gives, and what its questions take, summed over its operators."""
+    """The estimates of a plan by step: `rows` that it gives, and what its questions take, summed
+    over its operators.
+    """
 
     estimator: Estimator
 
@@ -328,7 +388,9 @@ class Forecast:
                 self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
 
     def of(self, step: str) -> dict[str, Amount]:
-        """Of one step: `rows`, and where it asks a model `items`, `calls`, `tokens_in`, `tokens_out`, `dollars`, `seconds`."""
+        """Of one step: `rows`, and where it asks a model `items`, `calls`, `tokens_in`,
+        `tokens_out`, `dollars`, `seconds`.
+        """
         found = {"rows": self.estimator.rows(self._last[step])}
         return found | (_summed(self._asked[step]) if step in self._asked else {})
 

@@ -1,4 +1,5 @@
-"""What a store is really asked: each search, match and scan is made for a row of made-up values, and its statements noted.
+"""What a store is really asked: each search, match and scan is made for a row of made-up values,
+and its statements noted.
 
 A scan of everybody's rows is made with a condition on the key that no row fulfils.
 """
@@ -29,8 +30,11 @@ _NOW = datetime(2000, 1, 1, tzinfo=UTC)
 _FRAME = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--")
 
 
-async def store_queries(plan: PhysicalPlan, store: Store, dimensions: int) -> list[tuple[str, list[str]]]:
-    """For each read of the store the steps that share it, and the statements that it takes, each once.
+async def store_queries(
+    plan: PhysicalPlan, store: Store, dimensions: int
+) -> list[tuple[str, list[str]]]:
+    """For each read of the store the steps that share it, and the statements that it takes, each
+    once.
 
     Nothing of the user's is found by these values. `dimensions` is the length of made-up vectors.
     """
@@ -45,14 +49,21 @@ async def store_queries(plan: PhysicalPlan, store: Store, dimensions: int) -> li
             steps = await _read(plan, node, store, dimensions)
             if steps:
                 texts = (text.strip() for text in heard)
-                found.append((", ".join(steps), list(dict.fromkeys(t for t in texts if not t.startswith(_FRAME)))))
+                found.append(
+                    (
+                        ", ".join(steps),
+                        list(dict.fromkeys(t for t in texts if not t.startswith(_FRAME))),
+                    )
+                )
     finally:
         store.listen(None)
     return found
 
 
 async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
-    """Make one read; the steps it is for, none if this node reads nothing or shares a read that was made."""
+    """Make one read; the steps it is for, none if this node reads nothing or shares a read that was
+    made.
+    """
 
     async def embed(texts: Sequence[str], _whom: Whom) -> Vectors:
         return np.ones((len(texts), dimensions), np.float32)
@@ -61,7 +72,10 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         group = plan.trips[id(node)]
         if group[0].node is not node:
             return []
-        withins = [None if s.node.within is None else runtime_schema(s.node.within).empty_table() for s in group]
+        withins = [
+            None if s.node.within is None else runtime_schema(s.node.within).empty_table()
+            for s in group
+        ]
         await run_searches(group, _row(node.inputs[0], dimensions), withins, store, embed, _NOW)
         return [spec.node.step for spec in group]
     if isinstance(node, Match):
@@ -71,7 +85,9 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         where = scanned_where(node, store)
         everyone = node.partition == "all"
         none = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if everyone else ()
-        await store.scan(node.label, node.schema.names, None if everyone else ["x"], (*where, *none), node.limit)
+        await store.scan(
+            node.label, node.schema.names, None if everyone else ["x"], (*where, *none), node.limit
+        )
         return [node.step]
     return []
 
@@ -96,4 +112,6 @@ def _value(kind: pa.DataType) -> Any:
 
 def shown(found: Sequence[tuple[str, list[str]]]) -> str:
     """The statements as text, each read headed by its steps."""
-    return "\n\n".join(f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in found if texts)
+    return "\n\n".join(
+        f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in found if texts
+    )

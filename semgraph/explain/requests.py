@@ -1,7 +1,8 @@
 """The first request of each semantic step, as it would be sent, without sending it.
 
-Rows that derive from the inputs, and from what a store holds, are there already. Where a step's rows depend on answers, it
-is asked, in its way, about made-up rows, in which the names of columns stand for their values.
+Rows that derive from the inputs, and from what a store holds, are there already. Where a step's
+rows depend on answers, it is asked, in its way, about made-up rows, in which the names of columns
+stand for their values.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
 
 @dataclass(frozen=True)
 class FirstPrompt:
-    """The messages of a step's first request. `real`: with the values of a row; else with the names of its columns."""
+    """The messages of a step's first request. `real`: with the values of a row; else with the names
+    of its columns.
+    """
 
     node: Semantic
     messages: Sequence[Message]
@@ -83,7 +86,9 @@ class _NotAskedError(SemgraphError):
 
 
 class _Listening:
-    """A model that keeps the first request and answers none; its limits and tokenizer are those of the real one."""
+    """A model that keeps the first request and answers none; its limits and tokenizer are those of
+    the real one.
+    """
 
     def __init__(self, model: LLM) -> None:
         self._model = model
@@ -141,7 +146,9 @@ class _NoStore:
 async def tokens_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> dict[int, float]:
-    """Tokens of the first prompts that rest on the inputs alone, by `id` of the node; the store is not read."""
+    """Tokens of the first prompts that rest on the inputs alone, by `id` of the node; the store is
+    not read.
+    """
     closed: Any = _NoStore(store)
     prompts = await first_prompts(plan, llm, closed, inputs, now)
     return {id(each.node): float(each.tokens) for each in prompts if each.real}
@@ -150,7 +157,9 @@ async def tokens_of_inputs(
 async def first_prompts(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> list[FirstPrompt]:
-    """The first prompt of each semantic step, over the first rows of each partition; the store is read, no model is asked."""
+    """The first prompt of each semantic step, over the first rows of each partition; the store is
+    read, no model is asked.
+    """
     runtime = Runtime(plan, _Listening(llm), _Mute(), store, Meter())
     given, windows = await _first_rows(plan, runtime, inputs)
     found = []
@@ -182,27 +191,35 @@ async def _first_rows(
     return given_rows(plan, tables), first
 
 
-async def _first_request(node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime) -> Request | None:
+async def _first_request(
+    node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime
+) -> Request | None:
     runtime = evaluation.runtime
     try:
         tables = await evaluation.tables(node.inputs)
         way, _ = runtime.plan.ways[id(node)]
         column = runtime.plan.logical.graph.partition
         async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
-            await answer(node, tables, Asking(way, ctx, runtime.partitions, column, now, check_answer))
+            await answer(
+                node, tables, Asking(way, ctx, runtime.partitions, column, now, check_answer)
+            )
     except _NotAskedError:
         pass
     return model.first
 
 
 async def _made_up(node: Semantic, way: Implementation[Any], model: _Listening) -> Request | None:
-    """A request about rows of names; in the prompt's own words where the way can do nothing with them."""
+    """A request about rows of names; in the prompt's own words where the way can do nothing with
+    them.
+    """
     if getattr(node, "form", ""):
         return None  # what it asks for stands in the rows
     async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
         for asking in (ask_of_names(node, way, ctx), ask_of_one(node, ctx)):
             if model.first is None:
-                with suppress(Exception):  # a way may want numbers, or vectors, where there are names
+                with suppress(
+                    Exception
+                ):  # a way may want numbers, or vectors, where there are names
                     await asking
             asking.close()
     return model.first
@@ -211,17 +228,25 @@ async def _made_up(node: Semantic, way: Implementation[Any], model: _Listening) 
 def _in_names(prompt: Prompt) -> tuple[Message, ...]:
     """A prompt with names in place of values."""
     static = "\n\n".join(part.strip() for part in (prompt.rules, prompt.examples) if part.strip())
-    asked = "\n\n".join(part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part)
+    asked = "\n\n".join(
+        part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part
+    )
     return (*((Message("system", static),) if static else ()), Message("user", asked))
 
 
 def shown(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
-    """The prompts as text, each headed by its step and its tokens (`~`: not by the model's own tokenizer)."""
+    """The prompts as text, each headed by its step and its tokens (`~`: not by the model's own
+    tokenizer).
+    """
     parts = []
     for each in prompts:
         sign = "" if exact else "~"
         said = "" if each.real else " · its rows depend on answers: <column> stands for a value"
         lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{said}"]
-        lines += [line for message in each.messages for line in (f"[{message.role}]", message.content.strip())]
+        lines += [
+            line
+            for message in each.messages
+            for line in (f"[{message.role}]", message.content.strip())
+        ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -24,7 +24,9 @@ class Rewrite:
     @property
     def diff(self) -> str:
         """The lines that changed, marked `-` and `+`, between some that did not."""
-        lines = difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), n=_CONTEXT, lineterm="")
+        lines = difflib.unified_diff(
+            self.before.splitlines(), self.after.splitlines(), n=_CONTEXT, lineterm=""
+        )
         return "\n".join("…" if line.startswith("@@") else line for line in list(lines)[2:])
 
 

@@ -13,7 +13,9 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
     >>> canonical({"b": (1, None), "a": "x"})
     "{'a':'x','b':[1,None]}"
     """
-    own = special(value) or getattr(value, "canonical_text", None)  # the latter is large, and keeps its text
+    own = special(value) or getattr(
+        value, "canonical_text", None
+    )  # the latter is large, and keeps its text
     if own is not None:
         return str(own)
     if hasattr(value, "sql") and hasattr(value, "columns"):  # a scalar, however it was written
@@ -26,5 +28,9 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
         return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
     if isinstance(value, (frozenset, set, tuple, list)):
         parts = [canonical(v, special) for v in value]
-        return "[" + ",".join(parts) + "]" if isinstance(value, (tuple, list)) else "{" + ",".join(sorted(parts)) + "}"
+        return (
+            "[" + ",".join(parts) + "]"
+            if isinstance(value, (tuple, list))
+            else "{" + ",".join(sorted(parts)) + "}"
+        )
     return str(value) if hasattr(value, "to_string") else repr(value)

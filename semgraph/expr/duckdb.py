@@ -1,6 +1,7 @@
 """DuckDB's binder as the type checker: a scalar over an empty relation, never executed.
 
-One connection for the process (connecting costs 9 ms); cursors of it execute the relational parts of plans.
+One connection for the process (connecting costs 9 ms); cursors of it execute the relational parts
+of plans.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from semgraph.expr.types import sql_type, type_of_arrow
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
 )
-_CALLED_CONSISTENT = {"version", "current_localtime", "current_localtimestamp", "session_user", "current_role"}
+_CALLED_CONSISTENT = {
+    "version",
+    "current_localtime",
+    "current_localtimestamp",
+    "session_user",
+    "current_role",
+}
 _BARE = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
     "current_schema", "current_role", "current_user", "session_user", "user",
@@ -43,7 +50,9 @@ def _moving(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     sql = "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() WHERE function_type IN "
     rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
     found = _CALLED_CONSISTENT | _BARE
-    found |= {name for name, stability, _ in rows if stability not in ("CONSISTENT", None)} - {"error"}
+    found |= {name for name, stability, _ in rows if stability not in ("CONSISTENT", None)} - {
+        "error"
+    }
     macros = {name: set(_words(body)) for name, _, body in rows if body}
     while more := {name for name, body in macros.items() if name not in found and body & found}:
         found |= more
@@ -65,7 +74,9 @@ def called(sql: str) -> Iterator[str]:
 
 
 def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
-    """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted there."""
+    """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted
+    there.
+    """
     for match in _WORD.finditer(sql):
         word = (match["word"] or "").lower()
         if match["quoted_call"]:
@@ -82,7 +93,10 @@ def refuse_moving(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     said = (*called(scalar.text), *_words(scalar.sql))
     name = next((word for word in said if word in _moving(con)), None)
     if name is None and any(_one_argument_age(call) for call in scalar.ast.find_all(exp.Anonymous)):
-        raise Fault('"age" of one time depends on today\'s date', hint="the time of a window is $now: age($now, time)")
+        raise Fault(
+            '"age" of one time depends on today\'s date',
+            hint="the time of a window is $now: age($now, time)",
+        )
     if name is not None:
         hint = "the time of a window is $now" if any(part in name for part in _CLOCK) else None
         hint = "id(columns) makes ids" if "uuid" in name else hint
@@ -101,18 +115,24 @@ _NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
 
 @lru_cache(maxsize=1)
 def connection() -> duckdb.DuckDBPyConnection:
-    """The process's DuckDB: in memory, one thread (row order is part of the meaning), UTC, no access to files.
+    """The process's DuckDB: in memory, one thread (row order is part of the meaning), UTC, no
+    access to files.
 
-    It starts no thread of its own: a forked process, which has none, would wait for them at its end, and crash.
+    It starts no thread of its own: a forked process, which has none, would wait for them at its
+        end, and crash.
     """
     con = duckdb.connect(config={"threads": 1, "async_threads": 0})
     con.execute("SET TimeZone='UTC'")
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
-    con.execute("SET GLOBAL order_by_non_integer_literal=true")  # list(x ORDER BY 'a'): a constant orders nothing
+    con.execute(
+        "SET GLOBAL order_by_non_integer_literal=true"
+    )  # list(x ORDER BY 'a'): a constant orders nothing
     texts = {name: (on_columns(f), f.parameters, f.result) for name, f in TEXT_FUNCTIONS.items()}
-    vectors = {name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()}
+    vectors = {
+        name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()
+    }
     for name, (function, parameters, result) in (texts | vectors).items():
         con.create_function(
             name,
@@ -136,7 +156,9 @@ def aggregates() -> frozenset[str]:
 
 def is_aggregate(call: exp.Func) -> bool:
     """Whether a function makes one value of the values of many rows."""
-    return isinstance(call, exp.AggFunc) or (isinstance(call, exp.Anonymous) and call.name.lower() in aggregates())
+    return isinstance(call, exp.AggFunc) or (
+        isinstance(call, exp.Anonymous) and call.name.lower() in aggregates()
+    )
 
 
 def window_of(call: exp.Expr) -> exp.Window | None:
@@ -166,7 +188,11 @@ def check_columns(scalar: Scalar, schema: pa.Schema) -> None:
             if name not in names:
                 prefix = ".".join([root, *fields[:depth]])
                 here = ", ".join(f"{prefix}.{n}" for n in names)
-                raise Fault(f'no column "{path}"', there=f"fields here: {here}", hint=_suggest(prefix, name, names))
+                raise Fault(
+                    f'no column "{path}"',
+                    there=f"fields here: {here}",
+                    hint=_suggest(prefix, name, names),
+                )
             inner = inner.field(name).type
 
 
@@ -178,12 +204,18 @@ def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
 def _missing(path: str, schema: pa.Schema) -> Fault:
     dotted = [f"{f.name}.{g.name}" for f in schema if pa.types.is_struct(f.type) for g in f.type]
     there = "columns here: " + (", ".join(schema.names) or "none")
-    return Fault(f'no column "{path}"', there=there, hint=did_you_mean(path, [*schema.names, *dotted]))
+    return Fault(
+        f'no column "{path}"', there=there, hint=did_you_mean(path, [*schema.names, *dotted])
+    )
 
 
 def with_now(sql: str) -> str:
-    """A statement whose parameter for the time says its type; the same text where it has none. Texts may hold "$now"."""
-    return _NOW_OR_QUOTED.sub(lambda m: f"CAST({m[0]} AS TIMESTAMPTZ)" if m[0] == f"${NOW}" else m[0], sql)
+    """A statement whose parameter for the time says its type; the same text where it has none.
+    Texts may hold "$now".
+    """
+    return _NOW_OR_QUOTED.sub(
+        lambda m: f"CAST({m[0]} AS TIMESTAMPTZ)" if m[0] == f"${NOW}" else m[0], sql
+    )
 
 
 def _asks_now(sql: str) -> bool:
@@ -197,7 +229,11 @@ def bind(sql: str) -> pa.DataType:
     params = {NOW: None} if _asks_now(sql) else {}
     try:
         with interruptible():
-            table = cursor.sql(sql, params=params).to_arrow_table() if params else cursor.sql(sql).to_arrow_table()
+            table = (
+                cursor.sql(sql, params=params).to_arrow_table()
+                if params
+                else cursor.sql(sql).to_arrow_table()
+            )
         found: pa.DataType = table.schema.field(0).type
         return found
     finally:
@@ -206,29 +242,41 @@ def bind(sql: str) -> pa.DataType:
 
 @lru_cache(maxsize=8192)
 def _refuse_failing_casts(sql: str) -> None:
-    """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at the value first."""
+    """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at
+    the value first.
+    """
     for conversion in sqlglot.parse_one(sql, dialect=Faithful).find_all(exp.Cast):
-        guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(exp.Case, exp.If, exp.Coalesce)
-        if guarded or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
+        guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(
+            exp.Case, exp.If, exp.Coalesce
+        )
+        if guarded or conversion.find(
+            exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window
+        ):
             continue
         cursor = connection().cursor()
         try:
             with interruptible():
                 cursor.sql(f"SELECT {to_sql(conversion)}").fetchall()
         except duckdb.Error as error:
-            raise Fault(f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
+            raise Fault(
+                f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}'
+            ) from None
         finally:
             cursor.close()
 
 
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
-    """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of it."""
+    """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of
+    it.
+    """
     check_scalar(scalar, schema)
     return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
 
 
 def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
-    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always fail. Raises Fault."""
+    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always
+    fail. Raises Fault.
+    """
     check_columns(scalar, schema)
     refuse_moving(scalar, connection())
     if "CAST(" in scalar.sql:
@@ -239,7 +287,9 @@ def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The type that DuckDB finds. Raises Fault."""
     sql = with_now(scalar.sql)
     roots = scalar.roots
-    read = pa.schema([field for field in schema if field.name in roots])  # few columns: quick, and often bound before
+    read = pa.schema(
+        [field for field in schema if field.name in roots]
+    )  # few columns: quick, and often bound before
     try:
         found = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
     except duckdb.Error as error:
@@ -248,7 +298,9 @@ def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
 
 
 def refused(scalar: Scalar, error: str) -> Fault:
-    """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest that plans may call."""
+    """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest
+    that plans may call.
+    """
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
         hint = did_you_mean(unknown["name"], callable_names(connection()))
@@ -266,12 +318,18 @@ def _first_aggregate(scalar: Scalar) -> str | None:
     """The first aggregate that is no window function, as the plan writes it."""
     if not scalar.has_window:
         return next((name for name in called(scalar.text) if name in aggregates()), None)
-    calls = (call for call in scalar.ast.find_all(exp.Func) if is_aggregate(call) and window_of(call) is None)
+    calls = (
+        call
+        for call in scalar.ast.find_all(exp.Func)
+        if is_aggregate(call) and window_of(call) is None
+    )
     return next((name for call in calls for name in called(to_sql(call))), None)
 
 
 def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
-    """Whether a scalar has a type, or is NULL or made of NULLs and so has any. Raises Fault as `type_of`."""
+    """Whether a scalar has a type, or is NULL or made of NULLs and so has any. Raises Fault as
+    `type_of`.
+    """
     return type_of(scalar, schema) == wanted or _untyped(_bound(scalar, schema), wanted)
 
 
@@ -300,7 +358,9 @@ _KEPT = 256  # statements; each has a cursor of its own, so that equal names of 
 
 
 class _Slot:
-    """A table under a fixed name, which is another one each time: DuckDB asks it for its rows when a statement runs."""
+    """A table under a fixed name, which is another one each time: DuckDB asks it for its rows when
+    a statement runs.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -320,7 +380,9 @@ class _Slot:
 
 
 class Prepared:
-    """One statement over tables of fixed names, as SQL has them, and schemas. Several threads take turns."""
+    """One statement over tables of fixed names, as SQL has them, and schemas. Several threads take
+    turns.
+    """
 
     def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
         self._lock = threading.Lock()
@@ -348,8 +410,9 @@ class Prepared:
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The rows of an executed statement. DuckDB warns that they are copied: it does the same for a relation of `sql`, after
-    it has bound the statement a second time, which takes longer than a small statement itself.
+    """The rows of an executed statement. DuckDB warns that they are copied: it does the same for a
+    relation of `sql`, after it has bound the statement a second time, which takes longer than a
+    small statement itself.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
@@ -357,7 +420,11 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def _literal(now: datetime | None) -> str:
-    return "NULL::TIMESTAMPTZ" if now is None else f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
+    return (
+        "NULL::TIMESTAMPTZ"
+        if now is None
+        else f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
+    )
 
 
 _statements: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
@@ -365,7 +432,9 @@ _lock = threading.Lock()
 
 
 def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
-    """The statement over tables of these names and schemas; the least used of many are forgotten. Raises duckdb.Error."""
+    """The statement over tables of these names and schemas; the least used of many are forgotten.
+    Raises duckdb.Error.
+    """
     key = (sql, *((name, table.schema) for name, table in tables.items()))
     with _lock:
         found = _statements.get(key)
@@ -381,9 +450,13 @@ def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
 
 @lru_cache(maxsize=4096)
 def constant(scalar: Scalar) -> Any:
-    """The value of a scalar that reads no column, no time and no rows. Raises Fault for one that does, or that has none."""
+    """The value of a scalar that reads no column, no time and no rows. Raises Fault for one that
+    does, or that has none.
+    """
     if scalar.columns or scalar.asks_now or _over_rows(scalar):
-        raise Fault(f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters")
+        raise Fault(
+            f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"
+        )
     cursor: Any = connection().cursor()
     try:
         row = cursor.execute(f"SELECT {scalar.sql}").fetchone()
@@ -395,12 +468,15 @@ def constant(scalar: Scalar) -> Any:
 
 
 def _over_rows(scalar: Scalar) -> bool:
-    """Whether it is computed over several rows, as `row_number() OVER ()` and `count(*)` are without any column."""
+    """Whether it is computed over several rows, as `row_number() OVER ()` and `count(*)` are
+    without any column.
+    """
     return scalar.has_window or any(is_aggregate(call) for call in scalar.ast.find_all(exp.Func))
 
 
 def always(scalar: Scalar) -> bool:
-    """Whether a condition holds whatever the rows are: TRUE, or an alternative of which one part is.
+    """Whether a condition holds whatever the rows are: TRUE, or an alternative of which one part
+    is.
 
     >>> from semgraph.expr.scalar import parse_scalar
     >>> always(parse_scalar("$least IS NULL OR n >= $least", {"least": None}))
@@ -422,7 +498,9 @@ def always(scalar: Scalar) -> bool:
 _WINDOW_HINT = "compute it with add in a step before and use its column here"
 
 
-def expect_type(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True) -> None:
+def expect_type(
+    scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True
+) -> None:
     """Refuse a scalar over rows that has another type, or an aggregate in it. Raises Fault."""
     found = type_of(scalar, schema)
     if found != wanted:
@@ -444,17 +522,22 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
     names = set(called(scalar.sql))
     _refuse_several(scalar, names)
     if not windows and scalar.has_window:
-        raise Fault(f'"{short(scalar.text)}": a window function cannot stand here', hint=_WINDOW_HINT)
+        raise Fault(
+            f'"{short(scalar.text)}": a window function cannot stand here', hint=_WINDOW_HINT
+        )
     if not names & aggregates():
         return
     try:
-        bind(f"SELECT {with_now(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}")
+        bind(
+            f"SELECT {with_now(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}"
+        )
     except duckdb.Error as error:
         raise refused(scalar, str(error)) from None
 
 
 def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
-    """The canonical type of a scalar over groups of rows. Raises Fault for what has no single value for a group.
+    """The canonical type of a scalar over groups of rows. Raises Fault for what has no single value
+    for a group.
 
     Args:
         scalar: Aggregates of columns, and columns that `groups` has.
@@ -465,12 +548,15 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
     _refuse_several(scalar, set(called(scalar.sql)))
     if scalar.has_window:
         raise Fault(
-            f'"{short(scalar.text)}": a window function cannot stand here', hint="add it in a step after this one"
+            f'"{short(scalar.text)}": a window function cannot stand here',
+            hint="add it in a step after this one",
         )
     columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     try:
-        found = bind(f"SELECT {', '.join(columns)} FROM ({empty_relation(schema)}) AS {ROWS}{grouped}")
+        found = bind(
+            f"SELECT {', '.join(columns)} FROM ({empty_relation(schema)}) AS {ROWS}{grouped}"
+        )
     except duckdb.Error as error:
         missing = UNGROUPED.search(str(error))
         if missing is None:
@@ -487,7 +573,9 @@ def _empty(scalar: Scalar, schema: pa.Schema) -> str:
 
 
 def _refuse_several(scalar: Scalar, names: set[str]) -> None:
-    """Refuse functions that return several rows, and macros that hide an aggregate, whose order cannot be set."""
+    """Refuse functions that return several rows, and macros that hide an aggregate, whose order
+    cannot be set.
+    """
     several, hidden = _macros()
     if found := min(names & several, default=None):
         msg = f'"{short(scalar.text)}": "{found}" returns several rows'
@@ -501,7 +589,9 @@ def _refuse_several(scalar: Scalar, names: set[str]) -> None:
 def _macros() -> tuple[frozenset[str], frozenset[str]]:
     """Functions that return several rows, and macros that call an aggregate."""
     sql = "SELECT DISTINCT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"
-    bodies = {name: set(called(body)) for name, body in connection().cursor().sql(sql).fetchall() if body}
+    bodies = {
+        name: set(called(body)) for name, body in connection().cursor().sql(sql).fetchall() if body
+    }
     several, hidden = _callers(bodies, {"unnest"}), _callers(bodies, aggregates())
     return several, hidden - aggregates()
 

@@ -1,6 +1,7 @@
 """Text functions that plans may call: one Python definition each, registered in DuckDB and SQLite.
 
-Databases disagree about lower case and white space outside ASCII (no-break space, İ, final sigma); these do not.
+Databases disagree about lower case and white space outside ASCII (no-break space, İ, final sigma);
+these do not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def key(text: str) -> str:
 
 
 def words(text: str) -> str:
-    r"""The words of a text in lower case, one blank between them: what full-text queries are made of.
+    r"""The words of a text in lower case, one blank between them: what full-text queries are made
+    of.
 
     >>> words('O\'Neil AND "TechCorp"~2')
     'o neil and techcorp 2'
@@ -58,7 +60,8 @@ def _grams(text: str) -> frozenset[str]:
 
 
 def alike(left: str, right: str) -> float:
-    """Jaccard similarity of the 3-grams of two names; letters, digits and apostrophes count, blanks do not.
+    """Jaccard similarity of the 3-grams of two names; letters, digits and apostrophes count, blanks
+    do not.
 
     >>> alike("Alice Chen", "alice chen")
     1.0
@@ -68,7 +71,8 @@ def alike(left: str, right: str) -> float:
 
 
 def char_entropy(text: str) -> float:
-    """Shannon entropy of the characters of a text, in bits; blanks do not count. Low for "aaa" or "x1".
+    """Shannon entropy of the characters of a text, in bits; blanks do not count. Low for "aaa" or
+    "x1".
 
     >>> char_entropy("abab")
     1.0
@@ -91,12 +95,15 @@ def cut(text: str, limit: int) -> str:
 
 
 def uuid5(text: str) -> str:
-    """The name-based UUID of a text, in semgraph's namespace. `id(a, b)` in a plan is `uuid5(json_array(a, b))`."""
+    """The name-based UUID of a text, in semgraph's namespace. `id(a, b)` in a plan is
+    `uuid5(json_array(a, b))`.
+    """
     return str(uuid.uuid5(_NAMESPACE, text))
 
 
 def overlap(query: str, text: str) -> float:
-    """Shared words of a query and a text, over the geometric mean of how many distinct words each has: between 0 and 1.
+    """Shared words of a query and a text, over the geometric mean of how many distinct words each
+    has: between 0 and 1.
 
     Depends on the two texts alone, so stores, groups and recordings agree on it.
 
@@ -109,7 +116,9 @@ def overlap(query: str, text: str) -> float:
 
 
 def distinct_words(text: str) -> frozenset[str]:
-    """The words of a text, each once. Short texts are compared with many others, one after another."""
+    """The words of a text, each once. Short texts are compared with many others, one after
+    another.
+    """
     return _kept(text) if len(text) <= _SHORT else frozenset(_WORD.findall(text.lower()))
 
 
@@ -119,7 +128,8 @@ def _kept(text: str) -> frozenset[str]:
 
 
 def overlaid(held: str, more: str) -> str:
-    """A JSON object with another laid over it; what is null, blank or empty in the latter leaves what was there.
+    """A JSON object with another laid over it; what is null, blank or empty in the latter leaves
+    what was there.
 
     >>> overlaid('{"a": 1, "b": "x"}', '{"b": " ", "c": [2]}')
     '{"a":1,"b":"x","c":[2]}'
@@ -156,7 +166,9 @@ def _blank(value: Any) -> bool:
 
 
 class TextFunction(NamedTuple):
-    """A function as it is registered: Python definition, DuckDB parameter types, DuckDB result type."""
+    """A function as it is registered: Python definition, DuckDB parameter types, DuckDB result
+    type.
+    """
 
     python: Callable[..., Any]
     parameters: tuple[str, ...]
@@ -183,11 +195,15 @@ def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
 
     # DuckDB evaluates the annotations, and pa.Array is generic for mypy only.
     def unary(texts: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-        return pa.array([None if t is None else function.python(t) for t in texts.to_pylist()], function.arrow)
+        return pa.array(
+            [None if t is None else function.python(t) for t in texts.to_pylist()], function.arrow
+        )
 
     def binary(texts: pa.Array, others: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         rows = zip(texts.to_pylist(), others.to_pylist(), strict=True)
-        return pa.array([None if None in row else function.python(*row) for row in rows], function.arrow)
+        return pa.array(
+            [None if None in row else function.python(*row) for row in rows], function.arrow
+        )
 
     return unary if len(function.parameters) == 1 else binary  # DuckDB counts the parameters
 
@@ -210,7 +226,8 @@ class Pick(NamedTuple):
 
 def mmr(query: Vector | None, candidates: Sequence[Vector | None], weight: float) -> list[Pick]:
     """Candidates in the order of maximal marginal relevance: the next is the one of greatest
-    `weight` · cosine(query, it) − (1 − `weight`) · the greatest cosine of it and one that was chosen before (0 at first).
+    `weight` · cosine(query, it) − (1 − `weight`) · the greatest cosine of it and one that was
+    chosen before (0 at first).
 
     All candidates are in the result; ties go by their place.
 
@@ -232,8 +249,11 @@ def mmr(query: Vector | None, candidates: Sequence[Vector | None], weight: float
     return found
 
 
-def mmr_static(query: Vector | None, candidates: Sequence[Vector | None], weight: float) -> list[Pick]:
-    """As `mmr`, in one sort: each candidate is compared with all others, chosen or not, and no cosine counts as less than 0.
+def mmr_static(
+    query: Vector | None, candidates: Sequence[Vector | None], weight: float
+) -> list[Pick]:
+    """As `mmr`, in one sort: each candidate is compared with all others, chosen or not, and no
+    cosine counts as less than 0.
 
     >>> [(p.nth, p.score) for p in mmr_static([0.6, 0.8], [[0.8, 0.6], [1, 0], [0, 1]], 0.5)]
     [(3, 0.1), (1, 0.08), (2, -0.1)]
@@ -274,7 +294,9 @@ def _cosines(query: Vector | None, candidates: Sequence[Vector | None]) -> tuple
 def _matrix(vectors: Iterable[Vector | None], size: int) -> Floats:
     import numpy as np
 
-    listed = [np.zeros(size) if vector is None else np.asarray(vector, np.float64) for vector in vectors]
+    listed = [
+        np.zeros(size) if vector is None else np.asarray(vector, np.float64) for vector in vectors
+    ]
     other = next((len(vector) for vector in listed if len(vector) != size), None)
     if other is not None:
         raise ValueError(f"vectors of {size:,} and of {other:,} numbers cannot be compared")
@@ -282,7 +304,8 @@ def _matrix(vectors: Iterable[Vector | None], size: int) -> Floats:
 
 
 class VectorFunction(NamedTuple):
-    """A function as it is registered: Python definition, DuckDB parameter types, result type, how many NULLs it takes.
+    """A function as it is registered: Python definition, DuckDB parameter types, result type, how
+    many NULLs it takes.
 
     `nulls` says of each parameter whether it may be NULL; where another one is, the result is.
     """
@@ -295,11 +318,18 @@ class VectorFunction(NamedTuple):
 
 
 _PICKS = pa.list_(pa.struct([("nth", pa.int64()), ("score", pa.float64())]))
-_RANKING = ("FLOAT[]", "FLOAT[][]", "DOUBLE"), "STRUCT(nth BIGINT, score DOUBLE)[]", _PICKS, (True, False, False)
+_RANKING = (
+    ("FLOAT[]", "FLOAT[][]", "DOUBLE"),
+    "STRUCT(nth BIGINT, score DOUBLE)[]",
+    _PICKS,
+    (True, False, False),
+)
 VECTOR_FUNCTIONS: dict[str, VectorFunction] = {
     "mmr": VectorFunction(mmr, *_RANKING),
     "mmr_static": VectorFunction(mmr_static, *_RANKING),
-    "mean_vector": VectorFunction(mean_vector, ("FLOAT[][]",), "FLOAT[]", pa.list_(pa.float32()), (False,)),
+    "mean_vector": VectorFunction(
+        mean_vector, ("FLOAT[][]",), "FLOAT[]", pa.list_(pa.float32()), (False,)
+    ),
 }
 
 
@@ -309,9 +339,15 @@ def on_vectors(function: VectorFunction) -> Callable[..., pa.Array[Any]]:
     def compute(*columns: Any) -> pa.Array[Any]:
         found = []
         for row in zip(*(column.to_pylist() for column in columns), strict=True):
-            missing = any(value is None and not may for value, may in zip(row, function.nulls, strict=True))
+            missing = any(
+                value is None and not may for value, may in zip(row, function.nulls, strict=True)
+            )
             result = None if missing else function.python(*row)
-            found.append([pick._asdict() for pick in result] if result and isinstance(result[0], Pick) else result)
+            found.append(
+                [pick._asdict() for pick in result]
+                if result and isinstance(result[0], Pick)
+                else result
+            )
         return pa.array(found, function.arrow)
 
     # DuckDB counts the parameters and evaluates the annotations; pa.Array is generic for mypy only.

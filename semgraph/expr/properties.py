@@ -1,6 +1,8 @@
-"""Scalars that fail on no row, so that they may be computed over rows that a plan would have screened first.
+"""Scalars that fail on no row, so that they may be computed over rows that a plan would have
+screened first.
 
-A list of what cannot fail, and all else may: integers overflow, texts are no numbers, divisors are 0, and of two types
+A list of what cannot fail, and all else may: integers overflow, texts are no numbers, divisors are
+    0, and of two types
 that meet, DuckDB casts one.
 """
 
@@ -19,21 +21,48 @@ from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
 
 _Kind = pa.DataType
-_DIGITS = 17  # of a decimal constant: with more, DuckDB finds no decimal that also holds every int64
+_DIGITS = (
+    17  # of a decimal constant: with more, DuckDB finds no decimal that also holds every int64
+)
 _COMPARED = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
     exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Between, exp.Array, exp.ArrayOverlaps,
 )  # fmt: skip
 _LOGICAL = (exp.And, exp.Or, exp.Not)
-_OF_TEXTS = (exp.Like, exp.ILike, exp.Lower, exp.Upper, exp.Trim, exp.StartsWith, exp.EndsWith, exp.Contains)
+_OF_TEXTS = (
+    exp.Like,
+    exp.ILike,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.StartsWith,
+    exp.EndsWith,
+    exp.Contains,
+)
 _OF_ATOMS = (exp.Concat, exp.DPipe)
 _OF_ANYTHING = (
     exp.Paren, exp.Struct, exp.JSONArray, exp.ArraySort, exp.Count, exp.Min, exp.Max, exp.ArrayAgg,
     exp.Filter, exp.Where, exp.Order, exp.Ordered, exp.Distinct,
 )  # fmt: skip
-_LEAVES = (exp.Column, exp.Boolean, exp.Null, exp.Parameter, exp.Placeholder, exp.Star, exp.Identifier)
+_LEAVES = (
+    exp.Column,
+    exp.Boolean,
+    exp.Null,
+    exp.Parameter,
+    exp.Placeholder,
+    exp.Star,
+    exp.Identifier,
+)
 _REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # their inner names are no columns
-_NOT_CONSTANT = (exp.Column, exp.Parameter, exp.Placeholder, exp.Star, exp.AggFunc, exp.Window, exp.Lambda)
+_NOT_CONSTANT = (
+    exp.Column,
+    exp.Parameter,
+    exp.Placeholder,
+    exp.Star,
+    exp.AggFunc,
+    exp.Window,
+    exp.Lambda,
+)
 
 
 def cannot_fail(scalar: Scalar, schema: pa.Schema) -> bool:
@@ -54,14 +83,22 @@ def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a retu
     if isinstance(tree, (exp.If, exp.Case)):
         return _total_case(tree, schema)
     if isinstance(tree, exp.Is):
-        return isinstance(tree.expression, (exp.Null, exp.Boolean)) and _same([tree.this, tree.expression], schema)
+        return isinstance(tree.expression, (exp.Null, exp.Boolean)) and _same(
+            [tree.this, tree.expression], schema
+        )
     if isinstance(tree, exp.In):
         field = tree.args.get("field")
-        return _holds(field, tree.this, schema) if field is not None else _same([tree.this, *tree.expressions], schema)
+        return (
+            _holds(field, tree.this, schema)
+            if field is not None
+            else _same([tree.this, *tree.expressions], schema)
+        )
     if isinstance(tree, exp.ArrayContains):
         return _holds(tree.this, tree.expression, schema)
     if isinstance(tree, exp.Cast):
-        return _total(tree.this, schema) and (isinstance(tree, exp.TryCast) or _widens(tree, schema))
+        return _total(tree.this, schema) and (
+            isinstance(tree, exp.TryCast) or _widens(tree, schema)
+        )
     if isinstance(tree, exp.Mod):
         return (
             _is_divisor(tree.expression)
@@ -74,8 +111,12 @@ def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a retu
 
 
 def _is_plain(tree: exp.Expr) -> bool:
-    """Whether a literal needs no database to be known as a constant; a list may hold thousands of them."""
-    return isinstance(tree, exp.Literal) and (tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS))
+    """Whether a literal needs no database to be known as a constant; a list may hold thousands of
+    them.
+    """
+    return isinstance(tree, exp.Literal) and (
+        tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS)
+    )
 
 
 def _takes(tree: exp.Expr, parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
@@ -108,24 +149,35 @@ def _is_text_function(tree: exp.Anonymous, schema: pa.Schema) -> bool:
 def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
     """Conditions that are true or false, and values of one type."""
     branches = tree.args["ifs"] if isinstance(tree, exp.Case) else [tree]
-    tests, subject = [branch.this for branch in branches], tree.this if isinstance(tree, exp.Case) else None
+    tests, subject = (
+        [branch.this for branch in branches],
+        tree.this if isinstance(tree, exp.Case) else None,
+    )
     last = tree.args.get("default") if isinstance(tree, exp.Case) else tree.args.get("false")
     values = [*(branch.args["true"] for branch in branches), *([last] if last is not None else [])]
     if subject is not None:
         return _same([subject, *tests], schema) and _same(values, schema)
-    flags = all(_total(test, schema) and _is_of(pa.types.is_boolean, test, schema) for test in tests)
+    flags = all(
+        _total(test, schema) and _is_of(pa.types.is_boolean, test, schema) for test in tests
+    )
     return flags and _same(values, schema)
 
 
 def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
-    """Whether operands meet without a cast that may fail: one type, numbers, NULL, or texts that say such a value."""
+    """Whether operands meet without a cast that may fail: one type, numbers, NULL, or texts that
+    say such a value.
+    """
     if not all(_total(part, schema) for part in parts):
         return False
     said = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
-    kinds = {_kind(part, schema) for part in parts if part not in said and not isinstance(part, exp.Null)}
+    kinds = {
+        _kind(part, schema) for part in parts if part not in said and not isinstance(part, exp.Null)
+    }
     if len(kinds) > 1 and not all(map(_is_number, kinds)):
         return False
-    return all(_is_constant(f"CAST({to_sql(part)} AS {sql_type(kind)})") for part in said for kind in kinds)
+    return all(
+        _is_constant(f"CAST({to_sql(part)} AS {sql_type(kind)})") for part in said for kind in kinds
+    )
 
 
 def _holds(listed: exp.Expr, item: exp.Expr, schema: pa.Schema) -> bool:

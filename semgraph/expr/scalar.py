@@ -1,7 +1,8 @@
-"""SQL scalars: one expression over the columns of one relation. Parsed and admitted here, typed by DuckDB (`binder`).
+"""SQL scalars: one expression over the columns of one relation. Parsed and admitted here, typed by
+DuckDB (`binder`).
 
-sqlglot reads far more than a scalar (`a; DROP TABLE x`, sub-queries), so what is admitted is a list of node types, and all
-else is refused.
+sqlglot reads far more than a scalar (`a; DROP TABLE x`, sub-queries), so what is admitted is a list
+of node types, and all else is refused.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
 def unclosed(source: str) -> str | None:
-    """What an expression lacks, with the place, in the parser's words; None if every bracket has its other half.
+    """What an expression lacks, with the place, in the parser's words; None if every bracket has
+    its other half.
 
-    The parser itself does not insist on it in functions that have a syntax of their own: it takes `trim(a <> ''` for
-    `trim(a <> '')`.
+    The parser itself does not insist on it in functions that have a syntax of their own: it takes
+    `trim(a <> ''` for `trim(a <> '')`.
 
     >>> unclosed("trim(a"), unclosed("trim('(')")
     ('Expecting ). Line 1, Col: 6.', None)
@@ -55,14 +57,21 @@ def unclosed(source: str) -> str | None:
     for token in tokens:
         if token.token_type in _CLOSERS:
             wanted.append(_CLOSERS[token.token_type])
-        elif (closing := _CLOSING.get(token.token_type)) and (not wanted or wanted.pop() != closing):
+        elif (closing := _CLOSING.get(token.token_type)) and (
+            not wanted or wanted.pop() != closing
+        ):
             return f"Invalid expression / Unexpected token. Line {token.line}, Col: {token.col}."
-    return f"Expecting {wanted[-1]}. Line {tokens[-1].line}, Col: {tokens[-1].col}." if wanted else None
+    return (
+        f"Expecting {wanted[-1]}. Line {tokens[-1].line}, Col: {tokens[-1].col}."
+        if wanted
+        else None
+    )
 
 
 @lru_cache(maxsize=4096)
 def depth(text: str) -> int:
-    """How many brackets a piece of an expression leaves open; below 0 if it closes one that it did not open.
+    """How many brackets a piece of an expression leaves open; below 0 if it closes one that it did
+    not open.
 
     >>> depth("coalesce(a"), depth("coalesce(a, 'x')"), depth("b)")
     (1, 0, -1)
@@ -79,7 +88,8 @@ def depth(text: str) -> int:
 class Faithful(DuckDB):
     """DuckDB's dialect, where paths into JSON stay texts.
 
-    sqlglot reads them by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`, and takes `a.b` for a
+    sqlglot reads them by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`,
+        and takes `a.b` for a
     path, which is one key in DuckDB.
     """
 
@@ -99,13 +109,20 @@ MOST = 1_000_000
 
 _RESIZING = {"list_resize": 1, "array_resize": 1, "bitstring": 1}  # and which argument is the size
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
-_WIDE = re.compile(r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{")  # a width of a format: too many digits, or an argument
+_WIDE = re.compile(
+    r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{"
+)  # a width of a format: too many digits, or an argument
 _SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
 def refuse_long(source: str) -> None:
-    """Refuse the text of an expression that takes long to read, whatever its string literals hold. Raises Fault."""
-    if len(source) > MOST_CHARACTERS and (length := len(_LITERAL.sub("''", source))) > MOST_CHARACTERS:
+    """Refuse the text of an expression that takes long to read, whatever its string literals hold.
+    Raises Fault.
+    """
+    if (
+        len(source) > MOST_CHARACTERS
+        and (length := len(_LITERAL.sub("''", source))) > MOST_CHARACTERS
+    ):
         what = f"an expression has at most {MOST_CHARACTERS:,} characters; this one has {length:,}"
         raise Fault(what, hint="give many values as an input and join it")
 
@@ -116,7 +133,10 @@ def refuse_deep(tree: exp.Expr) -> None:
     while parts:
         level += 1
         if level > MOST_DEEP:
-            raise Fault(f"an expression has at most {MOST_DEEP} levels", hint="compute parts of it in steps before")
+            raise Fault(
+                f"an expression has at most {MOST_DEEP} levels",
+                hint="compute parts of it in steps before",
+            )
         parts = [inner for part in parts for inner in part.iter_expressions()]
 
 
@@ -128,19 +148,30 @@ def refuse_many(items: int) -> None:
 
 
 def bounded(tree: exp.Expr) -> exp.Expr:
-    """The same expression with sizes that depend on rows tested. Raises Fault for sizes that are too large anyway."""
-    for call in list(tree.find_all(exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)):
+    """The same expression with sizes that depend on rows tested. Raises Fault for sizes that are
+    too large anyway.
+    """
+    for call in list(
+        tree.find_all(exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)
+    ):
         name = call.sql(dialect="duckdb").partition("(")[0].lower()
         if isinstance(call, exp.Pad):
             _bound(call, "expression", call.expression.copy(), name)
         elif isinstance(call, exp.Repeat):
             times = call.args["times"]
             length = exp.func("greatest", exp.func("len", call.this.copy()), exp.Literal.number(1))
-            _bound(call, "times", exp.Mul(this=exp.cast(exp.paren(times.copy()), "hugeint"), expression=length), name)
+            _bound(
+                call,
+                "times",
+                exp.Mul(this=exp.cast(exp.paren(times.copy()), "hugeint"), expression=length),
+                name,
+            )
         elif isinstance(call, exp.GenerateSeries):
             _bound_series(call, name)
         elif name in _RESIZING and len(call.expressions) > _RESIZING[name]:
-            _bound(call, "expressions", call.expressions[_RESIZING[name]].copy(), name, _RESIZING[name])
+            _bound(
+                call, "expressions", call.expressions[_RESIZING[name]].copy(), name, _RESIZING[name]
+            )
         elif isinstance(call, exp.Format) or name in {"printf", "format"}:
             _bound_format(call, name)
     return tree
@@ -172,7 +203,11 @@ def _bound(call: exp.Expr, key: str, size: exp.Expr, name: str, index: int | Non
             raise _too_large(name)
         if text is None or isinstance(text, exp.Literal):
             return
-    call.set(key, _unless(exp.GT(this=size, expression=exp.Literal.number(MOST)), argument.copy(), name), index)
+    call.set(
+        key,
+        _unless(exp.GT(this=size, expression=exp.Literal.number(MOST)), argument.copy(), name),
+        index,
+    )
 
 
 def _bound_series(call: exp.GenerateSeries, name: str) -> None:
@@ -200,7 +235,9 @@ def _bound_series(call: exp.GenerateSeries, name: str) -> None:
 
 
 def _of_lengths(tree: exp.Expr) -> bool:
-    """Whether a number is made of lengths of values and of literals, by addition, so that it is no larger than they are."""
+    """Whether a number is made of lengths of values and of literals, by addition, so that it is no
+    larger than they are.
+    """
     if isinstance(tree, (exp.Length, exp.ArraySize)):
         return True
     if isinstance(tree, (exp.Add, exp.Sub, exp.Paren)):
@@ -219,7 +256,9 @@ def _bound_format(call: exp.Expr, name: str) -> None:
         if _WIDE.search(text.name):
             raise _too_large(name)
         return
-    wide = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), exp.Literal.string(_SQL_WIDE)])
+    wide = exp.Anonymous(
+        this="regexp_matches", expressions=[text.copy(), exp.Literal.string(_SQL_WIDE)]
+    )
     call.set(key, _unless(wide, text.copy(), name), index)
 
 
@@ -249,7 +288,8 @@ class Scalar:
 
     Args:
         text: As the plan says it.
-        sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. What fingerprints are made of.
+        sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. What fingerprints are
+            made of.
         columns: Paths of the columns read, such as `name` or `cand.name_key`; sorted.
     """
 
@@ -272,7 +312,9 @@ class Scalar:
 
     @property
     def has_window(self) -> bool:
-        """Whether it looks at other rows, so that it cannot move past an operator that drops some."""
+        """Whether it looks at other rows, so that it cannot move past an operator that drops
+        some.
+        """
         return _has_window(self.sql)
 
     @property
@@ -358,7 +400,9 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
         SqlglotError,
         ValueError,
     ) as error:  # an operator without what it is applied to, such as "@"; no SQL for a node
-        raise Fault(f'cannot read the expression "{short(source)}"', there=_first_line(error)) from None
+        raise Fault(
+            f'cannot read the expression "{short(source)}"', there=_first_line(error)
+        ) from None
     return found
 
 
@@ -376,7 +420,9 @@ def short(text: str) -> str:
 
 def _first_line(error: BaseException) -> str:
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return re.sub(r"Required keyword: '\w+' missing for <class '[^']*'>", "Something is missing", line)
+    return re.sub(
+        r"Required keyword: '\w+' missing for <class '[^']*'>", "Something is missing", line
+    )
 
 
 def _admit(tree: exp.Expr, source: str) -> None:
@@ -391,8 +437,15 @@ def _admit(tree: exp.Expr, source: str) -> None:
             msg = f'"{short(source)}": * is not a scalar'
             raise Fault(msg, hint="list the columns; count(*) is fine")
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-            name = str(node.expression.this).lower() if isinstance(node.expression, exp.Anonymous) else "f"
-            raise Fault(f'"{short(source)}" calls a function behind a dot', hint=f"write {name}(x), not x.{name}()")
+            name = (
+                str(node.expression.this).lower()
+                if isinstance(node.expression, exp.Anonymous)
+                else "f"
+            )
+            raise Fault(
+                f'"{short(source)}" calls a function behind a dot',
+                hint=f"write {name}(x), not x.{name}()",
+            )
         if not isinstance(node, _ADMITTED):
             msg = f'"{short(source)}": {type(node).__name__.lower()} has no place in a scalar'
             raise Fault(msg, hint="scalars only: no statement, no sub-query")
@@ -410,7 +463,11 @@ def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
             if name not in params:
                 known = [f"${p}" for p in dict.fromkeys((*params, NOW))]
                 msg = f'no parameter "${name}"'
-                raise Fault(msg, there="parameters: " + ", ".join(known), hint=did_you_mean(f"${name}", known))
+                raise Fault(
+                    msg,
+                    there="parameters: " + ", ".join(known),
+                    hint=did_you_mean(f"${name}", known),
+                )
             return literal(params[name])
         return node
 
@@ -458,7 +515,9 @@ def _has_window(sql: str) -> bool:
 def _fields(sql: str) -> frozenset[str]:
     found = set()
     for column in _tree(sql).find_all(exp.Column):
-        tested = isinstance(column.parent, exp.Is) and isinstance(column.parent.expression, exp.Null)
+        tested = isinstance(column.parent, exp.Is) and isinstance(
+            column.parent.expression, exp.Null
+        )
         path = next(_path_of(column), None)
         if path is not None:
             found.add(f"{path}." if tested and "." not in path else path)

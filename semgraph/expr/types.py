@@ -35,7 +35,8 @@ class Type:
     """A type of the plan language.
 
     Args:
-        name: One of string, int64, double, boolean, timestamp, date, json, list, struct, vector, enum.
+        name: One of string, int64, double, boolean, timestamp, date, json, list, struct, vector,
+            enum.
         nullable: Written `T null`; in answers, whether the model may leave it out by saying null.
         item: Of a list.
         fields: Of a struct, in order.
@@ -82,7 +83,9 @@ class Type:
         return sql_type(self.arrow)
 
     def json_schema(self) -> dict[str, Any]:
-        """The JSON Schema of an answer of this type, in the strict subset: closed objects, all keys required."""
+        """The JSON Schema of an answer of this type, in the strict subset: closed objects, all keys
+        required.
+        """
         if self.item is not None:
             body: dict[str, Any] = {"type": "array", "items": self.item.json_schema()}
         elif self.name == "struct":
@@ -123,7 +126,9 @@ def sql_type(arrow: pa.DataType) -> str:
 
 @lru_cache(maxsize=4096)
 def type_of_arrow(arrow: pa.DataType) -> Type:
-    """The type of the plan language for an Arrow type; numbers and strings are widened to the one canonical type."""
+    """The type of the plan language for an Arrow type; numbers and strings are widened to the one
+    canonical type.
+    """
     if pa.types.is_fixed_size_list(arrow):
         return Type("vector", size=arrow.list_size)
     if pa.types.is_list(arrow) and pa.types.is_float32(arrow.value_type):
@@ -161,7 +166,9 @@ _KINDS = (
 
 
 def parse_type(text: str) -> Type:
-    """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is wrong."""
+    """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is
+    wrong.
+    """
     tokens = list(_tokens(text))
     tokens.append("")
     found = _parse(tokens, text)
@@ -177,7 +184,9 @@ def _tokens(text: str) -> Iterator[str]:
         match = _TOKEN.match(text, position)
         if match is None:
             msg = f'type "{text}": unexpected "{text[position:].strip()[0]}"'
-            raise Fault(msg, hint="a type looks like list<struct<name: string, at: timestamp null>>")
+            raise Fault(
+                msg, hint="a type looks like list<struct<name: string, at: timestamp null>>"
+            )
         yield match.group(1)
         position = match.end()
 
@@ -222,7 +231,10 @@ def _size(tokens: list[str], text: str) -> int:
     tokens.pop(0)
     size = tokens.pop(0)
     if not size.isdigit() or not int(size):
-        raise Fault(f'type "{text}": a vector has a number of elements, not "{size}"', hint="vector[384], or vector")
+        raise Fault(
+            f'type "{text}": a vector has a number of elements, not "{size}"',
+            hint="vector[384], or vector",
+        )
     _expect(tokens, "]", text)
     return int(size)
 

@@ -1,4 +1,6 @@
-"""What each kind of argument may look like in a plan, and what it becomes: one reader for each kind."""
+"""What each kind of argument may look like in a plan, and what it becomes: one reader for each
+kind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def read_name(value: Any, scope: Scope, options: Options) -> str:
         raise wrong("a name", value)
     if not NAME.match(value):
         hint = "letters, digits and _, not starting with a digit"
-        raise Fault(f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint)
+        raise Fault(
+            f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint
+        )
     if reserved(value):
         raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
     return value
@@ -43,7 +47,10 @@ def read_path(value: Any, scope: Scope, options: Options) -> str:
     if not isinstance(value, str):
         raise wrong("a column", value)
     if not PATH.match(value):
-        raise Fault(f'"{value}" is no column', hint="a column or a struct's field, such as c.uuid; add computes others")
+        raise Fault(
+            f'"{value}" is no column',
+            hint="a column or a struct's field, such as c.uuid; add computes others",
+        )
     return value
 
 
@@ -124,20 +131,25 @@ def _all_of(values: list[Any], scope: Scope, options: Options) -> Scalar:
     kept = [part for part in found if not always(part)]
     if len(kept) >= MOST_DEEP:
         raise Fault(
-            f"at most {MOST_DEEP - 1} conditions, {len(kept)} stand here", hint="use a join, or several filters"
+            f"at most {MOST_DEEP - 1} conditions, {len(kept)} stand here",
+            hint="use a join, or several filters",
         )
     return conjunction(kept) if len(kept) > 1 else (kept or found)[0]
 
 
 def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
-    """`{name: expression}`; without expression, the column of that name; or a list of names, or one."""
+    """`{name: expression}`; without expression, the column of that name; or a list of names, or
+    one.
+    """
     if not isinstance(value, Mapping):
         return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
     found = []
     for name, text in value.items():
         try:
             read_name(name, scope, options)
-            found.append((name, column_scalar(name) if text is None else read_expression(text, scope)))
+            found.append(
+                (name, column_scalar(name) if text is None else read_expression(text, scope))
+            )
         except Fault as fault:
             raise fault.under(name) from None
     return tuple(found)
@@ -169,7 +181,10 @@ def read_using(value: Any, scope: Scope, options: Options) -> Using:
     """Columns that must be equal: a name, a list of names, or {left: right}."""
     if isinstance(value, Mapping):
         return tuple(
-            (read_path(left, scope, options), left if right is None else read_path(right, scope, options))
+            (
+                read_path(left, scope, options),
+                left if right is None else read_path(right, scope, options),
+            )
             for left, right in value.items()
         )
     listed = value if isinstance(value, list) else [value]
@@ -206,17 +221,24 @@ def read_label(value: Any, scope: Scope, options: Options) -> str:
     if not isinstance(value, str):
         raise wrong("a label", value)
     if not scope.graph.labels:
-        raise Fault(f'"{value}": this plan names no graph', hint="add graph: graph.yaml to the plan")
+        raise Fault(
+            f'"{value}": this plan names no graph', hint="add graph: graph.yaml to the plan"
+        )
     return scope.graph.label(value).name
 
 
 def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
-    """A path in openCypher's notation; a parameter in it, or one less a number, stands for a whole number."""
+    """A path in openCypher's notation; a parameter in it, or one less a number, stands for a whole
+    number.
+    """
     del options
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
     if not scope.graph.labels:
-        raise Fault("a pattern reads a graph, and this plan names none", hint="add graph: graph.yaml to the plan")
+        raise Fault(
+            "a pattern reads a graph, and this plan names none",
+            hint="add graph: graph.yaml to the plan",
+        )
 
     def length(found: re.Match[str]) -> str:
         if found[1] not in scope.params:
@@ -250,7 +272,11 @@ READERS: dict[str, Reader] = {
 }
 
 
-_METHODS = {"equal": (), "fulltext": ("rank",), "nearest": ("above",)}  # method of a search -> its own options
+_METHODS = {
+    "equal": (),
+    "fulltext": ("rank",),
+    "nearest": ("above",),
+}  # method of a search -> its own options
 _RANKS = ("store", "overlap")
 
 
@@ -278,7 +304,10 @@ def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
         except Fault as fault:
             raise fault.under(i) if listed is value else fault from None
     if listed and not found:
-        raise Fault("no method is left: the when of none holds", hint="give the step a when that says the same")
+        raise Fault(
+            "no method is left: the when of none holds",
+            hint="give the step a when that says the same",
+        )
     return tuple(found)
 
 
@@ -297,16 +326,24 @@ def _method(value: Any, scope: Scope, options: Options) -> By:
         raise wrong("a method such as {equal: name}", value)
     named = [key for key in value if key in _METHODS]
     if len(named) != 1:
-        raise Fault("a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}")
+        raise Fault(
+            "a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}"
+        )
     via = named[0]
     known = (via, "to", "when", *_METHODS[via])
     for key in value:
         if key not in known:
             raise unknown(key, known, f"{via} has no", f"keys of {via}", key)
     prop = _under(via, read_name, value[via], scope, options)
-    to = column_scalar(prop) if value.get("to") is None else _under("to", read_scalar, value["to"], scope, options)
+    to = (
+        column_scalar(prop)
+        if value.get("to") is None
+        else _under("to", read_scalar, value["to"], scope, options)
+    )
     rank = _under("rank", read_choice, value.get("rank", "store"), scope, {"choices": _RANKS})
-    return By(via, prop, to, _under("above", _decimal, value.get("above", -1.0), scope, options), rank)
+    return By(
+        via, prop, to, _under("above", _decimal, value.get("above", -1.0), scope, options), rank
+    )
 
 
 def _under(key: str, reader: Reader, value: Any, scope: Scope, options: Options) -> Any:
@@ -324,7 +361,9 @@ def _decimal(value: Any, scope: Scope, options: Options) -> float:
 
 
 def read_partition(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
-    """Whose rows are seen: those of the partitions in a column, `all`, or [column, all]: all where the column is NULL."""
+    """Whose rows are seen: those of the partitions in a column, `all`, or [column, all]: all where
+    the column is NULL.
+    """
     listed = value if isinstance(value, list) else [value]
     if len(listed) == 2 and listed[1] == "all" and listed[0] != "all":
         return {"partition": read_name(listed[0], scope, options), "or_all": True}

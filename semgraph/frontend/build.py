@@ -1,7 +1,9 @@
-"""Plain data to nodes: one builder for every operator, steered by what the node class declares of its arguments.
+"""Plain data to nodes: one builder for every operator, steered by what the node class declares of
+its arguments.
 
-An operator is found by its keyword and its arguments by the fields of its class, so a new operator is one class and its
-place in a tuple here. What a kind of argument may look like stands in `arguments`.
+An operator is found by its keyword and its arguments by the fields of its class, so a new operator
+is one class and its place in a tuple here. What a kind of argument may look like stands in
+`arguments`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,18 @@ from semgraph.expr.scalar import reserved
 from semgraph.frontend import scope as commas
 from semgraph.frontend.arguments import READERS, SEARCHING
 from semgraph.frontend.document import walk_paths
-from semgraph.frontend.scope import Faults, KeyFault, Poisoned, Pruned, Scope, each, kind_of, replaced, rests, unknown
+from semgraph.frontend.scope import (
+    Faults,
+    KeyFault,
+    Poisoned,
+    Pruned,
+    Scope,
+    each,
+    kind_of,
+    replaced,
+    rests,
+    unknown,
+)
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node
@@ -51,7 +64,9 @@ SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _READERS = {**READERS, **SEARCHING}
 _SEVERAL = {"over", "partition"}  # arguments that fill several fields
-_BESIDE = {"prompt": "add"}  # a second key that belongs to an argument: the answers of an inline prompt
+_BESIDE = {
+    "prompt": "add"
+}  # a second key that belongs to an argument: the answers of an inline prompt
 
 
 def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
@@ -60,7 +75,9 @@ def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
 
 
 def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
-    """The keys that a plan may write for an operator, with the field that each belongs to. The pipeline's input is none."""
+    """The keys that a plan may write for an operator, with the field that each belongs to. The
+    pipeline's input is none.
+    """
     found: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
         kind = f.metadata["kind"]
@@ -147,13 +164,17 @@ def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[
     found: dict[str, Any] = {}
     meant = {fault.hint for fault in faults}
     for key, f in keys.items():
-        if (key in _BESIDE.values() and f.name != key) or (key not in given and f'did you mean "{key}"?' in meant):
+        if (key in _BESIDE.values() and f.name != key) or (
+            key not in given and f'did you mean "{key}"?' in meant
+        ):
             continue
         try:
             found |= _argument(cls, key, f, given, scope)
         except Fault as fault:
             beside = _BESIDE.get(f.metadata["kind"], "")
-            faults += [part if part.path[:1] == (beside,) else part.under(key) for part in each(fault)]
+            faults += [
+                part if part.path[:1] == (beside,) else part.under(key) for part in each(fault)
+            ]
     if faults:
         raise Faults(faults)
     if any(f.name == "graph" for f in dataclasses.fields(cls)):
@@ -193,7 +214,10 @@ def check_result(node: Node) -> None:
             raise Fault(f'"{name}" is the engine\'s own name', hint="choose another name")
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise Fault(f'the columns "{other}" and "{name}" differ in case alone', hint="rename one of them")
+            raise Fault(
+                f'the columns "{other}" and "{name}" differ in case alone',
+                hint="rename one of them",
+            )
 
 
 _KEEPS_COLUMNS = (Add, Embed, Filter, Require, Limit, Ordered, Distinct, SemFilter)
@@ -202,7 +226,14 @@ _TRIES = 30
 _NAMED = re.compile(r'"[^"]*"|\bno column .*')  # parts of a message in which columns are named
 _WORD = re.compile(r"\w+")
 _MAKES = ("add", "by", "columns")  # arguments whose entries are columns of the result
-_PARTS = {"columns", "names", "order", "scalar", "using", "by"}  # kinds of which a part may be left out
+_PARTS = {
+    "columns",
+    "names",
+    "order",
+    "scalar",
+    "using",
+    "by",
+}  # kinds of which a part may be left out
 _ANY_PROMPT = "Which one?"
 
 
@@ -222,7 +253,9 @@ class Lost:
     """The columns that relations lack because what makes them is wrong."""
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[Node, frozenset[str]]] = {}  # with the node: so that no two ever have one id
+        self._of: dict[
+            int, tuple[Node, frozenset[str]]
+        ] = {}  # with the node: so that no two ever have one id
 
     def of(self, nodes: Iterable[Node]) -> frozenset[str]:
         """Those of any of these relations."""
@@ -235,7 +268,14 @@ class Lost:
 
 
 def build_despite(
-    cls: type[Node], value: Any, scope: Scope, lost: Lost, *, source: Node | None, step: str, origin: Position | None
+    cls: type[Node],
+    value: Any,
+    scope: Scope,
+    lost: Lost,
+    *,
+    source: Node | None,
+    step: str,
+    origin: Position | None,
 ) -> Node:
     """As `build`, but all that is wrong is found, each part that is wrong left out in turn.
 
@@ -261,13 +301,20 @@ def build_despite(
             lacking = rest.lost | lost.of(node.inputs)
         except Faults as faults:
             lacking = rest.lost | lost.of(_read(value, scope, source))
-            told += [rest.as_given(f) for f in faults.faults if not follows(f, lacking) and _is_new(f, told)]
+            told += [
+                rest.as_given(f)
+                for f in faults.faults
+                if not follows(f, lacking) and _is_new(f, told)
+            ]
             left = [rest.leave(fault) for fault in faults.faults]
             if all(left):
                 continue
             if source is None or not issubclass(cls, _KEEPS_COLUMNS):
                 break
-            node, lacking = copy(source), rest.lost | lost.of([source])  # one of its own: others read the source too
+            node, lacking = (
+                copy(source),
+                rest.lost | lost.of([source]),
+            )  # one of its own: others read the source too
         lost.note(node, frozenset(lacking))
         if rest.whole:
             return node
@@ -278,7 +325,9 @@ def build_despite(
 
 
 def follows(fault: Fault, lost: AbstractSet[str]) -> bool:
-    """Whether a fault may come of a lost column: it names one. A value of the wrong kind is wrong whatever it names."""
+    """Whether a fault may come of a lost column: it names one. A value of the wrong kind is wrong
+    whatever it names.
+    """
     if fault.what.startswith("expected "):
         return False
     named = (word for part in _NAMED.findall(fault.what) for word in _WORD.findall(part))
@@ -286,10 +335,14 @@ def follows(fault: Fault, lost: AbstractSet[str]) -> bool:
 
 
 def _is_new(fault: Fault, told: Iterable[Fault]) -> bool:
-    """Whether a fault is not that of what was left out: of a key's lack, or of the rest of a text that a comma cut."""
+    """Whether a fault is not that of what was left out: of a key's lack, or of the rest of a text
+    that a comma cut.
+    """
     first = next(iter(told), None)
     return first is None or (
-        bool(fault.path) and not isinstance(fault, KeyFault) and not first.what.startswith("cannot read")
+        bool(fault.path)
+        and not isinstance(fault, KeyFault)
+        and not first.what.startswith("cannot read")
     )
 
 
@@ -326,7 +379,9 @@ class _Rest:
         kept = self._without(key, given[key], path[1:])
         if kept is _NOTHING:
             keys = plan_keys(self.cls)
-            if bare or (key in keys and (keys[key].metadata["kind"] not in _PARTS or self._needed(key))):
+            if bare or (
+                key in keys and (keys[key].metadata["kind"] not in _PARTS or self._needed(key))
+            ):
                 return key in ("prompt", "add") and self._any_prompt(part)
             del part[key]
         else:
@@ -388,10 +443,14 @@ SOURCE_WORDS = ("from", "union", "call", "switch")
 
 
 def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
-    """The keyword of a line and its arguments; `first`: of a step, where a source stands. Raises Fault."""
+    """The keyword of a line and its arguments; `first`: of a step, where a source stands. Raises
+    Fault.
+    """
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
-        raise Fault(f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint)
+        raise Fault(
+            f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint
+        )
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
         hint = commas.HINT if commas.rests(item) else "each operator has its own dash"
@@ -399,13 +458,22 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
     ((keyword, value),) = item.items()
     if keyword in SOURCE_WORDS:
         if not first:
-            raise KeyFault(f'"{keyword}" is a source and starts a step', keyword, hint="begin another step with it")
+            raise KeyFault(
+                f'"{keyword}" is a source and starts a step',
+                keyword,
+                hint="begin another step with it",
+            )
     elif keyword not in OPERATOR_WORDS:
         hint = did_you_mean(keyword, [*OPERATOR_WORDS, *SOURCE_WORDS])
         raise KeyFault(
-            f'"{keyword}" is no operator', keyword, there="operators: " + ", ".join(OPERATOR_WORDS), hint=hint
+            f'"{keyword}" is no operator',
+            keyword,
+            there="operators: " + ", ".join(OPERATOR_WORDS),
+            hint=hint,
         )
     elif first:
         hint = "the line before it: {from: NAME}"
-        raise KeyFault(f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint)
+        raise KeyFault(
+            f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint
+        )
     return keyword, value

@@ -1,6 +1,8 @@
-"""YAML 1.2 as plain data with positions. Nothing but mappings, lists, text, numbers, true, false and null comes out.
+"""YAML 1.2 as plain data with positions. Nothing but mappings, lists, text, numbers, true, false
+and null comes out.
 
-The text is composed to a tree and read from there, so no tag ever constructs anything and every value keeps its place.
+The text is composed to a tree and read from there, so no tag ever constructs anything and every
+value keeps its place.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=N
 
 
 def stamp(path: Path) -> Stamp:
-    """What changes when a file does: its inode, size and time of writing (ns). None: it is not there."""
+    """What changes when a file does: its inode, size and time of writing (ns). None: it is not
+    there.
+    """
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -33,7 +37,9 @@ def stamp(path: Path) -> Stamp:
 
 
 def notice(path: Path) -> None:
-    """Say that a file is about to be read, or is looked for: one that appears later would be found instead of another."""
+    """Say that a file is about to be read, or is looked for: one that appears later would be found
+    instead of another.
+    """
     files = _noticed.get()
     if files is not None:
         files.setdefault(path.absolute(), stamp(path))
@@ -65,7 +71,8 @@ class Document:
 
     Args:
         file: The file as the user named it.
-        data: Mappings with text keys, lists, text, numbers, true, false, null. Shared between loads: never changed.
+        data: Mappings with text keys, lists, text, numbers, true, false, null. Shared between
+            loads: never changed.
         values: Line and column (from 1) of the value at a path.
         keys: Line and column of the key at a path.
     """
@@ -76,7 +83,9 @@ class Document:
     keys: dict[Trail, Place] = field(default_factory=dict)
 
     def position(self, *path: str | int, key: bool = False) -> Position:
-        """Where a path stands; of a path that is not in the text (a parameter's inside), its nearest parent."""
+        """Where a path stands; of a path that is not in the text (a parameter's inside), its
+        nearest parent.
+        """
         if key and path in self.keys:
             return Position(self.file, *self.keys[path])
         while path and path not in self.values:
@@ -90,7 +99,9 @@ class Document:
         return Problem(fault.what, step, position, fault.there, hint)
 
     def _cut(self, path: Trail) -> bool:
-        """Whether the text there was cut at a comma. Items of a list that stand below each other are no pieces of one text."""
+        """Whether the text there was cut at a comma. Items of a list that stand below each other
+        are no pieces of one text.
+        """
         if path and isinstance(path[-1], int):
             places = [self.values.get((*path[:-1], i)) for i in (path[-1], path[-1] + 1)]
             if None in places or len({place[0] for place in places if place}) > 1:
@@ -112,7 +123,11 @@ def read_text(path: Path, what: str = "plan") -> str:
     notice(path)
     if path.is_dir():
         raise PlanError(
-            Problem(f"this is a folder, no {what}", position=Position(file, 1, 1), hint="name a file in it")
+            Problem(
+                f"this is a folder, no {what}",
+                position=Position(file, 1, 1),
+                hint="name a file in it",
+            )
         )
     try:
         status = path.stat()
@@ -123,7 +138,11 @@ def read_text(path: Path, what: str = "plan") -> str:
         if size > MAX_BYTES:
             there = f"{size / 1e6:.1f} MB; a {what} has at most {MAX_BYTES / 1e6:.0f} MB"
             hint = "rows belong into an input file: -i NAME=FILE"
-            raise PlanError(Problem(f"this file is too large for a {what}", None, Position(file, 1, 1), there, hint))
+            raise PlanError(
+                Problem(
+                    f"this file is too large for a {what}", None, Position(file, 1, 1), there, hint
+                )
+            )
         raw = path.read_bytes()
     except OSError as error:
         msg = f"cannot read the {what}: {error.strerror or error}"
@@ -134,11 +153,15 @@ def read_text(path: Path, what: str = "plan") -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
         msg = f"this is no {what}: byte {error.start} is not UTF-8"
-        raise PlanError(Problem(msg, position=Position(file, line, column), hint=f"a {what} is a text file")) from None
+        raise PlanError(
+            Problem(msg, position=Position(file, line, column), hint=f"a {what} is a text file")
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         msg = f"this is no {what}: it holds binary data"
-        raise PlanError(Problem(msg, position=Position(file, line, 1), hint=f"a {what} is a text file"))
+        raise PlanError(
+            Problem(msg, position=Position(file, line, 1), hint=f"a {what} is a text file")
+        )
     return text
 
 
@@ -149,7 +172,8 @@ def read_file(path: Path, what: str = "plan") -> Document:
 
 @lru_cache(maxsize=64)
 def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Document:
-    """A YAML text as plain data. Raises PlanError with all problems of its form, or the first that stops the reader.
+    """A YAML text as plain data. Raises PlanError with all problems of its form, or the first that
+    stops the reader.
 
     >>> parse("on: [1, yes, 2025-01-15]", "x.yaml").data
     {'on': [1, 'yes', '2025-01-15']}
@@ -175,7 +199,9 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
         problem = str(error.problem or error.context)
         raise PlanError(_syntax(problem, Position(file, *place), _before(mark))) from None
     except (YAMLError, RecursionError, ValueError) as error:
-        what_happened = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        what_happened = (
+            "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        )
         raise PlanError(_syntax(what_happened, Position(file, first_line, 1))) from None
     if tree is None:
         msg = f"this {what} is empty"
@@ -198,7 +224,9 @@ class _TooManyError(Exception):
 
 @cache
 def _composer() -> type[Any]:
-    """A composer that stops at the bound, before it has read the rest. ruamel.yaml is loaded when a file is read."""
+    """A composer that stops at the bound, before it has read the rest. ruamel.yaml is loaded when a
+    file is read.
+    """
     from ruamel.yaml.composer import Composer
 
     class Bounded(Composer):
@@ -228,7 +256,9 @@ def _syntax(problem: str, position: Position, before: str = "") -> Problem:
     if "undefined alias" in problem:
         name = problem.split("'")[1]
         return Problem(
-            f'"*{name}": anchors and aliases have no place here', position=position, hint="name a step or a parameter"
+            f'"*{name}": anchors and aliases have no place here',
+            position=position,
+            hint="name a step or a parameter",
         )
     if "mapping values are not allowed" in problem or "but got ':'" in problem:
         hint = 'a text with ": " in it needs quotes'
@@ -252,11 +282,17 @@ class _Reader:
         return node.start_mark.line + self.first_line, node.start_mark.column + 1
 
     def refuse(self, node: Any, what: str, hint: str | None = None) -> None:
-        self.problems.append(Problem(what, position=Position(self.file, *self.place(node)), hint=hint))
+        self.problems.append(
+            Problem(what, position=Position(self.file, *self.place(node)), hint=hint)
+        )
 
     def read(self, node: Any, path: Trail) -> Any:
         if node.anchor is not None:
-            self.refuse(node, f'"&{node.anchor}": anchors and aliases have no place here', "name a step or a parameter")
+            self.refuse(
+                node,
+                f'"&{node.anchor}": anchors and aliases have no place here',
+                "name a step or a parameter",
+            )
             return None
         self.values[path] = self.place(node)
         kind = str(node.tag).removeprefix(_TAG)
@@ -272,7 +308,9 @@ class _Reader:
         found: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key.value, str):
-                self.refuse(key, "a key must be a name", 'quote a text that starts with [ or {: "{name}"')
+                self.refuse(
+                    key, "a key must be a name", 'quote a text that starts with [ or {: "{name}"'
+                )
                 continue
             name = key.value
             if key.anchor is not None or str(key.tag) == _TAG + "merge":
@@ -297,7 +335,9 @@ class _Reader:
         if isinstance(found, str):
             bad = next((c for c in found if c == "\0" or "\ud800" <= c <= "\udfff"), None)
             if bad is not None:
-                self.refuse(node, f"the text holds the character U+{ord(bad):04X}, which no store keeps")
+                self.refuse(
+                    node, f"the text holds the character U+{ord(bad):04X}, which no store keeps"
+                )
         return found
 
 
@@ -325,6 +365,12 @@ _SCALARS: dict[str, Any] = {
 def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
     """Every value of plain data with its path, parents first."""
     yield path, data
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    items = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
     for key, value in items:
         yield from walk_paths(value, (*path, key))

@@ -1,4 +1,6 @@
-"""What the fluent API keeps of how a relation was made, and the plan document that says the same."""
+"""What the fluent API keeps of how a relation was made, and the plan document that says the
+same.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from semgraph.logical.schema import Graph
 
 @dataclass(frozen=True)
 class World:
-    """Where a fluent plan stands: its graph, and the folder that prompts and called plans are looked for in.
+    """Where a fluent plan stands: its graph, and the folder that prompts and called plans are
+    looked for in.
 
     Args:
         graph: The graph; without labels where none was given.
@@ -122,19 +125,32 @@ def together(worlds: Sequence[World]) -> World:
         if not found.graph.labels:
             found = world if world.graph.labels else found
         elif world.graph.labels and world.graph != found.graph:
-            raise PlanError(Problem("frames of two graphs cannot be combined", hint="give both tables the same graph"))
-    folders = {world.folder.resolve() for world in worlds if world.graph.labels or world.folder != Path()}
+            raise PlanError(
+                Problem(
+                    "frames of two graphs cannot be combined",
+                    hint="give both tables the same graph",
+                )
+            )
+    folders = {
+        world.folder.resolve() for world in worlds if world.graph.labels or world.folder != Path()
+    }
     if len(folders) > 1:
         there = ", ".join(sorted(str(folder) for folder in folders))
         raise PlanError(
-            Problem("frames of two folders cannot be combined", there=there, hint="give both the same folder")
+            Problem(
+                "frames of two folders cannot be combined",
+                there=there,
+                hint="give both the same folder",
+            )
         )
     chosen = next((world.folder for world in worlds if world.folder != Path()), found.folder)
     return replace(found, folder=chosen)
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:
-    """A call's arguments with frames as what was recorded of them, and where it all stands together."""
+    """A call's arguments with frames as what was recorded of them, and where it all stands
+    together.
+    """
     worlds = [world]
 
     def plain(inner: Any) -> Any:
@@ -159,14 +175,22 @@ def told(keyword: str, fault: Fault) -> PlanError:
 
 
 class Recorded:
-    """Recorded relations as the steps of a plan: which become steps, what these are called, in which order they stand."""
+    """Recorded relations as the steps of a plan: which become steps, what these are called, in
+    which order they stand.
+    """
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(_walk(roots))
         self.inputs = _inputs(made)
         uses = Counter(id(read) for m in made for read in m.reads)
-        chained = {id(m.parent) for m in made if m.parent is not None} - {id(root) for root in roots}
-        inlined = {id(m) for m in made if not m.name and m.keyword != "call" and uses[id(m)] == 1 and id(m) in chained}
+        chained = {id(m.parent) for m in made if m.parent is not None} - {
+            id(root) for root in roots
+        }
+        inlined = {
+            id(m)
+            for m in made
+            if not m.name and m.keyword != "call" and uses[id(m)] == 1 and id(m) in chained
+        }
         steps = [m for m in made if m.spec is None and not m.refers and id(m) not in inlined]
         self.names = _names(steps, {*self.inputs, *labels})
         self.steps = {self.names[id(m)]: self._items(m) for m in steps}
@@ -184,8 +208,17 @@ class Recorded:
         items: list[dict[str, Any]] = []
         at: Made | None = made
         while at is not None:
-            if at.spec is not None or at.keyword == "result" or (at is not made and id(at) in self.names) or at.refers:
-                name = f"{self.names[id(at.parent)]}.{at.arguments}" if at.keyword == "result" else self.reference(at)
+            if (
+                at.spec is not None
+                or at.keyword == "result"
+                or (at is not made and id(at) in self.names)
+                or at.refers
+            ):
+                name = (
+                    f"{self.names[id(at.parent)]}.{at.arguments}"
+                    if at.keyword == "result"
+                    else self.reference(at)
+                )
                 items.append({"from": name})
                 break
             items.append({at.keyword: self.plain(at.arguments)})
@@ -205,7 +238,9 @@ def _inputs(made: Sequence[Made]) -> dict[str, Made]:
     found: dict[str, Made] = {}
     for m in made:
         if m.spec is not None and found.setdefault(m.spec.name, m) is not m:
-            raise PlanError(Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)"))
+            raise PlanError(
+                Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)")
+            )
     return found
 
 
@@ -213,7 +248,11 @@ def _names(steps: Sequence[Made], taken: set[str]) -> dict[int, str]:
     names: dict[int, str] = {}
     for made in steps:
         if made.name in taken:
-            raise PlanError(Problem(f'two relations are named "{made.name}"', hint="give each step its own name"))
+            raise PlanError(
+                Problem(
+                    f'two relations are named "{made.name}"', hint="give each step its own name"
+                )
+            )
         if made.name:
             taken.add(made.name)
             names[id(made)] = made.name
@@ -259,14 +298,20 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 def write_yaml(data: Mapping[str, Any]) -> str:
     """Plain data as YAML; reading it gives equal data.
 
-    >>> print(write_yaml({"plan": "x", "steps": {"a": [{"from": "t"}, {"filter": "n > 1"}]}}), end="")
+    >>> print(
+    ...     write_yaml({"plan": "x", "steps": {"a": [{"from": "t"}, {"filter": "n > 1"}]}}), end=""
+    ... )
     plan: x
     steps:
       a:
         - from: t
         - filter: n > 1
     """
-    return "".join(f"{line}\n" for key, value in data.items() for line in _entry(key, value, 0, _BLOCK.get(key, 0)))
+    return "".join(
+        f"{line}\n"
+        for key, value in data.items()
+        for line in _entry(key, value, 0, _BLOCK.get(key, 0))
+    )
 
 
 def _entry(key: str, value: Any, indent: int, block: int) -> Iterator[str]:
@@ -339,4 +384,6 @@ def _flow(value: Any) -> str:
 def _text(text: str) -> str:
     if _PLAIN.match(text) and text.lower() not in _WORDS:
         return text
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _UNPRINTABLE.sub(
+        lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False)
+    )

@@ -13,7 +13,9 @@ _HINT = "a plan names files in its own folder and shipped plans only: copy the f
 
 
 def inside(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether a path, with symbolic links followed, is in one of the folders or in that of the shipped plans."""
+    """Whether a path, with symbolic links followed, is in one of the folders or in that of the
+    shipped plans.
+    """
     try:
         real = path.resolve()
         return any(real.is_relative_to(folder.resolve()) for folder in (*folders, plans_folder()))
@@ -31,7 +33,8 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     """The file of a plan, and whether it is one of those that come with semgraph.
 
     Args:
-        ref: A path or a name: looked for in the working directory, in its `plans/`, then among the shipped plans.
+        ref: A path or a name: looked for in the working directory, in its `plans/`, then among the
+            shipped plans.
         folders: Looked in first.
 
     Raises:
@@ -59,8 +62,8 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
     Args:
         name: As `find_plan` takes it.
         folders: Looked in first: the folder of the plan that names it among them.
-        confined: Whether it must be in one of these, in the working directory's `plans/`, shipped, or, by its bare name,
-            in the working directory.
+        confined: Whether it must be in one of these, in the working directory's `plans/`, shipped,
+            or, by its bare name, in the working directory.
 
     Raises:
         Fault: There is none, or it is outside.
@@ -69,7 +72,11 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
     what = f'the plan "{name}"'
     path = Path(name.replace("\0", "\ufffd"))
     by_name = path.parent == Path()
-    if confined and not by_name and not any(inside(place / path, places) for place in (*folders, Path())):
+    if (
+        confined
+        and not by_name
+        and not any(inside(place / path, places) for place in (*folders, Path()))
+    ):
         require_inside(path, places, what)
     try:
         found = find_plan(name, folders)[0]
@@ -82,12 +89,21 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
-    """What to say of a plan that is not there: of a path what files are beside it, of a name what plans there are."""
-    known = sorted({p.stem for folder in (Path("plans"), plans_folder()) for p in folder.glob("*.yaml")} - {"graph"})
+    """What to say of a plan that is not there: of a path what files are beside it, of a name what
+    plans there are.
+    """
+    known = sorted(
+        {p.stem for folder in (Path("plans"), plans_folder()) for p in folder.glob("*.yaml")}
+        - {"graph"}
+    )
     near = did_you_mean(Path(text).stem, known)
     if "/" in text or text.endswith((".yaml", ".yml")):
         asked = Path(text)
-        beside = [str(asked.parent / p.name) for folder in folders for p in (folder / asked.parent).glob("*.y*ml")]
+        beside = [
+            str(asked.parent / p.name)
+            for folder in folders
+            for p in (folder / asked.parent).glob("*.y*ml")
+        ]
         hint = did_you_mean(text, sorted(beside)) or near or "see semgraph plans list"
         return Problem(f"{text}: there is no such file", hint=hint)
     return Problem(f'no plan "{text}"', there="plans: " + (", ".join(known) or "none"), hint=near)

@@ -1,4 +1,5 @@
-"""The fluent API: a relation with one method for each operator of the plan language, with the same argument names.
+"""The fluent API: a relation with one method for each operator of the plan language, with the same
+argument names.
 
 Each call builds and checks its node at once; nothing is computed before a session runs the frame.
 """
@@ -18,9 +19,26 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, InputError, PlanError, Problem
 from semgraph.expr.types import Type, type_of_arrow
-from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys, stands_bare
+from semgraph.frontend.build import (
+    OPERATORS,
+    SINKS,
+    SOURCES,
+    build,
+    by_keyword,
+    plan_keys,
+    stands_bare,
+)
 from semgraph.frontend.document import Document, parse, shown
-from semgraph.frontend.dump import FluentScope, Made, Recorded, World, joined, together, told, write_yaml
+from semgraph.frontend.dump import (
+    FluentScope,
+    Made,
+    Recorded,
+    World,
+    joined,
+    together,
+    told,
+    write_yaml,
+)
 from semgraph.frontend.finding import inside
 from semgraph.frontend.head import input_schema, read_graph, read_inputs, read_optional, read_order
 from semgraph.frontend.inputs import check_rows, columns_of
@@ -36,7 +54,9 @@ from semgraph.logical.sinks import Sink
 P = ParamSpec("P")
 S = TypeVar("S")
 
-_STEP = inspect.Parameter("step", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
+_STEP = inspect.Parameter(
+    "step", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
+)
 
 
 class Operator(Protocol[P]):
@@ -55,7 +75,9 @@ class Method(Protocol[P]):
 
 
 def makes_step(method: Callable[Concatenate[S, P], Frame]) -> Method[P]:
-    """Let a method that makes a relation take `step` too: `a.limit(3, step="few")` is `a.limit(3).step("few")`."""
+    """Let a method that makes a relation take `step` too: `a.limit(3, step="few")` is
+    `a.limit(3).step("few")`.
+    """
 
     @wraps(method)
     def named(frame: S, *args: Any, step: str | None = None, **kwargs: Any) -> Frame:
@@ -73,7 +95,9 @@ Types = Mapping[str, Any]
 
 
 class SemanticMethods:
-    """Operators that a model answers, and what writes. A prompt is a question, a file's name, or `{"by": COLUMN, ...}`."""
+    """Operators that a model answers, and what writes. A prompt is a question, a file's name, or
+    `{"by": COLUMN, ...}`.
+    """
 
     @abstractmethod
     def then(self, keyword: str, arguments: Any) -> Frame:
@@ -81,7 +105,8 @@ class SemanticMethods:
 
     @makes_step
     def embed(self, add: Columns) -> Frame:
-        """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays NULL.
+        """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays
+        NULL.
 
         >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1, "body": "The kettle leaks."}]).embed({"vector": "body"})
@@ -99,9 +124,11 @@ class SemanticMethods:
         on_error: OnError = "raise",
         schema: str | None = None,
     ) -> Frame:
-        """Each row with typed columns that the model answers; rows without `when` are not asked and take `otherwise`.
+        """Each row with typed columns that the model answers; rows without `when` are not asked and
+        take `otherwise`.
 
-        `schema` is a column that says, row by row, what the json answer holds: `{"field": {"type": "string"}}`.
+        `schema` is a column that says, row by row, what the json answer holds: `{"field": {"type":
+        "string"}}`.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
@@ -145,12 +172,16 @@ class SemanticMethods:
         add: Types | None = None,
         on_error: OnError = "raise",
     ) -> Frame:
-        """A row for each group of equal `by`, with answers made from its rows; a group of one takes `alone`."""
+        """A row for each group of equal `by`, with answers made from its rows; a group of one takes
+        `alone`.
+        """
         rest = {"order": order, "alone": alone, "add": add, "on_error": on_error}
         return self.then("sem_agg", {"prompt": prompt, "by": by, **rest})
 
     @makes_step
-    def sem_topk(self, prompt: Prompt, k: int, per: Names | None = None, on_error: OnError = "raise") -> Frame:
+    def sem_topk(
+        self, prompt: Prompt, k: int, per: Names | None = None, on_error: OnError = "raise"
+    ) -> Frame:
         """The `k` best rows of each group of equal `per`, best first, with `rank` and `score`."""
         return self.then("sem_topk", {"prompt": prompt, "k": k, "per": per, "on_error": on_error})
 
@@ -173,7 +204,11 @@ class SemanticMethods:
         return self.then("merge", {"node": node, "edge": edge, **ends, **rest})
 
     def delete(
-        self, node: str | None = None, edge: str | None = None, key: str | None = None, detach: bool = False
+        self,
+        node: str | None = None,
+        edge: str | None = None,
+        key: str | None = None,
+        detach: bool = False,
     ) -> Frame:
         """What deletes the nodes or edges of these rows; give it to `plan(writes=[...])`."""
         return self.then("delete", {"node": node, "edge": edge, "key": key, "detach": detach})
@@ -243,15 +278,24 @@ class Frame(SemanticMethods):
         world, plain = joined(self.world, arguments)
         if not stands_bare(cls, plain):
             keys = plan_keys(cls)
-            plain = {k: v for k, v in plain.items() if v is not None and (k not in keys or v != keys[k].default)}
+            plain = {
+                k: v
+                for k, v in plain.items()
+                if v is not None and (k not in keys or v != keys[k].default)
+            }
         try:
             node = build(cls, plain, FluentScope(world), source=self.node)
         except Fault as fault:
             raise told(keyword, fault) from None
-        return Frame(Made(keyword, plain, node, self.made), world, self.key if self.key in node.schema.names else None)
+        return Frame(
+            Made(keyword, plain, node, self.made),
+            world,
+            self.key if self.key in node.schema.names else None,
+        )
 
     def step(self, name: str) -> Frame:
-        """The same relation as a step of this name, in plans, choices and messages: every operator also takes `step=name`.
+        """The same relation as a step of this name, in plans, choices and messages: every operator
+        also takes `step=name`.
 
         >>> from semgraph.frontend.frame import table
         >>> rows = table([{"id": 1}], name="rows")
@@ -261,10 +305,13 @@ class Frame(SemanticMethods):
         if not NAME.match(name):
             raise PlanError(Problem(f'"{name}" cannot name a step', hint="letters, digits and _"))
         if self.made.spec is not None:
-            raise PlanError(Problem("an input is no step", hint=f'write table(rows, name="{name}")'))
+            raise PlanError(
+                Problem("an input is no step", hint=f'write table(rows, name="{name}")')
+            )
         return replace(self, made=replace(self.made, name=name))
 
-    # -- relational operators ---------------------------------------------------------------------------------------
+    # -- relational operators
+    # ---------------------------------------------------------------------------------------
 
     @makes_step
     def filter(self, where: Condition) -> Frame:
@@ -305,14 +352,17 @@ class Frame(SemanticMethods):
         where: str | None = None,
         how: Literal["inner", "left", "semi", "anti"] = "inner",
     ) -> Frame:
-        """⋈: pairs of rows; the other row is the struct column `alias`. `where` sees the columns and `alias`.
+        """⋈: pairs of rows; the other row is the struct column `alias`. `where` sees the columns
+        and `alias`.
 
         >>> from semgraph.frontend.frame import table
         >>> a, b = table([{"id": 1}], name="a"), table([{"id": 1, "n": 2}], name="b")
         >>> a.join(b, "b", using="id").filter("b.n > 1").columns
         ['id', 'b']
         """
-        return self.then("join", {"other": other, "alias": alias, "using": using, "where": where, "how": how})
+        return self.then(
+            "join", {"other": other, "alias": alias, "using": using, "where": where, "how": how}
+        )
 
     @makes_step
     def group_join(
@@ -350,16 +400,26 @@ class Frame(SemanticMethods):
         return self.then("distinct", by if isinstance(by, str) else list(by))
 
     @makes_step
-    def aggregate(self, by: Columns | None = None, add: Columns | None = None, having: str | None = None) -> Frame:
-        """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the groups."""
+    def aggregate(
+        self, by: Columns | None = None, add: Columns | None = None, having: str | None = None
+    ) -> Frame:
+        """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the
+        groups.
+        """
         return self.then("aggregate", {"by": by, "add": add, "having": having})
 
     @makes_step
     def unnest(
-        self, column: str, alias: str, position: str | None = None, how: Literal["inner", "left"] = "inner"
+        self,
+        column: str,
+        alias: str,
+        position: str | None = None,
+        how: Literal["inner", "left"] = "inner",
     ) -> Frame:
         """μ: a row for each element of a list; `position` names its ordinal, from 1."""
-        return self.then("unnest", {"column": column, "alias": alias, "position": position, "how": how})
+        return self.then(
+            "unnest", {"column": column, "alias": alias, "position": position, "how": how}
+        )
 
     @makes_step
     def cluster(
@@ -378,7 +438,8 @@ class Frame(SemanticMethods):
         rest = {"alias": alias, "per": per, "algorithm": algorithm}
         return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
 
-    # -- store reads ------------------------------------------------------------------------------------------------
+    # -- store reads
+    # ------------------------------------------------------------------------------------------------
 
     @makes_step
     def search(
@@ -396,13 +457,24 @@ class Frame(SemanticMethods):
         source: str | None = None,
         target: str | None = None,
     ) -> Frame:
-        """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the struct column `alias`.
+        """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the
+        struct column `alias`.
 
-        `vectors` brings stored vectors too; `source` and `target` name columns with the nodes at an edge's ends.
+        `vectors` brings stored vectors too; `source` and `target` name columns with the nodes at an
+        edge's ends.
         """
         ends = {"source": source, "target": target}
-        rest = {"fuse": fuse, "order": order, "how": how, "partition": partition, "vectors": vectors, **ends}
-        return self.then("search", {"over": over, "alias": alias, "k": k, "by": by, "where": where, **rest})
+        rest = {
+            "fuse": fuse,
+            "order": order,
+            "how": how,
+            "partition": partition,
+            "vectors": vectors,
+            **ends,
+        }
+        return self.then(
+            "search", {"over": over, "alias": alias, "k": k, "by": by, "where": where, **rest}
+        )
 
     @makes_step
     def match(
@@ -413,14 +485,22 @@ class Frame(SemanticMethods):
         partition: str | None = None,
         vectors: Names | None = None,
     ) -> Frame:
-        """For each row the paths of the graph that fit; the pattern's variables become struct columns."""
+        """For each row the paths of the graph that fit; the pattern's variables become struct
+        columns.
+        """
         rest = {"how": how, "partition": partition, "vectors": vectors}
         return self.then("match", {"pattern": pattern, "where": where, **rest})
 
-    # -- plans ------------------------------------------------------------------------------------------------------
+    # -- plans
+    # ------------------------------------------------------------------------------------------------------
 
     def to_plan(
-        self, name: str = "query", *, use: Mapping[str, str] | None = None, allow: Sequence[str] = (), doc: str = ""
+        self,
+        name: str = "query",
+        *,
+        use: Mapping[str, str] | None = None,
+        allow: Sequence[str] = (),
+        doc: str = "",
     ) -> LogicalPlan:
         """The plan whose one result is this relation.
 
@@ -441,7 +521,8 @@ class Frame(SemanticMethods):
         """Write that plan's file; it is named after the file.
 
         Raises:
-            PlanError: There it would not be the same plan: prompts or called plans are not beside it.
+            PlanError: There it would not be the same plan: prompts or called plans are not beside
+                it.
         """
         from semgraph.frontend.frame import save
 
@@ -481,7 +562,9 @@ def plan(
 
     >>> from semgraph.frontend.frame import table
     >>> tickets = table([{"id": 1, "body": "The kettle leaks."}], name="tickets")
-    >>> plan("complaints", tickets.sem_filter("Does {body} complain?").step("complaints")).document["steps"]
+    >>> plan("complaints", tickets.sem_filter("Does {body} complain?").step("complaints")).document[
+    ...     "steps"
+    ... ]
     {'complaints': [{'from': 'tickets'}, {'sem_filter': {'prompt': 'Does {body} complain?'}}]}
     """
     world, document = _document(name, returns, writes, use, allow, doc)
@@ -500,19 +583,31 @@ def save(
     """Write a plan of frames to a file, which also names it. Arguments as `plan`.
 
     Raises:
-        PlanError: There it would not be the same plan: its graph, prompts or called plans are not beside it.
+        PlanError: There it would not be the same plan: its graph, prompts or called plans are not
+            beside it.
     """
     world, document = _document(path.stem, returns, writes, use, allow, doc)
     meant = _load(document, world)
     if world.graph_file is not None:
-        copied = path.parent / world.graph_file.name  # of a graph elsewhere, which a plan file must not name
-        file = copied if not inside(world.graph_file, (path.parent,)) and copied.is_file() else world.graph_file
+        copied = (
+            path.parent / world.graph_file.name
+        )  # of a graph elsewhere, which a plan file must not name
+        file = (
+            copied
+            if not inside(world.graph_file, (path.parent,)) and copied.is_file()
+            else world.graph_file
+        )
         document["graph"] = os.path.relpath(file, path.parent).replace(os.sep, "/")
     text = write_yaml(document)
     there = load_document(parse(text, shown(path)), path)
     if there.fingerprint != meant.fingerprint:
         hint = f"save it in {world.folder}, or copy what it needs from there"
-        raise PlanError(Problem(f"{path} would be another plan: its graph, prompts or called plans differ", hint=hint))
+        raise PlanError(
+            Problem(
+                f"{path} would be another plan: its graph, prompts or called plans differ",
+                hint=hint,
+            )
+        )
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -544,7 +639,12 @@ def _document(
     sources = [_written(frame.made) for frame in writes]
     recorded = Recorded([*(frame.made for _, frame in results), *sources], world.graph.labels)
     sinks = [
-        {frame.made.keyword: {"from": recorded.reference(source), **recorded.plain(frame.made.arguments)}}
+        {
+            frame.made.keyword: {
+                "from": recorded.reference(source),
+                **recorded.plain(frame.made.arguments),
+            }
+        }
         for frame, source in zip(writes, sources, strict=True)
     ]
     parts: dict[str, Any] = {
@@ -552,7 +652,11 @@ def _document(
         "doc": doc,
         "graph": _graph(world),
         "inputs": {i: _columns(made) for i, made in recorded.inputs.items()},
-        "optional": [name for name, made in recorded.inputs.items() if made.spec is not None and made.spec.optional],
+        "optional": [
+            name
+            for name, made in recorded.inputs.items()
+            if made.spec is not None and made.spec.optional
+        ],
         "order": _order(recorded.inputs),
         "steps": recorded.steps,
         "writes": sinks,
@@ -582,7 +686,10 @@ def _returned(results: Sequence[tuple[str, str]]) -> Any:
 def _written(made: Made) -> Made:
     if not isinstance(made.node, Sink) or made.parent is None:
         raise PlanError(
-            Problem("writes holds a frame that writes nothing", hint="give it frame.merge(...) or frame.delete(...)")
+            Problem(
+                "writes holds a frame that writes nothing",
+                hint="give it frame.merge(...) or frame.delete(...)",
+            )
         )
     return made.parent
 
@@ -601,7 +708,9 @@ def _columns(made: Made) -> dict[str, str]:
 def _order(inputs: Mapping[str, Made]) -> dict[str, Any]:
     ordered = {name: made.order for name, made in inputs.items() if made.order}
     if len(ordered) > 1:
-        raise PlanError(Problem("two tables have an order: " + ", ".join(ordered), hint="a plan cuts one input"))
+        raise PlanError(
+            Problem("two tables have an order: " + ", ".join(ordered), hint="a plan cuts one input")
+        )
     return next(({"input": name, **order} for name, order in ordered.items()), {})
 
 
@@ -625,7 +734,8 @@ def table(
         key: The column that names a row; its values must differ.
         name: The name of the input in plans.
         graph: The graph that store reads and writes are about: its file, or a `Graph`.
-        folder: Where `prompts/` and called plans are; else beside the graph file, else the working directory.
+        folder: Where `prompts/` and called plans are; else beside the graph file, else the working
+            directory.
         order: How the rows are cut into windows, as in a plan's `order` without `input`.
         optional: Whether a saved plan runs without these rows too: then there are none.
 
@@ -639,14 +749,29 @@ def table(
     given, spec = _spec(rows, name)
     if key is not None and key not in dict(spec.columns):
         there = "columns: " + ", ".join(given.schema.names)
-        raise InputError(Problem(f'input {name} has no column "{key}", which is to be its key', there=there))
+        raise InputError(
+            Problem(f'input {name} has no column "{key}", which is to be its key', there=there)
+        )
     try:
-        cut = None if order is None else read_order({"input": name, **order}, {name: spec}, world.graph.partition)
-        spec = read_optional([name] if optional else [], {name: spec}, (), name if cut is not None else "")[name]
+        cut = (
+            None
+            if order is None
+            else read_order({"input": name, **order}, {name: spec}, world.graph.partition)
+        )
+        spec = read_optional(
+            [name] if optional else [], {name: spec}, (), name if cut is not None else ""
+        )[name]
     except Fault as fault:
         raise told("order", fault) from None
-    checked = check_rows(spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else "")
-    node = Input(step=name, name=name, columns=input_schema(spec, windowed=cut is not None), windowed=cut is not None)
+    checked = check_rows(
+        spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
+    )
+    node = Input(
+        step=name,
+        name=name,
+        columns=input_schema(spec, windowed=cut is not None),
+        windowed=cut is not None,
+    )
     return Frame(Made("", {}, node, table=checked, spec=spec, order=dict(order or {})), world, key)
 
 
@@ -654,7 +779,11 @@ def _world(graph: str | Path | Graph | None, folder: str | Path | None) -> World
     if isinstance(graph, (str, Path)):
         path = Path(graph)
         if not path.is_file():
-            raise PlanError(Problem(f"no graph file {path}", hint="graph=: the path of a graph.yaml, or a Graph"))
+            raise PlanError(
+                Problem(
+                    f"no graph file {path}", hint="graph=: the path of a graph.yaml, or a Graph"
+                )
+            )
         return World(read_graph(path), path, Path(folder) if folder is not None else path.parent)
     return World(graph or NO_GRAPH, None, Path(folder or "."))
 
@@ -687,7 +816,9 @@ def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
 
 
 def _type_of(array: Any) -> Type:
-    """The type of a column, with `null` where its values hold one, also inside lists and structs. Raises Fault."""
+    """The type of a column, with `null` where its values hold one, also inside lists and structs.
+    Raises Fault.
+    """
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     kind = type_of_arrow(array.type)
     given = array.drop_null()
@@ -706,7 +837,9 @@ def scan(
     partition: str | None = None,
     folder: str | Path | None = None,
 ) -> Frame:
-    """The stored rows of a label: `from: LABEL`. `partition="all"` reads those of all partitions."""
+    """The stored rows of a label: `from: LABEL`. `partition="all"` reads those of all
+    partitions.
+    """
     world = _world(graph, folder)
     arguments = label if partition is None else {"label": label, "partition": partition}
     try:
@@ -717,7 +850,8 @@ def scan(
 
 
 def union(relations: Sequence[Frame], *, step: str | None = None) -> Frame:
-    """∪: all rows of relations with the same columns, the first relation's first. `step` names the step.
+    """∪: all rows of relations with the same columns, the first relation's first. `step` names the
+    step.
 
     >>> union([table([{"id": 1}], name="a"), table([{"id": 2}], name="b")])
     Frame(union: id int64)
@@ -748,7 +882,9 @@ def call(
     """
     first = next(iter(inputs.values()), None)
     rest = {"params": dict(params or {}), "preset": preset}
-    given = {"plan": plan, "inputs": dict(inputs)} | {key: value for key, value in rest.items() if value}
+    given = {"plan": plan, "inputs": dict(inputs)} | {
+        key: value for key, value in rest.items() if value
+    }
     world, plain = joined(first.world if first is not None else _world(None, None), given)
     loading = Loading(call_plan)
     caller = Reading(loading, Document("", {}), world.folder, confined=False)
@@ -762,4 +898,7 @@ def call(
     if not results.tables:
         raise PlanError(Problem(f'call: plan "{plan}" returns nothing'))
     made = Made("call", plain, next(iter(results.tables.values())), name=step)
-    return {name: Frame(Made("result", name, node, made), world) for name, node in results.tables.items()}
+    return {
+        name: Frame(Made("result", name, node, made), world)
+        for name, node in results.tables.items()
+    }

@@ -56,7 +56,9 @@ def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
     faults: list[Fault] = []
     for name, columns in mapping(value, "a mapping of inputs").items():
         if not NAME.match(name):
-            faults.append(KeyFault(f'"{name}" cannot name an input', name, hint="letters, digits and _"))
+            faults.append(
+                KeyFault(f'"{name}" cannot name an input', name, hint="letters, digits and _")
+            )
             continue
         try:
             found[name] = InputSpec(name, _columns(columns))
@@ -74,9 +76,18 @@ def read_optional(
     for i, name in enumerate(names):
         if name not in inputs and name not in broken and "" not in broken:
             there = "inputs: " + (", ".join(inputs) or "none")
-            faults.append(Fault(f'optional names no input: "{name}"', i, there=there, hint=did_you_mean(name, inputs)))
+            faults.append(
+                Fault(
+                    f'optional names no input: "{name}"',
+                    i,
+                    there=there,
+                    hint=did_you_mean(name, inputs),
+                )
+            )
         if name == ordered:
-            faults.append(Fault(f'"{name}" is cut into windows: without its rows there is nothing to run', i))
+            faults.append(
+                Fault(f'"{name}" is cut into windows: without its rows there is nothing to run', i)
+            )
     if faults:
         raise Faults(faults)
     return {name: replace(spec, optional=name in names) for name, spec in inputs.items()}
@@ -91,7 +102,9 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
         except Fault as fault:
             faults.append(fault.under(name))
     if not found and not faults:
-        faults.append(Fault("an input needs columns", hint="such as {id: string, text: string null}"))
+        faults.append(
+            Fault("an input needs columns", hint="such as {id: string, text: string null}")
+        )
     if faults:
         raise Faults(faults)
     return tuple(found.items())
@@ -99,7 +112,10 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
     if not NAME.match(name):
-        raise KeyFault(f'"{name}" cannot name a column', hint="letters, digits and _, not starting with a digit")
+        raise KeyFault(
+            f'"{name}" cannot name a column',
+            hint="letters, digits and _, not starting with a digit",
+        )
     if reserved(name):
         raise KeyFault(f'"{name}" is the engine\'s own name', hint="choose another name")
     if any(name.lower() == other.lower() for other in others):
@@ -108,7 +124,9 @@ def _column(name: str, text: Any, others: Iterable[str]) -> Type:
         raise wrong("a type such as string", text)
     kind = parse_type(text)
     if "enum" in text and _has_enum(kind):
-        raise Fault("an enum is a model's answer; an input's column is a string", hint="write string")
+        raise Fault(
+            "an enum is a model's answer; an input's column is a string", hint="write string"
+        )
     return kind
 
 
@@ -118,7 +136,9 @@ def _has_enum(kind: Type) -> bool:
 
 
 def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Order | None:
-    """How an input is cut into windows. `partition` is the graph's, where the plan names none. Raises Faults."""
+    """How an input is cut into windows. `partition` is the graph's, where the plan names none.
+    Raises Faults.
+    """
     if value is None:
         return None
     given = mapping(value, "a mapping with input, partition, by, window")
@@ -127,8 +147,14 @@ def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> O
     if not isinstance(name, str) or name not in inputs:
         there = "inputs: " + (", ".join(inputs) or "none")
         hint = did_you_mean(str(name), inputs)
-        what = f'no input "{name}"' if name is not None else "order needs input: which input is cut into windows"
-        faults.append(Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint))
+        what = (
+            f'no input "{name}"'
+            if name is not None
+            else "order needs input: which input is cut into windows"
+        )
+        faults.append(
+            Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint)
+        )
         raise Faults(faults)
     reader = _OrderReader(given, inputs[name], faults)
     order = reader.read(partition)
@@ -148,18 +174,27 @@ class _OrderReader:
         for name in (POSITION, TURN):
             if name in self.types:
                 hint = "rename the input's column"
-                self.faults.append(Fault(f'order adds the column "{name}", which the input has', "input", hint=hint))
+                self.faults.append(
+                    Fault(
+                        f'order adds the column "{name}", which the input has', "input", hint=hint
+                    )
+                )
         (own,) = self.columns("partition", partition, (pa.string(),)) or ("",)
         by = self.columns("by", (), None)
         (key,) = self.columns("key", (), (pa.string(),)) or ("",)
         key_of = self.columns("key_of", (), None)
         if not key and not key_of:
             self.faults.append(
-                Fault("order needs key, or key_of: what names a row", hint="write key: id, or key_of: [text]")
+                Fault(
+                    "order needs key, or key_of: what names a row",
+                    hint="write key: id, or key_of: [text]",
+                )
             )
         elif key and self.types[key].nullable and not key_of:
             hint = f'say key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
-            self.faults.append(Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint))
+            self.faults.append(
+                Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
+            )
         return Order(
             input=self.spec.name,
             partition=own,
@@ -171,7 +206,9 @@ class _OrderReader:
             on_error=self.choice(),
         )
 
-    def columns(self, key: str, default: Any, types: tuple[pa.DataType, ...] | None) -> tuple[str, ...]:
+    def columns(
+        self, key: str, default: Any, types: tuple[pa.DataType, ...] | None
+    ) -> tuple[str, ...]:
         given = self.given.get(key)
         try:
             one = types is not None and given is not None
@@ -191,7 +228,9 @@ class _OrderReader:
             return
         if name not in self.types:
             there = f"columns of {self.spec.name}: " + ", ".join(self.types)
-            raise Fault(f'{key}: no column "{name}"', there=there, hint=did_you_mean(name, self.types))
+            raise Fault(
+                f'{key}: no column "{name}"', there=there, hint=did_you_mean(name, self.types)
+            )
         kind = self.types[name]
         if types is not None and kind.arrow not in types:
             raise Fault(f'{key}: "{name}" is {kind}, not string')
@@ -219,7 +258,9 @@ _NO_SCOPE: Any = None
 
 
 def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
-    """The columns of an input as steps see it: of the one that is cut into windows, with the two that the engine adds."""
+    """The columns of an input as steps see it: of the one that is cut into windows, with the two
+    that the engine adds.
+    """
     if not windowed or {POSITION, TURN} & set(spec.schema.names):
         return spec.schema
     return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))
@@ -231,24 +272,42 @@ CALL_KEYS = ("formula", "per", "where")
 def check_calls(value: Any) -> None:
     """Check the key `calls`. Raises Faults.
 
-    >>> check_calls({"formula": "2 * turns + told", "where": {"turns": "those with text", "told": "1 if ..."}})
+    >>> check_calls(
+    ...     {
+    ...         "formula": "2 * turns + told",
+    ...         "where": {"turns": "those with text", "told": "1 if ..."},
+    ...     }
+    ... )
     """
     found = mapping(value, "a mapping with formula and where")
     if not found:
         return
     faults = known_keys(found, CALL_KEYS, "calls")
     faults += [
-        wrong("a text", found[key]).under(key) for key in ("formula", "per") if not isinstance(found.get(key, ""), str)
+        wrong("a text", found[key]).under(key)
+        for key in ("formula", "per")
+        if not isinstance(found.get(key, ""), str)
     ]
     names = at("where", mapping, found.get("where"), "a mapping of what the formula names")
-    faults += [wrong("a text", text).under("where", name) for name, text in names.items() if not isinstance(text, str)]
+    faults += [
+        wrong("a text", text).under("where", name)
+        for name, text in names.items()
+        if not isinstance(text, str)
+    ]
     if "formula" not in found:
-        faults.append(Fault("calls needs a formula", hint="calls: {formula: 2 * rows, where: {rows: those with text}}"))
+        faults.append(
+            Fault(
+                "calls needs a formula",
+                hint="calls: {formula: 2 * rows, where: {rows: those with text}}",
+            )
+        )
     if faults:
         raise Faults(faults)
     formula = at("formula", partial(parse_scalar, params=None), found["formula"])
     for name in sorted(formula.roots - set(names)):
-        faults.append(Fault(f'"{name}" is not said in where', "formula", hint=did_you_mean(name, names)))
+        faults.append(
+            Fault(f'"{name}" is not said in where', "formula", hint=did_you_mean(name, names))
+        )
     for name in names:
         if name not in formula.roots:
             faults.append(KeyFault(f'the formula has no "{name}"', "where", name))
@@ -259,7 +318,9 @@ def check_calls(value: Any) -> None:
 _LARGEST = 1 << 63
 
 
-def read_head(reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]) -> None:
+def read_head(
+    reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
+) -> None:
     """Everything before the steps; what is wrong is put among the problems.
 
     Args:
@@ -279,7 +340,9 @@ def read_head(reading: Reading, preset: str | None, params: Mapping[str, Any], u
     reading.attempt(partial(_order, reading), "order")
 
 
-def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]) -> None:
+def _settings(
+    reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
+) -> None:
     declared = at("params", mapping, reading.data.get("params"), "a mapping of parameters")
     presets = at("presets", mapping, reading.data.get("presets"), "a mapping of presets")
     own = at("use", mapping, reading.data.get("use"), "a mapping of steps")
@@ -307,16 +370,27 @@ def _settings(reading: Reading, preset: str | None, params: Mapping[str, Any], u
 
 
 def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-    """Settle what was given for parameters. Raises Fault also for what is not of its parameter's kind."""
+    """Settle what was given for parameters. Raises Fault also for what is not of its parameter's
+    kind.
+    """
     settled = settle(declared, reading.params, params)
     presets = [
-        body.get("params") or {} for body in (reading.data.get("presets") or {}).values() if isinstance(body, Mapping)
+        body.get("params") or {}
+        for body in (reading.data.get("presets") or {}).values()
+        if isinstance(body, Mapping)
     ]
     for name, value in params.items():
         known = any(value == preset[name] for preset in presets if name in preset)  # window: all
-        if isinstance(declared[name], (int, float)) and not known and not isinstance(value, (int, float, NoneType)):
+        if (
+            isinstance(declared[name], (int, float))
+            and not known
+            and not isinstance(value, (int, float, NoneType))
+        ):
             kind = "true or false" if isinstance(declared[name], bool) else "a number"
-            raise Fault(f'parameter "{name}" takes {kind}, not {value!r}', hint=f"its default is {declared[name]!r}")
+            raise Fault(
+                f'parameter "{name}" takes {kind}, not {value!r}',
+                hint=f"its default is {declared[name]!r}",
+            )
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
             raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}')
     reading.params.update(settled)
@@ -325,7 +399,8 @@ def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, A
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
     if not presets:
         raise Fault(
-            f'no preset "{preset}": this plan has none', hint="parameters are given one by one: --set NAME=VALUE"
+            f'no preset "{preset}": this plan has none',
+            hint="parameters are given one by one: --set NAME=VALUE",
         )
     raise unknown(preset, presets, "no preset", "presets")
 
@@ -335,7 +410,12 @@ def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     faults = known_keys(found, ("params", "use", "doc"), "a preset")
     if faults:
         raise Faults(faults)
-    at("params", settle, declared, at("params", mapping, found.get("params"), "a mapping of parameters"))
+    at(
+        "params",
+        settle,
+        declared,
+        at("params", mapping, found.get("params"), "a mapping of parameters"),
+    )
     at("use", mapping, found.get("use"), "a mapping of steps")
     return found
 
@@ -352,7 +432,9 @@ def _graph(reading: Reading) -> None:
     if path not in graphs:
         graphs[path] = None
         if not path.is_file():
-            raise Fault(f'no graph file "{name}"', there=f"looked beside the plan: {reading.folder / name}")
+            raise Fault(
+                f'no graph file "{name}"', there=f"looked beside the plan: {reading.folder / name}"
+            )
         graphs[path] = read_graph(reading.folder / name)
     reading.graph = graphs[path] or NO_GRAPH
     reading.graph_broken = graphs[path] is None
@@ -378,7 +460,9 @@ def _inputs(reading: Reading) -> None:
 def _optional(reading: Reading) -> None:
     order = reading.data.get("order")
     ordered = str(order.get("input")) if isinstance(order, Mapping) else ""
-    reading.inputs = read_optional(reading.data.get("optional"), reading.inputs, reading.broken, ordered)
+    reading.inputs = read_optional(
+        reading.data.get("optional"), reading.inputs, reading.broken, ordered
+    )
 
 
 def _order(reading: Reading) -> None:
@@ -393,7 +477,9 @@ def own_inputs(reading: Reading) -> dict[str, Node]:
     """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
     found: dict[str, Node] = {}
     order = reading.data.get("order")
-    ordered = order.get("input") if isinstance(order, Mapping) else None  # also where the rest of it has problems
+    ordered = (
+        order.get("input") if isinstance(order, Mapping) else None
+    )  # also where the rest of it has problems
     for name, spec in reading.inputs.items():
         windowed = name == ordered
         origin = reading.document.position("inputs", name, key=True)

@@ -1,4 +1,6 @@
-"""Rows that a user gives, as a table of the types that the plan declares. One way in for examples, files and data frames."""
+"""Rows that a user gives, as a table of the types that the plan declares. One way in for examples,
+files and data frames.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,13 @@ def _is_null(value: object) -> bool:
 
 def shown(value: object) -> str:
     """A value in a message: short, text in quotes."""
-    text = f'"{value}"' if isinstance(value, str) else repr(value).lower() if isinstance(value, bool) else repr(value)
+    text = (
+        f'"{value}"'
+        if isinstance(value, str)
+        else repr(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+    )
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -69,7 +77,9 @@ def check_text(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
-            raise Fault(what, hint="it was cut or decoded wrongly before: read it as UTF-8") from None
+            raise Fault(
+                what, hint="it was cut or decoded wrongly before: read it as UTF-8"
+            ) from None
     return text
 
 
@@ -103,7 +113,11 @@ def _number(value: Any) -> float:
 
 
 def _truth(value: Any) -> bool:
-    found = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else value
+    found = (
+        {"true": True, "false": False}.get(value.strip().lower())
+        if isinstance(value, str)
+        else value
+    )
     if not isinstance(found, bool):
         raise Fault(f"{shown(value)} is not true or false")
     return found
@@ -116,7 +130,10 @@ def _time(value: Any) -> datetime:
     elif isinstance(value, date) and not isinstance(value, datetime):
         found = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(found, datetime):
-        raise Fault(f"{shown(value)} is not a time", hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"')
+        raise Fault(
+            f"{shown(value)} is not a time",
+            hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"',
+        )
     try:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except OverflowError:
@@ -126,7 +143,9 @@ def _time(value: Any) -> datetime:
 def _date(value: Any) -> date:
     found = _iso(value, date.fromisoformat) if isinstance(value, str) else value
     if not isinstance(found, date) or isinstance(found, datetime):
-        raise Fault(f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"')
+        raise Fault(
+            f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"'
+        )
     return found
 
 
@@ -177,7 +196,10 @@ def _struct(value: Any, kind: Type) -> dict[str, Any]:
     for name, inner in kind.fields:
         result[name] = convert(found.get(name), inner)
         if result[name] is None and not inner.nullable:
-            raise Fault(f'{shown(value)} has no "{name}"', hint=f"declare it {inner} null if it may be missing")
+            raise Fault(
+                f'{shown(value)} has no "{name}"',
+                hint=f"declare it {inner} null if it may be missing",
+            )
     return result
 
 
@@ -203,7 +225,9 @@ _SHOWN = 3  # faults told of one column; the rest are counted
 
 
 class RowFault(NamedTuple):
-    """Something wrong with given rows: in which row (from 0; None: all), in which column, what, and what to do."""
+    """Something wrong with given rows: in which row (from 0; None: all), in which column, what, and
+    what to do.
+    """
 
     row: int | None
     column: str
@@ -211,11 +235,14 @@ class RowFault(NamedTuple):
     hint: str | None = None
 
 
-def check_rows(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = "") -> pa.Table:
+def check_rows(
+    spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
+) -> pa.Table:
     """Given rows as a table with the declared columns and types.
 
-    A column that may be NULL may be missing. Columns that are not declared are left out. Text is taken for numbers,
-    times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files without types have it.
+    A column that may be NULL may be missing. Columns that are not declared are left out. Text is
+    taken for numbers, times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files
+    without types have it.
 
     Args:
         spec: The declared input.
@@ -229,7 +256,9 @@ def check_rows(spec: InputSpec, rows: Any, *, partition: str = "", key: str = ""
     """
     table, faults = read_rows(spec, rows, partition=partition, key=key, source=source)
     if faults:
-        raise InputError(*(Problem(_told(fault, spec, source), hint=fault.hint) for fault in faults))
+        raise InputError(
+            *(Problem(_told(fault, spec, source), hint=fault.hint) for fault in faults)
+        )
     return table
 
 
@@ -243,14 +272,24 @@ def _told(fault: RowFault, spec: InputSpec, source: str) -> str:
 def read_rows(
     spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
 ) -> tuple[pa.Table, list[RowFault]]:
-    """As `check_rows`, with the faults in place of an error; the table is of use only if there are none."""
+    """As `check_rows`, with the faults in place of an error; the table is of use only if there are
+    none.
+    """
     rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
         given, count = columns_of(rows)
     except Fault as fault:
-        needed = [f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key]
-        shown = f", such as {spec.name}=[{{{', '.join(needed)}}}]" if isinstance(rows, (str, bytes, Mapping)) else ""
-        return spec.schema.empty_table(), [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
+        needed = [
+            f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
+        ]
+        shown = (
+            f", such as {spec.name}=[{{{', '.join(needed)}}}]"
+            if isinstance(rows, (str, bytes, Mapping))
+            else ""
+        )
+        return spec.schema.empty_table(), [
+            RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
+        ]
     if not given and not count:  # an empty list or file says nothing of its columns
         return spec.schema.empty_table(), []
     slips = dict(_slips(spec, given, rows))
@@ -263,7 +302,13 @@ def read_rows(
         if name == partition and kind.nullable and not wrong:
             array = pc.fill_null(array, "")
         faults += wrong
-        if not wrong and name in given and name not in slips and not kind.nullable and array.null_count:
+        if (
+            not wrong
+            and name in given
+            and name not in slips
+            and not kind.nullable
+            and array.null_count
+        ):
             faults += list(_nulls(name, array))
         arrays[name] = array
     if key in given and not faults:
@@ -274,7 +319,9 @@ def read_rows(
 
 
 def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
-    """The columns of given rows, as Arrow arrays or lists, and how many rows there are. Raises Fault."""
+    """The columns of given rows, as Arrow arrays or lists, and how many rows there are. Raises
+    Fault.
+    """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
@@ -286,7 +333,8 @@ def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
         return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise Fault(
-            f"cannot be read from {type(rows).__name__}", hint="give a list of mappings, an Arrow table or a data frame"
+            f"cannot be read from {type(rows).__name__}",
+            hint="give a list of mappings, an Arrow table or a data frame",
         )
     listed = list(rows)
     for i, row in enumerate(listed):
@@ -330,22 +378,33 @@ def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator
     renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
     for name in needed:
-        yield RowFault(None, name, f'needs column "{name}" ({declared[name]}); found: {found}', hint)
+        yield RowFault(
+            None, name, f'needs column "{name}" ({declared[name]}); found: {found}', hint
+        )
     for name in extra:
         near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
         if near:
             yield RowFault(
-                None, name, f'has no column "{name}"; it has: {", ".join(declared)}', f'did you mean "{near[0]}"?'
+                None,
+                name,
+                f'has no column "{name}"; it has: {", ".join(declared)}',
+                f'did you mean "{near[0]}"?',
             )
 
 
 def _slips(spec: InputSpec, given: Mapping[str, Any], rows: Any) -> Iterator[tuple[str, RowFault]]:
-    """Columns that most rows have, and a row has under a name that looks like it; by column, the first such row."""
+    """Columns that most rows have, and a row has under a name that looks like it; by column, the
+    first such row.
+    """
     declared = dict(spec.columns)
     present = [name for name in declared if name in given]
     for name in given if isinstance(rows, (list, tuple)) else ():
         near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
-        row = next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None) if near else None
+        row = (
+            next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None)
+            if near
+            else None
+        )
         if row is not None:
             what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
             yield near[0], RowFault(row, name, what, f'did you mean "{near[0]}"?')
@@ -379,7 +438,9 @@ def _column(name: str, kind: Type, values: Any) -> tuple[pa.Array[Any], list[Row
 
 
 def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
-    """A column that is of the type already, but for widths and units; None where values must be looked at."""
+    """A column that is of the type already, but for widths and units; None where values must be
+    looked at.
+    """
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_null(array.type):
         return pa.array([None] * len(array), kind.arrow)
@@ -402,7 +463,9 @@ def _nulls(name: str, array: pa.Array[Any]) -> Iterator[RowFault]:
     rows = pc.indices_nonzero(pc.is_null(array)).to_pylist()
     for row in rows[:1]:
         more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-        yield RowFault(row, name, f"is NULL{more}", f"fill it, or declare {name} with null after its type")
+        yield RowFault(
+            row, name, f"is NULL{more}", f"fill it, or declare {name} with null after its type"
+        )
 
 
 def _doubles(key: str, array: pa.Array[Any]) -> Iterator[RowFault]:
@@ -412,12 +475,15 @@ def _doubles(key: str, array: pa.Array[Any]) -> Iterator[RowFault]:
             continue
         first = seen.setdefault(value, row)
         if first != row:
-            yield RowFault(row, key, f'"{value}" names row {first + 1} already', "a key names one row")
+            yield RowFault(
+                row, key, f'"{value}" names row {first + 1} already', "a key names one row"
+            )
             return
 
 
 def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
-    """All columns as text: what a number or a time is, the plan says. An empty cell is NULL, `""` an empty text.
+    """All columns as text: what a number or a time is, the plan says. An empty cell is NULL, `""`
+    an empty text.
 
     Raises InputError.
     """
@@ -435,7 +501,9 @@ def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
     )
     parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     try:
-        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, convert)  # threads lose the row's number
+        return csv.read_csv(
+            path, csv.ReadOptions(use_threads=False), parse, convert
+        )  # threads lose the row's number
     except pa.ArrowInvalid as error:
         hint = "each row needs as many cells as the first line; a cell with a comma stands in double quotes"
         raise InputError(Problem(f"{path}: {plainly(error)}", hint=hint)) from None
@@ -445,14 +513,18 @@ def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) ->
     """A file whose one column has a name that is several names."""
     known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
     for other in known if len(names) == 1 else ():
-        if len(parts := names[0].split(other)) > 1 and all(re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts):
+        if len(parts := names[0].split(other)) > 1 and all(
+            re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts
+        ):
             hint = "save it with commas as .csv, or with tabs as .tsv"
             what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
             raise InputError(Problem(f"{path}: {what}", hint=hint))
 
 
 def _refuse_open_quote(path: Path, delimiter: str) -> None:
-    """A file of which a cell goes on to the end because nothing closes its quote: its other rows would be lost."""
+    """A file of which a cell goes on to the end because nothing closes its quote: its other rows
+    would be lost.
+    """
     if path.read_bytes().count(b'"') % 2 == 0:
         return
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -481,7 +553,9 @@ _NO_ROWS = "[]"
 
 @dataclass(frozen=True)
 class Given:
-    """An input as given: its rows as the plan declares them, and what to call where they came from."""
+    """An input as given: its rows as the plan declares them, and what to call where they came
+    from.
+    """
 
     name: str
     rows: pa.Table
@@ -499,7 +573,9 @@ def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
     for option in options:
         name, value = _split(option, plan)
         if name in found:
-            raise PlanError(Problem(f"-i {name}= is given twice", hint="put the rows into one file"))
+            raise PlanError(
+                Problem(f"-i {name}= is given twice", hint="put the rows into one file")
+            )
         found[name] = _read(plan, plan.inputs[name], value)
     return found
 
@@ -509,10 +585,16 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
     known = ", ".join(plan.inputs) or "none"
     if not equals or not name.isidentifier():
         write = f"Write -i {next(iter(plan.inputs), 'NAME')}=FILE"
-        raise PlanError(Problem(f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write))
+        raise PlanError(
+            Problem(
+                f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write
+            )
+        )
     if name not in plan.inputs:
         near = did_you_mean(name, plan.inputs)
-        raise PlanError(Problem(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near))
+        raise PlanError(
+            Problem(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near)
+        )
     return name, value
 
 
@@ -535,7 +617,9 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
         rows = [{column: text, **now}]
         source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
     partition, key = (cut.partition, cut.key) if cut else ("", "")
-    return Given(spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source)
+    return Given(
+        spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source
+    )
 
 
 def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
@@ -550,9 +634,15 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
     if colon and _is_file(Path(base)):
         write = f"Write -i {spec.name}={base}:COLUMN=SOURCE,COLUMN=SOURCE"
         raise InputError(Problem(f'{base}: cannot read the renames "{rest}"', hint=write))
-    if not re.search(r"\s", value) and (Path(base).suffix.lower() in _READERS or "/" in base or not value):
+    if not re.search(r"\s", value) and (
+        Path(base).suffix.lower() in _READERS or "/" in base or not value
+    ):
         what = "is a folder" if value and Path(base).is_dir() else "there is no such file"
-        hint = "a text without blanks can be piped in: -i NAME=-" if not colon and Path(base).suffix == "" else None
+        hint = (
+            "a text without blanks can be piped in: -i NAME=-"
+            if not colon and Path(base).suffix == ""
+            else None
+        )
         raise InputError(Problem(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint))
     return None, {}
 
@@ -565,22 +655,29 @@ def _is_file(path: Path) -> bool:
 
 
 def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
-    """The one column that a bare text can be: of type string, and it has to be there; where none has, the first one.
+    """The one column that a bare text can be: of type string, and it has to be there; where none
+    has, the first one.
 
     `naming` are those that say which row it is, and whose: a text is neither.
     """
     texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
-    needed = [n for n, kind in texts if not kind.nullable] or ([texts[0][0]] if texts and naming else [])
+    needed = [n for n, kind in texts if not kind.nullable] or (
+        [texts[0][0]] if texts and naming else []
+    )
     if len(needed) == 1:
         return needed[0]
     there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
     hint = f"give a file: -i {spec.name}=FILE.jsonl"
     what = "has no text column that has to be there" if not needed else "has several text columns"
-    raise InputError(Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint))
+    raise InputError(
+        Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)
+    )
 
 
 def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
-    """A bare text has no time of its own: where one has to be there, or rows are ordered by it, it is that of reading it."""
+    """A bare text has no time of its own: where one has to be there, or rows are ordered by it, it
+    is that of reading it.
+    """
     now = datetime.now(UTC)
     times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
     return {name: now for name, nullable in times if not nullable or name in by}
@@ -590,14 +687,18 @@ def _stdin() -> str:
     try:
         text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"standard input: byte {error.start} is not UTF-8", hint="convert it first")) from None
+        raise InputError(
+            Problem(f"standard input: byte {error.start} is not UTF-8", hint="convert it first")
+        ) from None
     if not text.strip():
         raise InputError(Problem("standard input: there is no text"))
     return text.rstrip("\n")
 
 
 def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
-    """Refuse rows that would be taken for one text: a JSON object on each of several lines, or one that names its column."""
+    """Refuse rows that would be taken for one text: a JSON object on each of several lines, or one
+    that names its column.
+    """
     lines = [line for line in text.split("\n") if line.strip()]
     try:
         rows = [json.loads(line) for line in lines]
@@ -610,20 +711,26 @@ def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
 
 
 def rows_of(path: Path) -> Any:
-    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard input, an object a line."""
+    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard
+    input, an object a line.
+    """
     if str(path) == STDIN_ROWS:
         return list(_objects("standard input", iter(_stdin().split("\n"))))
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         there = "endings: " + ", ".join(_READERS)
         hint = f"a whole file as one text: -i NAME=- < {path}"
-        raise InputError(Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint))
+        raise InputError(
+            Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
+        )
     try:
         return reader(path)
     except OSError as error:
         raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
     except UnicodeDecodeError as error:
-        raise InputError(Problem(f"{path}: byte {error.start} is not UTF-8", hint="convert the file first")) from None
+        raise InputError(
+            Problem(f"{path}: byte {error.start} is not UTF-8", hint="convert the file first")
+        ) from None
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
@@ -640,9 +747,13 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
         except (ValueError, RecursionError) as error:
             what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
             hint = "one object on each line; a file with a list of objects ends in .json"
-            raise InputError(Problem(f"{path}:{number}: this line is no JSON: {what}", hint=hint)) from None
+            raise InputError(
+                Problem(f"{path}:{number}: this line is no JSON: {what}", hint=hint)
+            ) from None
         if not isinstance(row, dict):
-            raise InputError(Problem(f"{path}:{number}: this line is no JSON object", hint='{"column": "value"}'))
+            raise InputError(
+                Problem(f"{path}:{number}: this line is no JSON object", hint='{"column": "value"}')
+            )
         yield {name: value for name, value in row.items() if name not in _OWN}
 
 
@@ -657,7 +768,9 @@ def _json_list(path: Path) -> list[Mapping[str, Any]]:
         hint = "a file with an object on each line ends in .jsonl"
         raise InputError(Problem(f"{path}{where}: this is no JSON: {what}", hint=hint)) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(Problem(f"{path}: this is no list of JSON objects", hint='[{"column": "value"}]'))
+        raise InputError(
+            Problem(f"{path}: this is no list of JSON objects", hint='[{"column": "value"}]')
+        )
     return rows
 
 
@@ -685,10 +798,16 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 
 
 def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
-    """Rows whose columns are called as `column=source` says; a column that had the name already gives way."""
+    """Rows whose columns are called as `column=source` says; a column that had the name already
+    gives way.
+    """
     if not renames or (isinstance(rows, list) and not rows):
         return rows
-    names = rows.column_names if isinstance(rows, pa.Table) else list(dict.fromkeys(n for row in rows for n in row))
+    names = (
+        rows.column_names
+        if isinstance(rows, pa.Table)
+        else list(dict.fromkeys(n for row in rows for n in row))
+    )
     if len(set(names)) < len(names):
         return rows
     declared = [name for name, _ in spec.columns]
@@ -708,6 +827,9 @@ def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str)
         return pa.table({**{n: rows[n] for n in kept}, **{c: rows[s] for c, s in renames.items()}})
     gone = {*renames, *renames.values()}
     return [
-        {**{n: v for n, v in row.items() if n not in gone}, **{c: row.get(s) for c, s in renames.items()}}
+        {
+            **{n: v for n, v in row.items() if n not in gone},
+            **{c: row.get(s) for c, s in renames.items()},
+        }
         for row in rows
     ]

@@ -1,4 +1,6 @@
-"""The JSON Schema of the plan language, from the arguments that the node classes declare. Editors complete plans with it."""
+"""The JSON Schema of the plan language, from the arguments that the node classes declare. Editors
+complete plans with it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,12 @@ def _definitions() -> Schema:
 def _sources() -> Schema:
     by_name = {cls.keyword: cls for cls in SOURCES}
     called = {"plan": _TEXT, "inputs": _map(_ANY_RELATION), "params": _map({}), "preset": _TEXT}
-    switch = {"type": "object", "properties": {"on": {}}, "required": ["on"], "additionalProperties": _ANY_RELATION}
+    switch = {
+        "type": "object",
+        "properties": {"on": {}},
+        "required": ["on"],
+        "additionalProperties": _ANY_RELATION,
+    }
     return {
         "from": {
             "description": "A step, an input, a result `step.table`, or a label.",
@@ -122,7 +129,11 @@ def _map(values: Schema) -> Schema:
 
 
 def _columns() -> Schema:
-    computed = {"type": "object", "propertyNames": _NAMED, "additionalProperties": {"type": [*_SCALAR["type"], "null"]}}
+    computed = {
+        "type": "object",
+        "propertyNames": _NAMED,
+        "additionalProperties": {"type": [*_SCALAR["type"], "null"]},
+    }
     return _either(computed, _names())
 
 
@@ -132,7 +143,11 @@ def _names() -> Schema:
 
 def _using() -> Schema:
     path = {"type": "string", "pattern": _PATH}
-    pairs = {"type": "object", "propertyNames": path, "additionalProperties": {**path, "type": ["string", "null"]}}
+    pairs = {
+        "type": "object",
+        "propertyNames": path,
+        "additionalProperties": {**path, "type": ["string", "null"]},
+    }
     return _either(path, {"type": "array", "items": path}, pairs, _PARAMETER)
 
 
@@ -145,13 +160,20 @@ def _methods() -> Schema:
     each = [
         _closed({"equal": _NAMED, **to}, ["equal"]),
         _closed({"fulltext": _NAMED, **to, "rank": {"enum": ["store", "overlap"]}}, ["fulltext"]),
-        _closed({"nearest": _NAMED, **to, "above": _either({"type": "number"}, _PARAMETER)}, ["nearest"]),
+        _closed(
+            {"nearest": _NAMED, **to, "above": _either({"type": "number"}, _PARAMETER)}, ["nearest"]
+        ),
     ]
     return _either(*each, {"type": "array", "items": _either(*each, _PARAMETER)}, _PARAMETER)
 
 
 def _prompt() -> Schema:
-    by_value = {"type": "object", "properties": {"by": _NAMED}, "required": ["by"], "additionalProperties": _TEXT}
+    by_value = {
+        "type": "object",
+        "properties": {"by": _NAMED},
+        "required": ["by"],
+        "additionalProperties": _TEXT,
+    }
     return _either(_TEXT, by_value)
 
 
@@ -163,13 +185,19 @@ def _over() -> Schema:
 _KINDS: dict[str, Callable[[], Schema]] = {
     "relation": lambda: _either(_ANY_RELATION),
     "relations": lambda: {"type": "array", "items": _ANY_RELATION, "minItems": 1},
-    "scalar": lambda: {"anyOf": [dict(_SCALAR), {"type": "array", "items": dict(_SCALAR), "minItems": 1}]},
-    "partition": lambda: _either(_NAMED, {"type": "array", "prefixItems": [_NAMED, {"const": "all"}], "minItems": 2}),
+    "scalar": lambda: {
+        "anyOf": [dict(_SCALAR), {"type": "array", "items": dict(_SCALAR), "minItems": 1}]
+    },
+    "partition": lambda: _either(
+        _NAMED, {"type": "array", "prefixItems": [_NAMED, {"const": "all"}], "minItems": 2}
+    ),
     "columns": _columns,
     "names": _names,
     "name": lambda: _either(_NAMED, _PARAMETER),
     "path": lambda: _either({"type": "string", "pattern": _PATH}, _PARAMETER),
-    "number": lambda: _either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}),
+    "number": lambda: _either(
+        {"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}
+    ),
     "flag": lambda: _either({"type": "boolean"}, _PARAMETER),
     "order": _order,
     "using": _using,
@@ -182,7 +210,8 @@ _KINDS: dict[str, Callable[[], Schema]] = {
 _TYPES_BY_NAME: Schema = _map(_either(_TEXT, _closed({"type": _TEXT, "describe": _TEXT}, ["type"])))
 _ROWS: Schema = _map({"type": "array", "items": {"type": "object"}})
 _STEP: Schema = _either(
-    {"$ref": "#/$defs/pipeline"}, _closed({"when": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"])
+    {"$ref": "#/$defs/pipeline"},
+    _closed({"when": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"]),
 )
 _ORDER_VALUES: dict[str, Schema] = {
     "input": _NAMED,
@@ -199,7 +228,10 @@ _SCHEMA_WRITE: Schema = {
     **_closed({"drop": _either({"type": "boolean"}, _PARAMETER)}, []),
 }
 _WRITES = {
-    **{cls.keyword: {"description": getdoc(cls) or "", **_object(cls, {"from": _ANY_RELATION})} for cls in SINKS},
+    **{
+        cls.keyword: {"description": getdoc(cls) or "", **_object(cls, {"from": _ANY_RELATION})}
+        for cls in SINKS
+    },
     "schema": _SCHEMA_WRITE,
 }
 _SINK: Schema = {
@@ -217,7 +249,11 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         "additionalProperties": _map(_TEXT),
     },
     "optional": {"description": "Inputs that need not be given: without rows.", **_names()},
-    "params": {"description": "Parameters and their defaults.", "type": "object", "propertyNames": _NAMED},
+    "params": {
+        "description": "Parameters and their defaults.",
+        "type": "object",
+        "propertyNames": _NAMED,
+    },
     "presets": {
         "description": "Named sets of parameters and choices.",
         **_map(_closed({"params": _map({}), "use": _map(_TEXT), "doc": _TEXT}, [])),
@@ -237,7 +273,10 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         "description": "Results: steps, or {name: step}.",
         **_either({"type": "array", "items": _TEXT}, _map(_ANY_RELATION)),
     },
-    "use": {"description": "How steps are done: {step: implementation(parameter=value)}.", **_map(_TEXT)},
+    "use": {
+        "description": "How steps are done: {step: implementation(parameter=value)}.",
+        **_map(_TEXT),
+    },
     "allow": {"description": "Rewrites that may change answers.", "type": "array", "items": _NAMED},
     "calls": {
         "description": "How many calls of a model it takes, for people: a formula, of what (per), and what it names (where).",
@@ -245,6 +284,8 @@ _KEY_SCHEMAS: dict[str, Schema] = {
     },
     "example": {
         "description": "What runs when no input is given.",
-        **_closed({"inputs": _ROWS, "after": _either(_NAMED, {"type": "array", "items": _NAMED})}, []),
+        **_closed(
+            {"inputs": _ROWS, "after": _either(_NAMED, {"type": "array", "items": _NAMED})}, []
+        ),
     },
 }

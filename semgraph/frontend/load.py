@@ -17,13 +17,37 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.arguments import read_flag, read_names
 from semgraph.frontend.build import SINKS, build_despite, by_keyword
-from semgraph.frontend.document import Document, Stamp, noticing, read_file, read_text, stamp, walk_paths
+from semgraph.frontend.document import (
+    Document,
+    Stamp,
+    noticing,
+    read_file,
+    read_text,
+    stamp,
+    walk_paths,
+)
 from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.finding import find_named, find_plan
 from semgraph.frontend.head import input_schema, own_inputs, read_head
 from semgraph.frontend.inputs import read_rows
-from semgraph.frontend.scope import Faults, KeyFault, Poisoned, Pruned, Results, Scope, unknown, wrong
-from semgraph.frontend.settings import known_keys, mapping, match_steps, parse_choice, settle, whole_parameter
+from semgraph.frontend.scope import (
+    Faults,
+    KeyFault,
+    Poisoned,
+    Pruned,
+    Results,
+    Scope,
+    unknown,
+    wrong,
+)
+from semgraph.frontend.settings import (
+    known_keys,
+    mapping,
+    match_steps,
+    parse_choice,
+    settle,
+    whole_parameter,
+)
 from semgraph.frontend.steps import MOST_CALLS, Loading, Reading, at
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
@@ -40,9 +64,13 @@ _WRITES = (*_SINKS, _SCHEMA)
 
 
 def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
-    """Steps, writes, results and choices, over these relations as inputs; what is wrong is put among the problems."""
+    """Steps, writes, results and choices, over these relations as inputs; what is wrong is put
+    among the problems.
+    """
     raw: dict[str, Any] = {}
-    if not reading.attempt(lambda: raw.update(mapping(reading.data.get("steps"), "a mapping of steps")), "steps"):
+    if not reading.attempt(
+        lambda: raw.update(mapping(reading.data.get("steps"), "a mapping of steps")), "steps"
+    ):
         reading.broken.add("")
     for name in raw:
         reading.attempt(partial(_step_name, reading, name, inputs), "steps", name, step=name)
@@ -63,7 +91,9 @@ def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
 
 def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:
     if not NAME.match(name):
-        raise KeyFault(f'"{name}" cannot name a step', hint="letters, digits and _, not starting with a digit")
+        raise KeyFault(
+            f'"{name}" cannot name a step', hint="letters, digits and _, not starting with a digit"
+        )
     if name in inputs:
         raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
     if name in reading.graph.labels:
@@ -86,7 +116,9 @@ def _write(reading: Reading, item: Any, i: int) -> None:
         if key not in _WRITES and key != "when":
             raise unknown(key, [*_WRITES, "when"], "a write has no", "keys", key)
     if len(words) != 1:
-        raise Fault("one merge, delete or schema on a line", there="here: " + (", ".join(words) or "none"))
+        raise Fault(
+            "one merge, delete or schema on a line", there="here: " + (", ".join(words) or "none")
+        )
     if "when" in item and not reading.steps.holds(item["when"]):
         return
     path = ("writes", i, words[0])
@@ -95,7 +127,9 @@ def _write(reading: Reading, item: Any, i: int) -> None:
         if words[0] == _SCHEMA:
             reading.schema = _schema_write(reading, given)
             return
-        reading.writes.append(_sink(reading, words[0], given, reading.document.position(*path, key=True)))
+        reading.writes.append(
+            _sink(reading, words[0], given, reading.document.position(*path, key=True))
+        )
     except Pruned:
         return
     except Fault as fault:
@@ -107,7 +141,10 @@ def _schema_write(reading: Reading, given: Any) -> SchemaWrite:
     if faults := known_keys(found, ("drop",), _SCHEMA):
         raise Faults(faults)
     if not reading.graph.labels:
-        raise Fault("the schema is that of a graph, and this plan names none", hint="add graph: graph.yaml to the plan")
+        raise Fault(
+            "the schema is that of a graph, and this plan names none",
+            hint="add graph: graph.yaml to the plan",
+        )
     if reading.schema is not None:
         raise Fault("the schema is written once")
     return SchemaWrite(at("drop", read_flag, found.get("drop", False), reading.steps, {}))
@@ -125,9 +162,15 @@ def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
         cls, step, scope = _SINKS[keyword], reading.prefix + name, reading.steps
         sink = build_despite(cls, rest, scope, scope.lost, source=source, step=step, origin=origin)
     assert isinstance(sink, Sink)
-    if getattr(sink, "first", False) and any(n.calls_llm or n.calls_store or n.embeds for n in walk(source)):
+    if getattr(sink, "first", False) and any(
+        n.calls_llm or n.calls_store or n.embeds for n in walk(source)
+    ):
         hint = "leave first out: the sink is then written with its window"
-        raise Fault("first: true writes rows of an input, before any model or store is asked", "first", hint=hint)
+        raise Fault(
+            "first: true writes rows of an input, before any model or store is asked",
+            "first",
+            hint=hint,
+        )
     return sink
 
 
@@ -149,7 +192,9 @@ def _returns(reading: Reading) -> None:
 
 def _result(reading: Reading, name: str, item: Any) -> None:
     if not name:
-        raise wrong("the name of a step", item, "a result that is no step needs a name: {name: [...]}")
+        raise wrong(
+            "the name of a step", item, "a result that is no step needs a name: {name: [...]}"
+        )
     if name in reading.returns:
         raise Fault(f'two results are named "{name}"', hint="write returns: {name: step}")
     path = ("returns", name)
@@ -181,7 +226,9 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
 
 
 def _pruned(reading: Reading, name: str) -> bool:
-    """Whether a step of that name was left out, here or, for the last part of a name, inside a call."""
+    """Whether a step of that name was left out, here or, for the last part of a name, inside a
+    call.
+    """
     inside = name.rsplit("/", 1)[-1]
     return name in reading.steps.built or any(_pruned(inner, inside) for inner in reading.called)
 
@@ -190,7 +237,8 @@ def _calls_broken(reading: Reading) -> bool:
     """Whether a step calls a plan that could not be loaded: what steps that has is not known."""
     raw, built = reading.steps.raw, reading.steps.built
     return any(
-        isinstance(found, Poisoned) and any(isinstance(v, Mapping) and "call" in v for _, v in walk_paths(raw[name]))
+        isinstance(found, Poisoned)
+        and any(isinstance(v, Mapping) and "call" in v for _, v in walk_paths(raw[name]))
         for name, found in built.items()
     )
 
@@ -202,31 +250,51 @@ def read_allow(reading: Reading) -> None:
     for i, name in enumerate(names):
         if name not in known:
             raise unknown(
-                name, known, "no rule that may change answers is called", "such rules", "allow", i, value=True
+                name,
+                known,
+                "no rule that may change answers is called",
+                "such rules",
+                "allow",
+                i,
+                value=True,
             )
 
 
 def read_example(reading: Reading) -> None:
     """The example's rows, checked as a user's are. Raises Faults."""
     given = at("example", mapping, reading.data.get("example"), "a mapping with inputs")
-    faults = [fault.under("example") for fault in known_keys(given, ("inputs", "after"), "an example")]
+    faults = [
+        fault.under("example") for fault in known_keys(given, ("inputs", "after"), "an example")
+    ]
     rows = at("example", at, "inputs", mapping, given.get("inputs"), "rows by input")
     for name, listed in rows.items():
         if name not in reading.inputs:
             if not reading.broken & {name, ""}:
-                faults.append(unknown(name, reading.inputs, "no input", "inputs", "example", "inputs", name))
+                faults.append(
+                    unknown(name, reading.inputs, "no input", "inputs", "example", "inputs", name)
+                )
             continue
         order = reading.order if reading.order is not None and reading.order.input == name else None
         ordered = {"partition": order.partition, "key": order.key} if order is not None else {}
         for fault in read_rows(reading.inputs[name], listed, **ordered)[1]:
-            what = f"the example's {name} {fault.what}" if fault.row is None else f"column {fault.column}: {fault.what}"
+            what = (
+                f"the example's {name} {fault.what}"
+                if fault.row is None
+                else f"column {fault.column}: {fault.what}"
+            )
             where = () if fault.row is None else (fault.row, fault.column)
             faults.append(Fault(what, "example", "inputs", name, *where, hint=fault.hint))
-    lacking = [name for name, spec in reading.inputs.items() if given and not spec.optional and rows.get(name) is None]
+    lacking = [
+        name
+        for name, spec in reading.inputs.items()
+        if given and not spec.optional and rows.get(name) is None
+    ]
     if not faults and not reading.loading.problems:  # else what is lacking may follow from them
         what = "the example lacks rows of {}, which must be given"
         faults = [Fault(what.format(name), "example", "inputs") for name in lacking]
-    for i, plan in enumerate(at("example", at, "after", read_names, given.get("after") or [], reading.steps, {})):
+    for i, plan in enumerate(
+        at("example", at, "after", read_names, given.get("after") or [], reading.steps, {})
+    ):
         try:
             find_named(plan, (reading.folder, *reading.loading.folders), confined=reading.confined)
         except Fault as fault:
@@ -238,11 +306,15 @@ def read_example(reading: Reading) -> None:
 _KEYS = ("plan", "inputs", "params", "preset")
 
 
-def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Position | None) -> Results:
-    """The results of a called plan; its steps are named `step/inner`, and its writes are the caller's.
+def call_plan(
+    caller: Reading, scope: Scope, value: Any, step: str, origin: Position | None
+) -> Results:
+    """The results of a called plan; its steps are named `step/inner`, and its writes are the
+    caller's.
 
-    Its inputs are relations of the caller with at least the declared columns, of the declared types: a missing column that
-    may be NULL is added as NULL, and further columns pass through. Its `order` cuts nothing: the caller's windows rule.
+    Its inputs are relations of the caller with at least the declared columns, of the declared
+    types: a missing column that may be NULL is added as NULL, and further columns pass through. Its
+    `order` cuts nothing: the caller's windows rule.
 
     Raises:
         Fault: The call is wrong.
@@ -264,9 +336,18 @@ def call_plan(caller: Reading, scope: Scope, value: Any, step: str, origin: Posi
         declared = inner.data.get("params")
         at("params", settle, declared if isinstance(declared, Mapping) else params, params)
         presets = inner.data.get("presets")
-        if given.get("preset") is not None and isinstance(presets, Mapping) and given["preset"] not in presets:
+        if (
+            given.get("preset") is not None
+            and isinstance(presets, Mapping)
+            and given["preset"] not in presets
+        ):
             raise unknown(
-                str(given["preset"]), presets, "the called plan has no preset", "presets", "preset", value=True
+                str(given["preset"]),
+                presets,
+                "the called plan has no preset",
+                "presets",
+                "preset",
+                value=True,
             )
         read_head(inner, given.get("preset"), params, {})
         _same_graph(caller, inner)
@@ -290,7 +371,10 @@ def _file(caller: Reading, name: str) -> Path:
         ring = [*found[found.index(path.resolve()) :], path]
         raise Fault("plans call each other: " + " → ".join(p.stem for p in ring))
     if len(found) >= MOST_CALLS:
-        raise Fault(f"plans call plans at most {MOST_CALLS} deep", hint="put steps of several plans into one")
+        raise Fault(
+            f"plans call plans at most {MOST_CALLS} deep",
+            hint="put steps of several plans into one",
+        )
     return path
 
 
@@ -301,13 +385,17 @@ def _same_graph(caller: Reading, inner: Reading) -> None:
         return
     if caller.graph.labels:
         raise Fault(
-            "the called plan has another graph", "plan", there=f"{inner.data['graph']} of {inner.document.file}"
+            "the called plan has another graph",
+            "plan",
+            there=f"{inner.data['graph']} of {inner.document.file}",
         )
     hint = f"add graph: {inner.data['graph']} to this plan"
     raise Fault("the called plan reads a graph, and this plan names none", "plan", hint=hint)
 
 
-def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Position | None) -> dict[str, Node]:
+def _inputs(
+    scope: Scope, inner: Reading, value: Any, step: str, origin: Position | None
+) -> dict[str, Node]:
     given = mapping(value, "a mapping of relations")
     faults = known_keys(given, inner.inputs, "the called plan")
     found: dict[str, Node] = {}
@@ -318,7 +406,9 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
             faults.append(Fault(f'the call needs the input "{name}"'))
             continue
         try:
-            found[name] = _fit(scope.relation(given[name]), spec, inner.order, f"{step}/{name}", origin)
+            found[name] = _fit(
+                scope.relation(given[name]), spec, inner.order, f"{step}/{name}", origin
+            )
         except Fault as fault:
             faults.append(fault.under(name))
         except Pruned:
@@ -326,16 +416,24 @@ def _inputs(scope: Scope, inner: Reading, value: Any, step: str, origin: Positio
                 raise
     if faults:
         raise Faults(faults)
-    windowed = any(node.partitioned for node in found.values())  # no rows belong where those belong that are given
+    windowed = any(
+        node.partitioned for node in found.values()
+    )  # no rows belong where those belong that are given
     for name, spec in inner.inputs.items():
         if name not in found:
             called = f"{step}/{name}"
-            found[name] = Nothing(step=called, origin=origin, name=called, columns=spec.schema, windowed=windowed)
+            found[name] = Nothing(
+                step=called, origin=origin, name=called, columns=spec.schema, windowed=windowed
+            )
     return found
 
 
-def _fit(node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position | None) -> Node:
-    """A caller's relation as an input: checked, with columns of NULL where it lacks some that may be NULL."""
+def _fit(
+    node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position | None
+) -> Node:
+    """A caller's relation as an input: checked, with columns of NULL where it lacks some that may
+    be NULL.
+    """
     declared, have = dict(spec.columns), node.schema.names
     missing, faults = [], []
     for column in input_schema(spec, windowed=order is not None and order.input == spec.name):
@@ -355,20 +453,33 @@ def _fit(node: Node, spec: InputSpec, order: Order | None, step: str, origin: Po
     return Add(step=step, origin=origin, input=node, columns=tuple(missing)) if missing else node
 
 
-_SILENT = ("params", "doc", "calls", "example")  # parts of a plan in which no parameter has a meaning
+_SILENT = (
+    "params",
+    "doc",
+    "calls",
+    "example",
+)  # parts of a plan in which no parameter has a meaning
 _CONDITIONS = frozenset({"where", "filter", "having"})
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 
 
 def warnings(reading: Reading) -> tuple[Problem, ...]:
-    """The warnings about a plan without errors and about the plans it calls, in the order of their places."""
+    """The warnings about a plan without errors and about the plans it calls, in the order of their
+    places.
+    """
     roots = [*reading.writes, *reading.returns.values()]
     found = [
         *_prompts_without_columns([*roots, *reading.all_steps().values()]),
         *(warning for part in _parts(reading) for warning in _unused_parameters(part)),
-        *(warning for part in _parts(reading) for warning in _unread_steps(part, {id(node) for node in walk(*roots)})),
+        *(
+            warning
+            for part in _parts(reading)
+            for warning in _unread_steps(part, {id(node) for node in walk(*roots)})
+        ),
     ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: _order(each.position, reading.document.file)))
+    return tuple(
+        sorted(dict.fromkeys(found), key=lambda each: _order(each.position, reading.document.file))
+    )
 
 
 def _order(position: Position | None, first: str) -> tuple[bool, str, int, int]:
@@ -392,14 +503,21 @@ def _prompts_without_columns(roots: Iterable[Node]) -> Iterator[Problem]:
             if not prompt.fields:
                 there = "columns: " + ", ".join(node.inputs[0].schema.names)
                 what = f'the prompt "{prompt.name}" names no column, so the question is the same for every row'
-                yield Problem(what, node.step, node.origin, there, "write {column} where its value belongs")
+                yield Problem(
+                    what, node.step, node.origin, there, "write {column} where its value belongs"
+                )
 
 
 def _unused_parameters(reading: Reading) -> Iterator[Problem]:
     declared = reading.data.get("params") or {}
     if not declared or _takes_conditions(reading.data):
         return  # what a condition of a caller names is not known
-    texts = [text for key, part in reading.data.items() if key not in _SILENT for text in _texts(part, keys=True)]
+    texts = [
+        text
+        for key, part in reading.data.items()
+        if key not in _SILENT
+        for text in _texts(part, keys=True)
+    ]
     texts += _prompt_files(reading)
     used = {name for text in texts for name in _PARAMETER.findall(text)}
     for name in declared:
@@ -418,7 +536,9 @@ def _takes_conditions(value: Any) -> bool:
 
 
 def _prompt_files(reading: Reading) -> Iterator[str]:
-    """The texts of all prompt files that the plan names, also in steps that its parameters leave out."""
+    """The texts of all prompt files that the plan names, also in steps that its parameters leave
+    out.
+    """
     folder = reading.steps.prompts.folder
     for name in dict.fromkeys(_prompt_names(reading.data)):
         path = folder / f"{name}.md"
@@ -439,9 +559,17 @@ def _prompt_names(value: Any) -> Iterator[str]:
 
 
 def _unread_steps(reading: Reading, reached: set[int]) -> Iterator[Problem]:
-    """Steps with model calls that nothing names: they are never run. A step that parameters cut off is named somewhere."""
+    """Steps with model calls that nothing names: they are never run. A step that parameters cut off
+    is named somewhere.
+    """
     for name, built in reading.steps.built.items():
-        nodes = built.tables.values() if isinstance(built, Results) else [built] if isinstance(built, Node) else []
+        nodes = (
+            built.tables.values()
+            if isinstance(built, Results)
+            else [built]
+            if isinstance(built, Node)
+            else []
+        )
         lost = [node for node in walk(*nodes) if node.calls_llm and id(node) not in reached]
         if lost and not _is_named(reading, name):
             position = reading.document.position("steps", name, key=True)
@@ -486,7 +614,8 @@ def load_document(
 
     Args:
         document: The plan.
-        path: Where it stands, or would stand: its graph file, prompts and called plans are looked for beside it.
+        path: Where it stands, or would stand: its graph file, prompts and called plans are looked
+            for beside it.
         params: Values of parameters, in place of the plan's.
         preset: One of the plan's presets.
         use: Choices for steps, in place of the plan's.
@@ -508,7 +637,9 @@ def load_document(
     except RecursionError:
         hint = "write each step after those that it reads, and nested ones as steps of their own"
         what = "its steps read each other through too many others"
-        raise PlanError(Problem(what, position=document.position("steps", key=True), hint=hint)) from None
+        raise PlanError(
+            Problem(what, position=document.position("steps", key=True), hint=hint)
+        ) from None
     reading.attempt(partial(read_allow, reading))
     reading.attempt(partial(read_example, reading))
     if loading.problems:
@@ -545,7 +676,11 @@ def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
 def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:
     """Problems of the plan's own file first, each file's in its order."""
     where = problem.position
-    return (False, "", 0, 0) if where is None else (where.file != first, where.file, where.line, where.column)
+    return (
+        (False, "", 0, 0)
+        if where is None
+        else (where.file != first, where.file, where.line, where.column)
+    )
 
 
 __all__ = ["dump", "find_plan", "load_plan"]
@@ -565,7 +700,8 @@ def load_plan(
         ref: A path or a name; looked for in the working directory, then among the shipped plans.
         params: Values of parameters, in place of the plan's.
         preset: One of the plan's presets: a set of parameters and choices.
-        use: How steps are done, such as `{"linked": "block(left=10)"}`, in place of the plan's choices.
+        use: How steps are done, such as `{"linked": "block(left=10)"}`, in place of the plan's
+            choices.
         folders: Folders to look in first, for the plan and for those it calls.
 
     Raises:
@@ -573,11 +709,15 @@ def load_plan(
     """
     paths = tuple(Path(folder) for folder in folders)
     path, _ = find_plan(ref, paths)
-    return load_document(read_file(path), path, params=params, preset=preset, use=use, folders=paths)
+    return load_document(
+        read_file(path), path, params=params, preset=preset, use=use, folders=paths
+    )
 
 
 def dump(plan: LogicalPlan) -> str:
-    """A plan as the text of a plan file: the document it was made from, parameters and presets included."""
+    """A plan as the text of a plan file: the document it was made from, parameters and presets
+    included.
+    """
     return write_yaml(plan.document)
 
 
@@ -592,7 +732,8 @@ class _Loaded:
     Args:
         plan: The plan.
         there: The files that were read.
-        missing: Where files were looked for that were not there, from the folders that are looked into.
+        missing: Where files were looked for that were not there, from the folders that are looked
+            into.
         within: Which of those folders hold a file of it: for others it need not be the same plan.
     """
 
@@ -604,8 +745,15 @@ class _Loaded:
     @classmethod
     def of(cls, plan: LogicalPlan, files: Mapping[Path, Stamp], folders: tuple[Path, ...]) -> Self:
         """What was noticed while a plan was loaded."""
-        inside = [(n, path) for path in files for n, folder in enumerate(folders) if path.is_relative_to(folder)]
-        missing = tuple((n, path.relative_to(folders[n])) for n, path in inside if files[path] is None)
+        inside = [
+            (n, path)
+            for path in files
+            for n, folder in enumerate(folders)
+            if path.is_relative_to(folder)
+        ]
+        missing = tuple(
+            (n, path.relative_to(folders[n])) for n, path in inside if files[path] is None
+        )
         held = {n for n, path in inside if files[path] is not None}
         return cls(plan, files, missing, tuple(n in held for n in range(len(folders))))
 
@@ -621,10 +769,12 @@ _lock = threading.Lock()
 
 
 class LoadedPlans:
-    """Loads plans from files, each once while its files (the plan's, its graph's, prompts', called plans') stay as they are.
+    """Loads plans from files, each once while its files (the plan's, its graph's, prompts', called
+    plans') stay as they are.
 
-    Of many, those that were not asked for the longest are forgotten. What one session has loaded serves all others of the
-    process, in whatever folder: who opens a session for each request plans once.
+    Of many, those that were not asked for the longest are forgotten. What one session has loaded
+    serves all others of the process, in whatever folder: who opens a session for each request plans
+    once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -644,7 +794,9 @@ class LoadedPlans:
                 break
         else:
             with noticing() as files:
-                plan = load_plan(ref, params=params, preset=preset, use=use, folders=(self._folder,))
+                plan = load_plan(
+                    ref, params=params, preset=preset, use=use, folders=(self._folder,)
+                )
             found = _Loaded.of(plan, files, folders)
             key = _key(asked, folders, found.within)
         with _lock:
@@ -657,4 +809,7 @@ class LoadedPlans:
 
 def _key(asked: Key, folders: tuple[Path, ...], within: tuple[bool, ...]) -> Key:
     """What a plan is kept under: what was asked for, and the folders that hold files of it."""
-    return (*asked, *(str(folder) if inside else "" for folder, inside in zip(folders, within, strict=True)))
+    return (
+        *asked,
+        *(str(folder) if inside else "" for folder, inside in zip(folders, within, strict=True)),
+    )

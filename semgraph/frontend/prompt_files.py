@@ -1,4 +1,6 @@
-"""Prompts as plans name them: files `prompts/NAME.md` with front matter and sections, and inline questions."""
+"""Prompts as plans name them: files `prompts/NAME.md` with front matter and sections, and inline
+questions.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Prompts:
         """The prompts that a value of a plan names.
 
         Args:
-            value: A file's name, an inline question, or `{by: COLUMN, VALUE: prompt, otherwise: prompt}`.
+            value: A file's name, an inline question, or `{by: COLUMN, VALUE: prompt, otherwise:
+                prompt}`.
             answers: Types of the answers of inline questions, by name.
 
         Raises:
@@ -52,10 +55,14 @@ class Prompts:
         rest = dict(value)
         by, otherwise = rest.pop("by", None), rest.pop("otherwise", None)
         if not isinstance(by, str) or not NAME.match(by):
-            raise Fault("several prompts need by, the column that picks", hint="write {by: COLUMN, VALUE: name, ...}")
+            raise Fault(
+                "several prompts need by, the column that picks",
+                hint="write {by: COLUMN, VALUE: name, ...}",
+            )
         if not rest:
             raise Fault(
-                "several prompts need a prompt for a value", hint=f"write {{by: {by}, VALUE: name, otherwise: name}}"
+                "several prompts need a prompt for a value",
+                hint=f"write {{by: {by}, VALUE: name, otherwise: name}}",
             )
         pairs = []
         for key, name in rest.items():
@@ -63,7 +70,9 @@ class Prompts:
                 pairs.append((key, self._one(name, answers)))
             except Fault as fault:
                 raise fault.under(key) from None
-        return PromptSet(tuple(pairs), by, None if otherwise is None else self._one(otherwise, answers))
+        return PromptSet(
+            tuple(pairs), by, None if otherwise is None else self._one(otherwise, answers)
+        )
 
     def _one(self, value: Any, answers: Any) -> Prompt:
         if not isinstance(value, str) or not value.strip():
@@ -72,7 +81,9 @@ class Prompts:
             return self._inline(value, answers)
         if answers is not None:
             hint = f"say it in prompts/{value}.md: returns"
-            raise Fault("add is for inline questions; a prompt file says what it returns", "add", hint=hint)
+            raise Fault(
+                "add is for inline questions; a prompt file says what it returns", "add", hint=hint
+            )
         return self._file(value)
 
     def _inline(self, text: str, answers: Any) -> Prompt:
@@ -84,7 +95,9 @@ class Prompts:
         return Prompt(" ".join(text.split()[:6]), returns, describe, item=item)
 
     def located(self, fault: Fault) -> Fault:
-        """A fault about a placeholder of a prompt file, with where that stands; any other as it is."""
+        """A fault about a placeholder of a prompt file, with where that stands; any other as it
+        is.
+        """
         found = _NO_COLUMN.match(fault.what)
         path = self.folder / f"{found[1]}.md" if found else None
         if found is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
@@ -104,7 +117,10 @@ class Prompts:
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
             known = sorted(p.stem for p in self.folder.glob("*.md"))
             there = f"prompts in {shown(self.folder)}: " + (", ".join(known) or "none")
-            hint = did_you_mean(name, known) or "a question in place of a name has a blank or a { in it"
+            hint = (
+                did_you_mean(name, known)
+                or "a question in place of a name has a blank or a { in it"
+            )
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
         return read_prompt(path, self.params)
 
@@ -146,7 +162,9 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
 
 
 class _Parts:
-    """A prompt file, taken apart: front matter, and each section's text with the line that it starts on."""
+    """A prompt file, taken apart: front matter, and each section's text with the line that it
+    starts on.
+    """
 
     def __init__(self, front: Document) -> None:
         self.front = front
@@ -162,7 +180,9 @@ def _parts(text: str, file: str) -> _Parts:
         end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
         if end is None:
             hint = "front matter stands between two lines of ---"
-            raise PlanError(Problem("the front matter has no end", position=Position(file, 1, 1), hint=hint))
+            raise PlanError(
+                Problem("the front matter has no end", position=Position(file, 1, 1), hint=hint)
+            )
         matter = "\n".join(lines[1:end])
         front = parse(matter, file, "front matter", 2) if matter.strip() else front
         start = end + 1
@@ -172,21 +192,39 @@ def _parts(text: str, file: str) -> _Parts:
     return parts
 
 
-def _sections(lines: list[str], start: int, problems: list[Problem], file: str) -> Iterator[tuple[str, str, int]]:
-    heads = [(i, found["name"]) for i in range(start, len(lines)) if (found := _HEADING.match(lines[i]))]
+def _sections(
+    lines: list[str], start: int, problems: list[Problem], file: str
+) -> Iterator[tuple[str, str, int]]:
+    heads = [
+        (i, found["name"]) for i in range(start, len(lines)) if (found := _HEADING.match(lines[i]))
+    ]
     before = lines[start : heads[0][0] if heads else len(lines)]
     if any(line.strip() for line in before):
         hint = "start with # rules or # item"
-        problems.append(Problem("text before the first section", position=Position(file, start + 1, 1), hint=hint))
+        problems.append(
+            Problem(
+                "text before the first section", position=Position(file, start + 1, 1), hint=hint
+            )
+        )
     seen: set[str] = set()
     ends = [*(i for i, _ in heads[1:]), len(lines)]
-    for (i, name), end in zip(heads, ends, strict=False):  # without a section there is one end too many
+    for (i, name), end in zip(
+        heads, ends, strict=False
+    ):  # without a section there is one end too many
         if name not in SECTIONS:
             there = "sections: " + ", ".join(SECTIONS)
             hint = did_you_mean(name, SECTIONS) or "a heading inside a section has two #"
-            problems.append(Problem(f'a prompt has no section "{name}"', None, Position(file, i + 1, 1), there, hint))
+            problems.append(
+                Problem(
+                    f'a prompt has no section "{name}"', None, Position(file, i + 1, 1), there, hint
+                )
+            )
         elif name in seen:
-            problems.append(Problem(f'the section "{name}" stands here twice', position=Position(file, i + 1, 1)))
+            problems.append(
+                Problem(
+                    f'the section "{name}" stands here twice', position=Position(file, i + 1, 1)
+                )
+            )
         else:
             seen.add(name)
             yield name, "\n".join(lines[i + 1 : end]).strip("\n"), _first_line(lines, i + 1)
@@ -208,7 +246,9 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
 
 
 def _offset(text: str, fault: Fault) -> int:
-    """Where in a section a fault stands: at the placeholder or parameter that it names, else at the lone brace."""
+    """Where in a section a fault stands: at the placeholder or parameter that it names, else at the
+    lone brace.
+    """
     named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)
     at = text.find(named[0]) if named else -1
     lone = next((m.start() for m in _LONE_BRACE.finditer(text) if m[1]), 0)
@@ -261,7 +301,10 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
         raise fault
     text = value.get("describe", "")
     if not isinstance(value.get("type"), str) or not isinstance(text, str):
-        raise Fault(f"expected a type, found {kind_of(value.get('type'))}", hint="write {type: string, describe: text}")
+        raise Fault(
+            f"expected a type, found {kind_of(value.get('type'))}",
+            hint="write {type: string, describe: text}",
+        )
     return parse_type(value["type"]), text
 
 

@@ -1,4 +1,6 @@
-"""What the readers of arguments know of the plan around them, and how they say what is wrong with a value."""
+"""What the readers of arguments know of the plan around them, and how they say what is wrong with a
+value.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Scope(Protocol):
         """Whether a name is that of an input, a step or a result."""
 
     def prompt(self, value: Any, answers: Any) -> PromptSet:
-        """The prompts that a value names; `answers` are the types of an inline prompt. Raises Fault."""
+        """The prompts that a value names; `answers` are the types of an inline prompt. Raises
+        Fault.
+        """
 
 
 Options = Mapping[str, Any]
@@ -78,7 +82,9 @@ def replaced(fault: Fault, *path: str | int) -> Fault:
     return kind(fault.what, *path, there=fault.there, hint=fault.hint)
 
 
-def unknown(name: str, known: Iterable[str], what: str, kind: str, *path: str | int, value: bool = False) -> Fault:
+def unknown(
+    name: str, known: Iterable[str], what: str, kind: str, *path: str | int, value: bool = False
+) -> Fault:
     """The fault of a name that is not among the known ones: of a key, or of a `value`.
 
     >>> fault = unknown("setps", ["steps", "writes"], "a plan has no", "keys")
@@ -87,7 +93,9 @@ def unknown(name: str, known: Iterable[str], what: str, kind: str, *path: str | 
     """
     listed = list(dict.fromkeys(known))
     there = f"{kind}: " + (", ".join(listed) or "none")
-    return (Fault if value else KeyFault)(f'{what} "{name}"', *path, there=there, hint=did_you_mean(name, listed))
+    return (Fault if value else KeyFault)(
+        f'{what} "{name}"', *path, there=there, hint=did_you_mean(name, listed)
+    )
 
 
 class Poisoned(Exception):
@@ -105,11 +113,16 @@ class Pruned(Exception):
     def fault(self) -> Fault:
         """What to say of a step that reads them, and nothing else."""
         names, whys = (
-            " and ".join(dict.fromkeys(part)) for part in zip(*((f'"{n}"', w) for n, w in self.steps), strict=True)
+            " and ".join(dict.fromkeys(part))
+            for part in zip(*((f'"{n}"', w) for n, w in self.steps), strict=True)
         )
-        what = f'reads {names}, which {"its" if len(self.steps) == 1 else "their"} "when" has pruned'
+        what = (
+            f'reads {names}, which {"its" if len(self.steps) == 1 else "their"} "when" has pruned'
+        )
         return Fault(
-            what, there=f"parameters: {whys}", hint="set these, or give this step the same when, or use switch"
+            what,
+            there=f"parameters: {whys}",
+            hint="set these, or give this step the same when, or use switch",
         )
 
 
@@ -124,7 +137,9 @@ class Results:
         """A result by name. Raises Fault."""
         if name in self.tables:
             return self.tables[name]
-        raise unknown(name, self.tables, f"{self.name} returns no", f"results of {self.name}", value=True)
+        raise unknown(
+            name, self.tables, f"{self.name} returns no", f"results of {self.name}", value=True
+        )
 
 
 HINT = "a text with a comma needs quotes inside { } and [ ]"
@@ -133,12 +148,15 @@ _CALL = re.compile(r"\w\([^()]*,[^()]*\Z")
 
 
 def inside_a_call(before: str) -> bool:
-    """Whether a line breaks off behind a comma between the arguments of a call: `{n: coalesce(a, 'x'`."""
+    """Whether a line breaks off behind a comma between the arguments of a call: `{n: coalesce(a,
+    'x'`.
+    """
     return _CALL.search(before) is not None
 
 
 def rest_of(value: Any, following: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """Which of the keys and values that follow a text are the rest of it: what closes its brackets. None if nothing does.
+    """Which of the keys and values that follow a text are the rest of it: what closes its brackets.
+    None if nothing does.
 
     >>> rest_of("coalesce(a", [("b)", None), ("m", "c")]), rest_of("upper(a", [("m", "lower(b)")])
     (['b)'], [])
@@ -170,7 +188,11 @@ def cut(data: Any, path: Sequence[str | int]) -> bool:
     try:
         for key in path[:-1]:
             around = around[key]
-        items = list(around.items()) if isinstance(around, Mapping) else [(value, None) for value in around]
+        items = (
+            list(around.items())
+            if isinstance(around, Mapping)
+            else [(value, None) for value in around]
+        )
         at = list(around).index(path[-1]) if isinstance(around, Mapping) else int(path[-1])
         value = around[path[-1]]
     except (LookupError, TypeError, ValueError):  # what stands there came from a parameter

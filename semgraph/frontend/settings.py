@@ -1,4 +1,6 @@
-"""What is settled when a plan is loaded: parameters, presets, choices, and conditions on parameters."""
+"""What is settled when a plan is loaded: parameters, presets, choices, and conditions on
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 
 _WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
-_CHOICE = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*|[^()\s]+\.py)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
-_PARAM = re.compile(r"\s*(?P<key>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>\"[^\"]*\"|'[^']*'|[^,]*?)\s*(?:,|\Z)")
+_CHOICE = re.compile(
+    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*|[^()\s]+\.py)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL
+)
+_PARAM = re.compile(
+    r"\s*(?P<key>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>\"[^\"]*\"|'[^']*'|[^,]*?)\s*(?:,|\Z)"
+)
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
@@ -30,10 +36,16 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
 def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> list[Fault]:
     """A fault for each key that does not belong there."""
     listed = list(known)
-    return [unknown(str(key), listed, f"{what} has no", "keys", key) for key in value if key not in listed]
+    return [
+        unknown(str(key), listed, f"{what} has no", "keys", key)
+        for key in value
+        if key not in listed
+    ]
 
 
-def unknown_parameter(name: str, params: Iterable[str], *path: str | int, value: bool = False) -> Fault:
+def unknown_parameter(
+    name: str, params: Iterable[str], *path: str | int, value: bool = False
+) -> Fault:
     """The fault of a parameter that the plan does not have."""
     return unknown(name, params, "no parameter", "parameters", *path, value=value)
 
@@ -41,14 +53,20 @@ def unknown_parameter(name: str, params: Iterable[str], *path: str | int, value:
 def defaults(declared: Mapping[str, Any]) -> list[Fault]:
     """What is wrong with the names of declared parameters."""
     return [
-        KeyFault(f'"{name}" cannot name a parameter', name, hint="letters, digits and _; $now is the window's time")
+        KeyFault(
+            f'"{name}" cannot name a parameter',
+            name,
+            hint="letters, digits and _; $now is the window's time",
+        )
         for name in declared
         if not NAME.match(name) or name == NOW
     ]
 
 
 def settle(declared: Mapping[str, Any], *given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters' values: defaults, then each of the given in turn. Raises Fault for one that is not declared."""
+    """The parameters' values: defaults, then each of the given in turn. Raises Fault for one that
+    is not declared.
+    """
     found = dict(declared)
     for values in given:
         for name, value in values.items():
@@ -66,8 +84,14 @@ def whole_parameter(value: object) -> str:
 
 def told(condition: Any, params: Mapping[str, Any]) -> str:
     """What the parameters of a `when` are: `way is short and flag is false`."""
-    names = [whole_parameter(key) for key in (condition if isinstance(condition, Mapping) else [condition])]
-    return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names if name) or "none"
+    names = [
+        whole_parameter(key)
+        for key in (condition if isinstance(condition, Mapping) else [condition])
+    ]
+    return (
+        " and ".join(f"{name} is {canonical_json(params[name])}" for name in names if name)
+        or "none"
+    )
 
 
 def holds(condition: Any, params: Mapping[str, Any]) -> bool:
@@ -85,7 +109,8 @@ def holds(condition: Any, params: Mapping[str, Any]) -> bool:
         if isinstance(condition, bool):
             return condition
         raise Fault(
-            f"expected a parameter, found {kind_of(condition)}", hint="write when: $flag, or when: {$param: value}"
+            f"expected a parameter, found {kind_of(condition)}",
+            hint="write when: $flag, or when: {$param: value}",
         )
     if not condition:
         raise Fault("expected a parameter, found nothing", hint="write when: {$param: value}")
@@ -115,13 +140,19 @@ def parse_choice(text: Any) -> Choice:
         raise wrong("an implementation such as block(left=10)", text)
     found = _CHOICE.match(text)
     if found is None:
-        raise Fault(f'cannot read "{text}"', hint="an implementation looks like block(left=10, model=small)")
+        raise Fault(
+            f'cannot read "{text}"', hint="an implementation looks like block(left=10, model=small)"
+        )
     params: dict[str, Any] = {}
     rest = found["params"] or ""
     while rest.strip():
         part = _PARAM.match(rest)
         if part is None or not part["value"]:
-            raise Fault(f'cannot read "{text}"', there=f'at "{rest.strip()}"', hint="parameters look like left=10")
+            raise Fault(
+                f'cannot read "{text}"',
+                there=f'at "{rest.strip()}"',
+                hint="parameters look like left=10",
+            )
         if part["key"] in params:
             raise Fault(f'"{text}" says {part["key"]} twice')
         params[part["key"]] = plain_value(part["value"])
@@ -130,7 +161,8 @@ def parse_choice(text: Any) -> Choice:
 
 
 def plain_value(text: str) -> Any:
-    """A value as it is written on a command line: a number, true, false, null, else text; quotes make text.
+    """A value as it is written on a command line: a number, true, false, null, else text; quotes
+    make text.
 
     >>> [plain_value(t) for t in ("10", "0.6", "true", "small", "'10'")]
     [10, 0.6, True, 'small', '10']
@@ -149,7 +181,8 @@ def plain_value(text: str) -> Any:
 
 
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
-    """The steps that a name in `use` means: the step itself, else every step of that name inside calls.
+    """The steps that a name in `use` means: the step itself, else every step of that name inside
+    calls.
 
     >>> match_steps("told", ["told_first", "named/told", "strays/told"])
     ['named/told', 'strays/told']

@@ -1,4 +1,6 @@
-"""The steps of a plan: names to relations, lists of operators to nodes, calls of other plans in place."""
+"""The steps of a plan: names to relations, lists of operators to nodes, calls of other plans in
+place.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from semgraph.logical.sinks import Sink
 
 
 class Expansion:
-    """Puts parameters in place of texts that are one as a whole, and keeps where each part of a plan stands in it."""
+    """Puts parameters in place of texts that are one as a whole, and keeps where each part of a
+    plan stands in it.
+    """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = params
@@ -43,7 +47,9 @@ class Expansion:
         self._kept: list[Any] = []  # so that no two parts ever have one id
 
     def expand(self, value: Any, path: Trail) -> Any:
-        """Plain data that stands at `path`, with parameters in place. Raises Faults, with paths below it."""
+        """Plain data that stands at `path`, with parameters in place. Raises Faults, with paths
+        below it.
+        """
         faults: list[Fault] = []
         found = self._expanded(value, path, len(path), faults)
         if faults:
@@ -63,9 +69,15 @@ class Expansion:
                 return None
             value = self.params[name]
         if isinstance(value, Mapping):
-            found: Any = {k: self._expanded(v, path if name else (*path, k), base, faults) for k, v in value.items()}
+            found: Any = {
+                k: self._expanded(v, path if name else (*path, k), base, faults)
+                for k, v in value.items()
+            }
         elif isinstance(value, (list, tuple)):
-            found = [self._expanded(v, path if name else (*path, i), base, faults) for i, v in enumerate(value)]
+            found = [
+                self._expanded(v, path if name else (*path, i), base, faults)
+                for i, v in enumerate(value)
+            ]
         else:
             return value
         self._places[id(found)] = path
@@ -93,7 +105,8 @@ class Steps:
         prompts: Where prompts are found.
         expansion: Puts parameters in place.
         call: Builds a called plan.
-        count: Counts an operator, by its place, and the items that lists of parameters bring into it.
+        count: Counts an operator, by its place, and the items that lists of parameters bring into
+            it.
         problems: Where problems are put.
         prefix: Put before the names of steps: the calling step's name and "/".
         lost: Columns that could not be made.
@@ -118,7 +131,8 @@ class Steps:
     _open: list[str] = field(default_factory=list)
     _step: str = ""
 
-    # -- names -----------------------------------------------------------------------------------------------------
+    # -- names
+    # -----------------------------------------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
@@ -140,7 +154,11 @@ class Steps:
         if len(found.tables) == 1:
             return next(iter(found.tables.values()))
         names = ", ".join(f"{found.name}.{t}" for t in found.tables)
-        raise Fault(f"{found.name} has several results", there=f"results: {names or 'none'}", hint="name one of them")
+        raise Fault(
+            f"{found.name} has several results",
+            there=f"results: {names or 'none'}",
+            hint="name one of them",
+        )
 
     def find(self, value: Any) -> Found:
         """A relation, or the results of a call. Raises Fault, Poisoned or Pruned."""
@@ -157,7 +175,9 @@ class Steps:
                 return found
             if isinstance(found, Results):
                 return found.table(table)
-            raise Fault(f'step {root} is no call, so it has no result "{table}"', hint=f"say {root}")
+            raise Fault(
+                f'step {root} is no call, so it has no result "{table}"', hint=f"say {root}"
+            )
         if value not in self.broken and value in self.graph.labels:
             return self.scan(value)
         if self.broken & {value, ""}:
@@ -173,7 +193,8 @@ class Steps:
         """The prompts that a value names. Raises Fault or PlanError."""
         return self.prompts.read(value, answers)
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps
+    # -----------------------------------------------------------------------------------------------------
 
     def build_all(self) -> None:
         """Every step, each once; problems are collected."""
@@ -184,7 +205,9 @@ class Steps:
                 continue
 
     def step(self, name: str) -> Found:
-        """A step's relation, built when first asked for. Raises Fault for a cycle, Poisoned or Pruned."""
+        """A step's relation, built when first asked for. Raises Fault for a cycle, Poisoned or
+        Pruned.
+        """
         if name in self._open:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
             raise Fault(f"steps read each other: {ring}")
@@ -222,7 +245,11 @@ class Steps:
                 return Pruned((str(path[-1]), told(value["when"], self.params)))
             value, path = value["do"], (*path, "do")
         if not isinstance(value, list):
-            hint = f"write [{{from: {value}}}]" if isinstance(value, str) else "a dash and an operator on each line"
+            hint = (
+                f"write [{{from: {value}}}]"
+                if isinstance(value, str)
+                else "a dash and an operator on each line"
+            )
             raise wrong("a list of operators", value, hint)
         return self.pipeline(self.expansion.expand(value, path), path)
 
@@ -242,7 +269,9 @@ class Steps:
         except Fault as fault:
             raise fault.under("when") from None
 
-    def attempt(self, action: Callable[[], None], *path: str | int, step: str | None = None) -> bool:
+    def attempt(
+        self, action: Callable[[], None], *path: str | int, step: str | None = None
+    ) -> bool:
         """Do something; put what is wrong with it among the problems. True if nothing was."""
         try:
             action()
@@ -258,7 +287,8 @@ class Steps:
             return True
         return False
 
-    # -- a list of operators ----------------------------------------------------------------------------------------
+    # -- a list of operators
+    # ----------------------------------------------------------------------------------------
 
     def pipeline(self, items: list[Any], path: Trail) -> Found:
         """A source and the operators on it. Raises Fault, with the path below the list."""
@@ -286,7 +316,9 @@ class Steps:
     def _next(self, item: Any, found: Found | None, path: Trail, i: int) -> Found:
         keyword, value = operator_on(item, first=i == 0)
         try:
-            return self.operator(keyword, value, found, self.document.position(*path, i, keyword, key=True))
+            return self.operator(
+                keyword, value, found, self.document.position(*path, i, keyword, key=True)
+            )
         except Fault as fault:
             raise fault.under(keyword) from None
 
@@ -305,12 +337,16 @@ class Steps:
             if len(found.tables) != 1:
                 names = ", ".join(f"{found.name}.{t}" for t in found.tables) or "none"
                 raise Fault(
-                    f"{found.name} has several results", there=f"results: {names}", hint="go on in a step of its own"
+                    f"{found.name} has several results",
+                    there=f"results: {names}",
+                    hint="go on in a step of its own",
                 )
             found = next(iter(found.tables.values()))
         try:
             cls, step = OPERATOR_WORDS[keyword], self._step
-            return build_despite(cls, value, self, self.lost, source=found, step=step, origin=origin)
+            return build_despite(
+                cls, value, self, self.lost, source=found, step=step, origin=origin
+            )
         except Faults as faults:
             raise faults.mapped(self.prompts.located) from None
 
@@ -318,13 +354,19 @@ class Steps:
         """The form of a step that a parameter picks."""
         if not isinstance(value, Mapping) or "on" not in value:
             raise Fault(
-                "switch needs on and a form for each value", hint="write {on: $param, VALUE: [...], VALUE: [...]}"
+                "switch needs on and a form for each value",
+                hint="write {on: $param, VALUE: [...], VALUE: [...]}",
             )
         picked = word(value["on"])
         forms = {key: form for key, form in value.items() if key != "on"}
         if picked not in forms:
             there = "forms: " + (", ".join(forms) or "none")
-            raise Fault(f'switch has no form for "{picked}"', "on", there=there, hint=did_you_mean(picked, forms))
+            raise Fault(
+                f'switch has no form for "{picked}"',
+                "on",
+                there=there,
+                hint=did_you_mean(picked, forms),
+            )
         try:
             return self.find(forms[picked])
         except Fault as fault:
@@ -332,7 +374,9 @@ class Steps:
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:
-    """How many items lists of parameters bring into the expressions of an operator, without operators inside it."""
+    """How many items lists of parameters bring into the expressions of an operator, without
+    operators inside it.
+    """
     if isinstance(value, Mapping):
         return sum(_brought(each, params) for each in value.values())
     if isinstance(value, list):
@@ -356,7 +400,9 @@ def word(value: Any) -> str:
 
 MOST_CALLS = 50  # of plans in plans
 MOST_BROUGHT = 100_000  # items: about four thousand a second are loaded
-MOST_OPERATORS = 1_000  # of a plan and those that it calls: some seconds to load, and as many to run
+MOST_OPERATORS = (
+    1_000  # of a plan and those that it calls: some seconds to load, and as many to run
+)
 NO_GRAPH = Graph("", "uuid", "group_id", {})
 Calling = Callable[..., Results]
 
@@ -398,7 +444,9 @@ class Loading:
         elif self._too_many is None and self.brought > MOST_BROUGHT:
             what = f"parameters bring lists of more than {MOST_BROUGHT:,} items into the expressions of a plan"
             self._too_many = Problem(
-                what, position=origin, hint="each use counts; give many values as an input and join it"
+                what,
+                position=origin,
+                hint="each use counts; give many values as an input and join it",
             )
         if self._too_many is not None:
             raise PlanError(self._too_many)
@@ -406,14 +454,16 @@ class Loading:
 
 @dataclass
 class Reading:
-    """One plan while it is read, part after part: the parts that fail leave problems, and the rest goes on.
+    """One plan while it is read, part after part: the parts that fail leave problems, and the rest
+    goes on.
 
     Args:
         loading: What the load shares.
         document: The plan as plain data with places.
         folder: Where its graph file, its prompts and the plans it calls are.
         prefix: Put before the names of its steps: the calling step's name and "/".
-        confined: Whether the files that it names must be in its folder; not where Python code names them.
+        confined: Whether the files that it names must be in its folder; not where Python code names
+            them.
     """
 
     loading: Loading
@@ -442,7 +492,9 @@ class Reading:
         self.name_things({}, {})
 
     def name_things(self, inputs: Mapping[str, Node], raw: Mapping[str, Any]) -> None:
-        """Settle what names mean from here on: the graph read so far, these inputs, these steps as plain data."""
+        """Settle what names mean from here on: the graph read so far, these inputs, these steps as
+        plain data.
+        """
         self.steps = Steps(
             document=self.document,
             params=self.params,
@@ -463,11 +515,16 @@ class Reading:
         return self.steps.attempt(action, *path, step=step)
 
     def attempt_option(self, option: str, action: Callable[[], Any]) -> None:
-        """Do something with what was given beside the plan, as an option of a run; what is wrong has no place in a file."""
+        """Do something with what was given beside the plan, as an option of a run; what is wrong
+        has no place in a file.
+        """
         try:
             action()
         except Fault as fault:
-            told = (Problem(f"{option}: {part.what}", there=part.there, hint=part.hint) for part in each(fault))
+            told = (
+                Problem(f"{option}: {part.what}", there=part.there, hint=part.hint)
+                for part in each(fault)
+            )
             self.loading.problems.extend(told)
 
     def all_steps(self) -> dict[str, Node]:

@@ -1,7 +1,8 @@
 """What a language model is to semgraph: something that answers a `Request` with a `Reply`.
 
-Endpoints and every wrapper around them (coalescing, journal, budget, retry, limiter) are `LLM`s, so one suite of tests
-covers them all and they can be stacked in any order. See `semgraph.llm.stack` for the order that is used.
+Endpoints and every wrapper around them (coalescing, journal, budget, retry, limiter) are `LLM`s, so
+one suite of tests covers them all and they can be stacked in any order. See `semgraph.llm.stack`
+for the order that is used.
 """
 
 from __future__ import annotations
@@ -33,17 +34,20 @@ class Request:
     """One question to a model.
 
     Args:
-        role: Which configured model is asked: `default`, `small`, or another role of `semgraph.toml`.
+        role: Which configured model is asked: `default`, `small`, or another role of
+            `semgraph.toml`.
         messages: The chat, static text first.
-        schema: JSON Schema of the answer, as canonical JSON text: the answer must be one JSON document of it. Empty: any
-            text is an answer.
+        schema: JSON Schema of the answer, as canonical JSON text: the answer must be one JSON
+            document of it. Empty: any text is an answer.
         max_tokens: The longest answer allowed.
         params: Further parameters of the endpoint (`temperature`, ...), sorted by name.
-        trial: Which independent repetition this is; part of the fingerprint, or three trials would be one.
-        partition: Whose data this is, so that the journal can forget it. Not part of the fingerprint.
+        trial: Which independent repetition this is; part of the fingerprint, or three trials would
+            be one.
+        partition: Whose data this is, so that the journal can forget it. Not part of the
+            fingerprint.
         step: The step that asks. Not part of the fingerprint.
-        words: The answer is one of these words, in one token, and the reply says how probable each is. None of them begins
-            as another does. Empty: the answer has any form.
+        words: The answer is one of these words, in one token, and the reply says how probable each
+            is. None of them begins as another does. Empty: the answer has any form.
     """
 
     role: str
@@ -58,7 +62,9 @@ class Request:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over all that decides the answer, except which model the role is bound to (the journal adds it)."""
+        """SHA-256 over all that decides the answer, except which model the role is bound to (the
+        journal adds it).
+        """
         body: list[Any] = [
             self.role,
             [(m.role, m.content) for m in self.messages],
@@ -89,15 +95,17 @@ class Reply:
     Args:
         text: The answer, unparsed.
         usage: Tokens as the endpoint counted them.
-        origin: `issued` now, read from the `journal`, or `coalesced` with an equal request in flight.
+        origin: `issued` now, read from the `journal`, or `coalesced` with an equal request in
+            flight.
         seconds: How long the endpoint took when the answer was issued.
         call_id: Names the answer for ever: the same for replays from the journal.
         model: The model as the endpoint names it.
         attempts: HTTP requests sent for it by this process; 0 for a replay.
         dollars: What it cost when issued; None if no price is known.
         finish: `stop`, `length` (cut at max_tokens), `refusal`, or what else the endpoint says.
-        logprobs: For each of the request's `words` the natural logarithm of its probability; -inf for all if the model
-            answered something else. Empty: the request has no words, or the endpoint does not say.
+        logprobs: For each of the request's `words` the natural logarithm of its probability; -inf
+            for all if the model answered something else. Empty: the request has no words, or the
+            endpoint does not say.
     """
 
     text: str
@@ -121,8 +129,10 @@ class Limits:
         max_output_tokens: The longest answer.
         in_flight: Requests at one time.
         logprobs: Whether replies have log-probabilities; None: not known before one is asked for.
-        yes_no: How a question with the answer yes or no is asked: for a JSON object, or after examples for one `word`.
-        yes_from: For one word: the log-odds of yes from which on the answer is yes. Small models say yes too easily.
+        yes_no: How a question with the answer yes or no is asked: for a JSON object, or after
+            examples for one `word`.
+        yes_from: For one word: the log-odds of yes from which on the answer is yes. Small models
+            say yes too easily.
     """
 
     context_tokens: int = 128_000
@@ -135,7 +145,9 @@ class Limits:
 
 @runtime_checkable
 class LLM(Protocol):
-    """Anything that answers requests. Implementations are used from one event loop and may be awaited concurrently."""
+    """Anything that answers requests. Implementations are used from one event loop and may be
+    awaited concurrently.
+    """
 
     @property
     def name(self) -> str:
@@ -149,7 +161,9 @@ class LLM(Protocol):
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether `count_tokens` uses the model's own tokenizer; if not, tables mark what rests on it with `~`."""
+        """Whether `count_tokens` uses the model's own tokenizer; if not, tables mark what rests on
+        it with `~`.
+        """
         ...
 
     def count_tokens(self, text: str) -> int:
@@ -157,14 +171,17 @@ class LLM(Protocol):
         ...
 
     def dollars(self, usage: Usage) -> float | None:
-        """What these tokens cost; 0 for a model that runs here, None if no price is known (printed as a dash)."""
+        """What these tokens cost; 0 for a model that runs here, None if no price is known (printed
+        as a dash).
+        """
         ...
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request.
 
         Raises:
-            RowError: This request has no answer (refused, rejected by the endpoint, timed out for good).
+            RowError: This request has no answer (refused, rejected by the endpoint, timed out for
+                good).
             ModelUnavailable: No request will be answered; the run must stop.
             BudgetReached: The next request would pass a limit; it was not sent.
         """
@@ -180,7 +197,9 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors for some texts: shape (texts, dimensions), float32, not normalised unless the model does so."""
+    """Vectors for some texts: shape (texts, dimensions), float32, not normalised unless the model
+    does so.
+    """
 
     vectors: Vectors
     usage: Usage = Usage()

@@ -34,7 +34,11 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
     if spec.provider == "local":
         from semgraph.llm.local.model import Local
 
-        name, threads, context = spec.model or DEFAULT_MODEL, spec.option("threads"), spec.option("context")
+        name, threads, context = (
+            spec.model or DEFAULT_MODEL,
+            spec.option("threads"),
+            spec.option("context"),
+        )
         return Local(name, threads, context, env=settings.environment)
     from semgraph.llm.openai import OpenAI
 
@@ -65,9 +69,11 @@ def build_models(
     recording: Path | None = None,
     scope: str = "",
 ) -> LLM:
-    """All roles, each through its own stack over the endpoints, which stay open when the result is closed.
+    """All roles, each through its own stack over the endpoints, which stay open when the result is
+    closed.
 
-    What is replayed from a recording does not go through the journal: it would outlive the recording there.
+    What is replayed from a recording does not go through the journal: it would outlive the
+    recording there.
     """
     built: dict[str, LLM] = {}
     for role in settings.roles:
@@ -75,12 +81,16 @@ def build_models(
         if str(spec) not in built:
             endpoint, limiter = endpoints.model(spec, settings, recording)
             kept = None if spec.provider == "recorded" else journal
-            built[str(spec)] = stack(Borrowed(endpoint), limiter, budget=budget, journal=kept, scope=scope, fresh=fresh)
+            built[str(spec)] = stack(
+                Borrowed(endpoint), limiter, budget=budget, journal=kept, scope=scope, fresh=fresh
+            )
     models = {role: built[str(settings.model(role))] for role in settings.roles}
     return Roles(**models)
 
 
-def build_embedder(settings: Settings, recording: Path | None = None, limiter: Limiter | None = None) -> Embedder:
+def build_embedder(
+    settings: Settings, recording: Path | None = None, limiter: Limiter | None = None
+) -> Embedder:
     """The embedder of the settings, unwrapped. Nothing is opened or loaded yet.
 
     Args:
@@ -99,11 +109,15 @@ def build_embedder(settings: Settings, recording: Path | None = None, limiter: L
     if spec.provider == "local":
         from semgraph.llm.embed.local import LocalEmbedder
 
-        return LocalEmbedder(spec.model or DEFAULT_EMBEDDER, spec.option("threads"), env=settings.environment)
+        return LocalEmbedder(
+            spec.model or DEFAULT_EMBEDDER, spec.option("threads"), env=settings.environment
+        )
     if spec.provider == "sentence-transformers":
         from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
 
-        return SentenceTransformersEmbedder(spec.model, spec.option("device"), env=settings.environment)
+        return SentenceTransformersEmbedder(
+            spec.model, spec.option("device"), env=settings.environment
+        )
     from semgraph.llm.embed.openai import OpenAIEmbedder
 
     return OpenAIEmbedder(
@@ -130,8 +144,8 @@ def _in_flight(spec: ModelSpec, settings: Settings) -> int:
 class Endpoints:
     """Models and embedders, each made once, with the limiters of their endpoints.
 
-    All models of one address and key share a limiter, as far as they have no limits of their own (`?rpm=`, `?tpm=`,
-    `?in_flight=`); so do all embedders.
+    All models of one address and key share a limiter, as far as they have no limits of their own
+    (`?rpm=`, `?tpm=`, `?in_flight=`); so do all embedders.
 
     Args:
         limiters: By endpoint. They serve all event loops.
@@ -147,7 +161,9 @@ class Endpoints:
         """The same endpoints with connections of their own, for another event loop."""
         return Endpoints(self.limiters, self.local)
 
-    def model(self, spec: ModelSpec, settings: Settings, recording: Path | None = None) -> tuple[LLM, Limiter]:
+    def model(
+        self, spec: ModelSpec, settings: Settings, recording: Path | None = None
+    ) -> tuple[LLM, Limiter]:
         """The model of a specification, and its limiter. Raises as `build_model`."""
         model = cast("LLM", self._known(spec, lambda: build_model(spec, settings, recording)))
         return model, self._limiter(spec, settings, model.limits.in_flight)
@@ -156,10 +172,14 @@ class Endpoints:
         """The embedder of the settings. Raises as `build_embedder`."""
         spec = settings.embedder
         limiter = self._limiter(spec, settings, _in_flight(spec, settings))
-        return cast("Embedder", self._known(spec, lambda: build_embedder(settings, recording, limiter)))
+        return cast(
+            "Embedder", self._known(spec, lambda: build_embedder(settings, recording, limiter))
+        )
 
     def _known(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> LLM | Embedder:
-        if spec.provider == "recorded":  # another one for each plan; its file may change from run to run
+        if (
+            spec.provider == "recorded"
+        ):  # another one for each plan; its file may change from run to run
             return build()
         known = self.remote if spec.provider == "openai" else self.local
         name = f"{spec.kind} {spec}"
@@ -168,10 +188,19 @@ class Endpoints:
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
         if spec.provider == "recorded":
             return build_limiter(spec, settings, in_flight)
-        own = spec.provider != "openai" or any(spec.option(name) for name in ("in_flight", "rpm", "tpm"))
+        own = spec.provider != "openai" or any(
+            spec.option(name) for name in ("in_flight", "rpm", "tpm")
+        )
         address = spec.base_url or settings.environment.get("OPENAI_BASE_URL")
-        key = (spec.kind, address, spec.option("key_env"), *((spec.model, *spec.options) if own else ()))
-        return self.limiters.get(key) or self.limiters.setdefault(key, build_limiter(spec, settings, in_flight))
+        key = (
+            spec.kind,
+            address,
+            spec.option("key_env"),
+            *((spec.model, *spec.options) if own else ()),
+        )
+        return self.limiters.get(key) or self.limiters.setdefault(
+            key, build_limiter(spec, settings, in_flight)
+        )
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -183,7 +212,11 @@ def _recording(spec: ModelSpec, settings: Settings, of_plan: Path | None) -> Pat
     if spec.model:
         return settings.cwd / spec.model
     if of_plan is None:
-        raise PlanError(Problem(f"{spec}: there is no plan whose recording is meant", hint="Write recorded:FILE"))
+        raise PlanError(
+            Problem(
+                f"{spec}: there is no plan whose recording is meant", hint="Write recorded:FILE"
+            )
+        )
     return of_plan
 
 
@@ -192,5 +225,10 @@ def _key(spec: ModelSpec, settings: Settings) -> str | None:
     name = spec.option("key_env")
     key = settings.environment.get(name or "OPENAI_API_KEY")
     if name and not key:
-        raise PlanError(Problem(f"{spec}: the environment has no {name}", hint=f"Set {name}, or name another variable"))
+        raise PlanError(
+            Problem(
+                f"{spec}: the environment has no {name}",
+                hint=f"Set {name}, or name another variable",
+            )
+        )
     return key

@@ -1,4 +1,6 @@
-"""What the failures of an OpenAI-compatible endpoint mean: this row, this attempt, or the whole run."""
+"""What the failures of an OpenAI-compatible endpoint mean: this row, this attempt, or the whole
+run.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _REMEDY = {
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt that failed: the model's name (with the address where it is not OpenAI's own), the base URL, seconds."""
+    """One attempt that failed: the model's name (with the address where it is not OpenAI's own),
+    the base URL, seconds.
+    """
 
     name: str
     url: str
@@ -48,14 +52,22 @@ def explain(error: openai.OpenAIError, attempt: Attempt) -> Exception:
 
     if isinstance(error, openai.APIStatusError):
         code = error.code or error.type or ""
-        return _status(error.status_code, code, _words(error.body or error.message), error.response.headers, attempt)
+        return _status(
+            error.status_code,
+            code,
+            _words(error.body or error.message),
+            error.response.headers,
+            attempt,
+        )
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, attempt)
     return ModelUnavailable(f"{attempt.name}: {error}")
 
 
 def reported(error: Any, attempt: Attempt) -> Exception:
-    """The error to raise for one that came with status 200: gateways report the provider's that way."""
+    """The error to raise for one that came with status 200: gateways report the provider's that
+    way.
+    """
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else 500
     return _status(status, str(code or ""), _words(error), {}, attempt)
@@ -69,7 +81,9 @@ def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
     )
 
 
-def _status(status: int, code: str, words: str, headers: Mapping[str, str], attempt: Attempt) -> Exception:
+def _status(
+    status: int, code: str, words: str, headers: Mapping[str, str], attempt: Attempt
+) -> Exception:
     said = f"{attempt.name} ({status}): {words.rstrip('.')}"
     if code in _OUT_OF_CREDIT:
         return ModelUnavailable(f"{said}. {_REMEDY[402]}")
@@ -85,14 +99,17 @@ def _status(status: int, code: str, words: str, headers: Mapping[str, str], atte
             retry_after=retry_after(headers),
             endpoint=status in _WHOLE_ENDPOINT,
         )
-    return RowError("rejected", f"{attempt.name} rejected the request ({status}): {words}", attempts=1)
+    return RowError(
+        "rejected", f"{attempt.name} rejected the request ({status}): {words}", attempts=1
+    )
 
 
 def _connection(error: openai.APIConnectionError, attempt: Attempt) -> Exception:
     import aiohttp
     import httpx2
 
-    # The aiohttp transport calls nearly all of these a timeout; what happened stands at the end of the chain of causes.
+    # The aiohttp transport calls nearly all of these a timeout; what happened stands at the end of
+    # the chain of causes.
     name, url, seconds = attempt.name, attempt.url, attempt.seconds
     where = urlsplit(url)
     causes = list(_causes(error))
@@ -103,16 +120,26 @@ def _connection(error: openai.APIConnectionError, attempt: Attempt) -> Exception
             )
         host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
-            return ModelUnavailable(f"{name}: no host is called {where.hostname}. Check the address {url}")
+            return ModelUnavailable(
+                f"{name}: no host is called {where.hostname}. Check the address {url}"
+            )
         if isinstance(cause, aiohttp.ClientSSLError):
-            return ModelUnavailable(f"{name}: no secure connection to {host} ({cause}). Check the address {url}")
+            return ModelUnavailable(
+                f"{name}: no secure connection to {host} ({cause}). Check the address {url}"
+            )
         if isinstance(cause, aiohttp.ClientConnectorError):
             number = cause.os_error.errno
             reason = os.strerror(number).lower() if number else str(cause.os_error)
-            return ModelUnavailable(f"{name}: no answer from {host} ({reason}). Is it running? Asked: {url}")
+            return ModelUnavailable(
+                f"{name}: no answer from {host} ({reason}). Is it running? Asked: {url}"
+            )
         if isinstance(cause, aiohttp.ConnectionTimeoutError):
-            return Transient("timeout", f"{name}: no connection to {host}", seconds=seconds, endpoint=True)
-    return Transient("connection", f"{name}: {host} broke off: {_short(str(causes[-1]))}", seconds=seconds)
+            return Transient(
+                "timeout", f"{name}: no connection to {host}", seconds=seconds, endpoint=True
+            )
+    return Transient(
+        "connection", f"{name}: {host} broke off: {_short(str(causes[-1]))}", seconds=seconds
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -123,7 +150,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+    """How many seconds the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or
+    as a date.
 
     >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "250"}), retry_after({})
     (2.0, 0.25, None)
@@ -150,5 +178,7 @@ def _words(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    line = redacted(" ".join(text.split()))  # before it is cut: a part of a key is a part of a secret
+    line = redacted(
+        " ".join(text.split())
+    )  # before it is cut: a part of a key is a part of a secret
     return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

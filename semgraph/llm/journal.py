@@ -1,4 +1,6 @@
-"""The journal: every answer that was paid for, kept in one SQLite file, so that it is never paid for again."""
+"""The journal: every answer that was paid for, kept in one SQLite file, so that it is never paid
+for again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -66,7 +68,9 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
     try:
         create_private(path)
     except OSError as error:
-        raise SemgraphError(f"{path}: the journal cannot be opened ({error.strerror}). {_CHOOSE}") from error
+        raise SemgraphError(
+            f"{path}: the journal cannot be opened ({error.strerror}). {_CHOOSE}"
+        ) from error
     database = sqlite3.connect(
         path, timeout=min(patience, _OPEN_SECONDS), isolation_level=None, check_same_thread=False
     )
@@ -88,7 +92,9 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     version = database.execute("PRAGMA user_version").fetchone()[0]
     database.execute("COMMIT")
     if tables and application != _APPLICATION_ID:
-        raise SemgraphError(f"{path} is an SQLite file, but not a journal of semgraph; it was not touched. {_CHOOSE}")
+        raise SemgraphError(
+            f"{path} is an SQLite file, but not a journal of semgraph; it was not touched. {_CHOOSE}"
+        )
     if tables and version not in (1, _VERSION):
         raise SemgraphError(
             f"{path} is a journal of another version of semgraph ({version}; this one writes {_VERSION}); it was not "
@@ -104,21 +110,25 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             database.execute(statement)
         database.execute("COMMIT")
     _migrate(database)
-    # From here on whoever finds the file locked tries again by itself, without blocking an event loop.
+    # From here on whoever finds the file locked tries again by itself, without blocking an event
+    # loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
 def _migrate(database: sqlite3.Connection) -> None:
     """Bring a journal of an earlier release up to date, all or nothing.
 
-    Release 0.1.0 served an answer to every partition. From now on it is served to the one that asked for it alone.
+    Release 0.1.0 served an answer to every partition. From now on it is served to the one that
+    asked for it alone.
     """
     if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
         return
     database.create_function("key_of", 2, key_in_partition, deterministic=True)
     database.execute("BEGIN IMMEDIATE")
     try:
-        if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:  # another process may have been here
+        if (
+            database.execute("PRAGMA user_version").fetchone()[0] != _VERSION
+        ):  # another process may have been here
             if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
                 database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
             database.execute("UPDATE answers SET key = key_of(key, partition) WHERE key <> x''")
@@ -159,7 +169,9 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
             "begun: no store depends on it, only answers kept there are paid again"
         )
     elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return JournalLocked(f"{path}: another process has kept the journal locked for long. End it, {_AGAIN}")
+        return JournalLocked(
+            f"{path}: another process has kept the journal locked for long. End it, {_AGAIN}"
+        )
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         what = f"{path}: the journal cannot be written ({error}). {_CHOOSE}"
     else:
@@ -174,17 +186,22 @@ _LOCK_PAUSE = 0.02
 
 
 class GroupCommit:
-    """Collects statements and commits them together at the end of the current turn of the event loop.
+    """Collects statements and commits them together at the end of the current turn of the event
+    loop.
 
-    Committing stays on the loop's thread: in WAL mode it is a short write without fsync, cheaper than handing it to
-    another. While another process holds the file's lock, the loop goes on and the commit is tried again.
+    Committing stays on the loop's thread: in WAL mode it is a short write without fsync, cheaper
+    than handing it to another. While another process holds the file's lock, the loop goes on and
+    the commit is tried again.
 
     Args:
-        database: A connection in autocommit mode (`isolation_level=None`) with a short busy timeout.
+        database: A connection in autocommit mode (`isolation_level=None`) with a short busy
+            timeout.
         explain: Makes the error that waiters get from SQLite's.
     """
 
-    def __init__(self, database: sqlite3.Connection, explain: Callable[[sqlite3.Error], Exception]) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, explain: Callable[[sqlite3.Error], Exception]
+    ) -> None:
         self._database, self._explain = database, explain
         self._lock = threading.RLock()
         self._pending: list[Statement] = []
@@ -195,8 +212,9 @@ class GroupCommit:
         """Write these soon, all or none.
 
         Returns:
-            A future that is done when they are committed, shared by all of the same turn: await it behind `shield`.
-            If they cannot be written it raises, and they are kept for the next commit, or for `flush`.
+            A future that is done when they are committed, shared by all of the same turn: await it
+            behind `shield`. If they cannot be written it raises, and they are kept for the next
+            commit, or for `flush`.
         """
         self._pending.extend(statements)
         loop = asyncio.get_running_loop()
@@ -257,7 +275,10 @@ class GroupCommit:
 
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether another connection holds the file at the moment."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )
 
 
 T = TypeVar("T")
@@ -268,7 +289,9 @@ INSERT INTO answers (key, call_id, model, scope, partition, step, created, reque
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
-_INSERT_VECTOR = "INSERT OR REPLACE INTO vectors (key, model, partition, created, vector) VALUES (?, ?, ?, ?, ?)"
+_INSERT_VECTOR = (
+    "INSERT OR REPLACE INTO vectors (key, model, partition, created, vector) VALUES (?, ?, ?, ?, ?)"
+)
 _WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
 _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs"
 _AT_ONCE = 500
@@ -294,12 +317,13 @@ class OwnText(NamedTuple):
 
 
 class Journal:
-    """Answers and vectors by what was asked, of which model, in which scope, by which partition. No partition is served
-    what another one asked for. Several processes may use one file.
+    """Answers and vectors by what was asked, of which model, in which scope, by which partition. No
+    partition is served what another one asked for. Several processes may use one file.
 
-    The file holds text of the user's: it is readable by its owner only, each row knows its partition so that `forget`
-    can delete it, deleted text is overwritten, and rows leave after `keep_days`. Only answers are kept, never errors.
-    A committed answer survives the death of the process; the last ones before a power failure may be paid again.
+    The file holds text of the user's: it is readable by its owner only, each row knows its
+    partition so that `forget` can delete it, deleted text is overwritten, and rows leave after
+    `keep_days`. Only answers are kept, never errors. A committed answer survives the death of the
+    process; the last ones before a power failure may be paid again.
 
     Args:
         path: The file; it and its folder are made if they are not there.
@@ -311,7 +335,9 @@ class Journal:
         SemgraphError: The file cannot be opened, is damaged, or is not a journal.
     """
 
-    def __init__(self, path: Path | str, keep_days: float | None = 30, patience: float = _PATIENCE) -> None:
+    def __init__(
+        self, path: Path | str, keep_days: float | None = 30, patience: float = _PATIENCE
+    ) -> None:
         self.path = Path(path)
         self._patience = patience
         self._database = open_journal(self.path, patience)
@@ -327,23 +353,30 @@ class Journal:
         self._patience = _PATIENCE
 
     async def find(self, request: Request, model: str, scope: str = "") -> Reply | None:
-        """The newest answer to an equal request of the same partition to this model in this scope, or None."""
+        """The newest answer to an equal request of the same partition to this model in this scope,
+        or None.
+        """
         sql = f"SELECT {_REPLY} FROM answers WHERE key = ? ORDER BY id DESC LIMIT 1"
         key = _answer_key(request, model, scope)
         row = await self._read(lambda: self._database.execute(sql, (key,)).fetchone())
         return None if row is None else replace(_reply(row), origin="journal", attempts=0)
 
     async def record(self, request: Request, reply: Reply, model: str, scope: str = "") -> None:
-        """Keep an answer; returns when it is in the file. It is kept also if the caller is cancelled meanwhile.
+        """Keep an answer; returns when it is in the file. It is kept also if the caller is
+        cancelled meanwhile.
 
         Raises:
-            SemgraphError: It could not be written (disk full, ...). It is tried again with the next one, and at `close`.
+            SemgraphError: It could not be written (disk full, ...). It is tried again with the next
+                one, and at `close`.
         """
         texts, answer = _answer_rows(request, reply, model, scope)
-        await asyncio.shield(self._commits.add([*((_INSERT_TEXT, text) for text in texts), (_INSERT_ANSWER, answer)]))
+        await asyncio.shield(
+            self._commits.add([*((_INSERT_TEXT, text) for text in texts), (_INSERT_ANSWER, answer)])
+        )
 
     def withdraw(self, calls: Iterable[str]) -> None:
-        """Never serve these answers again: they turned out to be of no use. What was asked and answered stays readable.
+        """Never serve these answers again: they turned out to be of no use. What was asked and
+        answered stays readable.
 
         Written with what is written next, at the end of the loop's turn, or at `close`.
         """
@@ -351,12 +384,14 @@ class Journal:
             self._commits.add(statements)
 
     async def find_vectors(self, texts: Iterable[OwnText], model: str) -> dict[OwnText, Vectors]:
-        """The vectors that are known of these texts within their partitions, each of shape (dimensions,)."""
+        """The vectors that are known of these texts within their partitions, each of shape
+        (dimensions,).
+        """
         keys = {_vector_key(text, model): text for text in texts}
         found: dict[OwnText, Vectors] = {}
         for part in _parts(list(keys)):
             sql = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(part))})"
-            rows = await self._read(lambda sql=sql, part=part: self._database.execute(sql, part).fetchall())  # type: ignore[misc]
+            rows = await self._read(partial(self._select, sql, part))
             found.update((keys[key], np.frombuffer(vector, dtype="<f4")) for key, vector in rows)
         return found
 
@@ -364,24 +399,36 @@ class Journal:
         """Keep the vectors of texts of partitions. Raises as `record` does."""
         now = time.time()
         rows = [
-            (_vector_key(text, model), model, _text(text.partition), now, vector.astype("<f4").tobytes())
+            (
+                _vector_key(text, model),
+                model,
+                _text(text.partition),
+                now,
+                vector.astype("<f4").tobytes(),
+            )
             for text, vector in vectors.items()
         ]
         await asyncio.shield(self._commits.add([(_INSERT_VECTOR, row) for row in rows]))
 
     def exchange(self, call_id: str) -> Exchange | None:
-        """What was asked and answered in one call, or None if the journal does not have it (any more)."""
-        columns = f"{_REPLY}, request, attempts, model, scope, partition, step, created, r.text, s.text"
+        """What was asked and answered in one call, or None if the journal does not have it (any
+        more).
+        """
+        columns = (
+            f"{_REPLY}, request, attempts, model, scope, partition, step, created, r.text, s.text"
+        )
         joins = "LEFT JOIN texts r ON r.hash = rules LEFT JOIN texts s ON s.hash = answers.schema"
         sql = f"SELECT {columns} FROM answers {joins} WHERE call_id = ?"
         row = self._now(lambda: self._database.execute(sql, (call_id,)).fetchone())
         return None if row is None else _exchange(row)
 
     def forget(self, partitions: Iterable[str]) -> int:
-        """Delete all rows of these partitions and overwrite what they held. Returns how many rows there were.
+        """Delete all rows of these partitions and overwrite what they held. Returns how many rows
+        there were.
 
         Raises:
-            SemgraphError: Another process holds the file, or it cannot be written; nothing was deleted.
+            SemgraphError: Another process holds the file, or it cannot be written; nothing was
+                deleted.
         """
         return self._delete("partition = ?", [(_text(partition),) for partition in partitions])
 
@@ -418,8 +465,13 @@ class Journal:
             self._now(lambda: shrink(self._database))
         return count
 
+    def _select(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        return self._database.execute(sql, values).fetchall()
+
     async def _read(self, query: Callable[[], T]) -> T:
-        """Run a query; wait without blocking the loop while another process holds the file (it rarely bars readers)."""
+        """Run a query; wait without blocking the loop while another process holds the file (it
+        rarely bars readers).
+        """
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -430,7 +482,9 @@ class Journal:
             await asyncio.sleep(0.02)
 
     def _now(self, action: Callable[[], T]) -> T:
-        """Do something that is not for the event loop's hot path: it may wait for another process."""
+        """Do something that is not for the event loop's hot path: it may wait for another
+        process.
+        """
         until = time.monotonic() + self._patience
         while True:
             try:
@@ -442,7 +496,8 @@ class Journal:
 
 
 class Journalled(Wrapper):
-    """Answers from the journal what was answered before, and keeps what is answered now before it is used.
+    """Answers from the journal what was answered before, and keeps what is answered now before it
+    is used.
 
     Args:
         inner: The model.
@@ -468,12 +523,16 @@ class Journalled(Wrapper):
 
 
 def _answer_key(request: Request, model: str, scope: str) -> bytes:
-    asked = hashlib.blake2b(f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16).digest()
+    asked = hashlib.blake2b(
+        f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16
+    ).digest()
     return key_in_partition(asked, _text(request.partition))
 
 
 def _vector_key(text: OwnText, model: str) -> bytes:
-    embedded = hashlib.blake2b(f"{model}\n{text.text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    embedded = hashlib.blake2b(
+        f"{model}\n{text.text}".encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
     return key_in_partition(embedded, _text(text.partition))
 
 
@@ -501,15 +560,20 @@ def _str(stored: str | bytes) -> str:
 def _answer_rows(
     request: Request, reply: Reply, model: str, scope: str
 ) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
-    """The rows to write: shared texts (what stands before the first user message, and the schema), then the answer."""
+    """The rows to write: shared texts (what stands before the first user message, and the schema),
+    then the answer.
+    """
     messages = request.messages
-    first = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+    first = next(
+        (i for i, message in enumerate(messages) if message.role != "system"), len(messages)
+    )
     rules = _hashed(json.dumps([message.content for message in messages[:first]]))
     schema = _hashed(request.schema)
     rest = [(message.role, message.content) for message in messages[first:]]
     words = [request.words] if request.words else []
     asked = json.dumps(
-        [request.role, request.max_tokens, request.params, request.trial, rest, *words], ensure_ascii=False
+        [request.role, request.max_tokens, request.params, request.trial, rest, *words],
+        ensure_ascii=False,
     )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (

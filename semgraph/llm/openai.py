@@ -1,4 +1,6 @@
-"""Language models behind any OpenAI-compatible endpoint: OpenAI, vLLM, llama.cpp's server, OpenRouter, Azure, ..."""
+"""Language models behind any OpenAI-compatible endpoint: OpenAI, vLLM, llama.cpp's server,
+OpenRouter, Azure, ...
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,21 @@ _MAX_CONNECTIONS = 1000
 
 
 class Wire:
-    """A connection pool to one endpoint. Nothing is opened, and nothing heavy imported, before the first request.
+    """A connection pool to one endpoint. Nothing is opened, and nothing heavy imported, before the
+    first request.
 
     Args:
         name: What asks, for messages: `openai:gpt-4.1-mini`.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or OpenAI's own.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's may do without.
+        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
+            OpenAI's own.
+        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
+            may do without.
         timeout: Seconds that one attempt may take in all.
     """
 
-    def __init__(self, name: str, base_url: str | None, api_key: str | None, timeout: float) -> None:
+    def __init__(
+        self, name: str, base_url: str | None, api_key: str | None, timeout: float
+    ) -> None:
         self.name, self.timeout = name, timeout
         self.base_url = effective_url(base_url)
         self._api_key = api_key
@@ -59,7 +66,8 @@ class Wire:
 
         Raises:
             RowError: The endpoint rejects this request.
-            ModelUnavailable: It will answer none: wrong address, wrong key, unknown model, not of this protocol.
+            ModelUnavailable: It will answer none: wrong address, wrong key, unknown model, not of
+                this protocol.
             Transient: It may answer the next attempt.
         """
         import openai
@@ -73,7 +81,9 @@ class Wire:
             text = f"{self.name}: no answer from {self.base_url} in {self.timeout:g} s"
             raise Transient("timeout", text, seconds=self.timeout) from None
         except openai.OpenAIError as error:
-            raise explain(error, Attempt(self.name, self.base_url, time.perf_counter() - began)) from error
+            raise explain(
+                error, Attempt(self.name, self.base_url, time.perf_counter() - began)
+            ) from error
         seconds = time.perf_counter() - began
         try:
             document = json.loads(response.content)
@@ -100,10 +110,13 @@ class Wire:
             raise ModelUnavailable(
                 f"{self.name} needs a key: set OPENAI_API_KEY, or name the variable that holds it with ?key_env=NAME"
             )
-        limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
+        limits = httpx2.Limits(
+            max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
+        )
         client = openai.AsyncOpenAI(
             base_url=self.base_url,
-            api_key=key or "none",  # vLLM, llama.cpp and the like ask for none; the package insists on one
+            api_key=key
+            or "none",  # vLLM, llama.cpp and the like ask for none; the package insists on one
             max_retries=0,
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=openai.DefaultAioHttpClient(limits=limits, verify=_trusted()),
@@ -114,7 +127,9 @@ class Wire:
 
 @cache
 def _trusted() -> SSLContext:
-    """The certificates that are trusted, read once: that takes longer than a call to a model nearby."""
+    """The certificates that are trusted, read once: that takes longer than a call to a model
+    nearby.
+    """
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -127,24 +142,29 @@ def effective_url(base_url: str | None) -> str:
 
 Structured = Literal["json_schema", "tool"]
 
-# OpenAI's reasoning models count their thinking as part of the answer: they take `max_completion_tokens` instead of
-# `max_tokens`, and no temperature. All other models, here and elsewhere, take both.
+# OpenAI's reasoning models count their thinking as part of the answer: they take
+# `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models, here and
+# elsewhere, take both.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _DEFAULT_LIMITS = Limits()
 
 
 class OpenAI:
-    """A model that is asked over `POST {base_url}/chat/completions`, with the answer's JSON Schema enforced there.
+    """A model that is asked over `POST {base_url}/chat/completions`, with the answer's JSON Schema
+    enforced there.
 
-    Each request is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal around it.
+    Each request is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal
+        around it.
 
     Args:
         model: The model as the endpoint calls it.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or OpenAI's own.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's may do without.
+        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
+            OpenAI's own.
+        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
+            may do without.
         limits: What the model takes.
-        structured: How the schema is enforced: `json_schema` (`response_format`, strict) or `tool` (one function that
-            must be called, for endpoints that ignore the former).
+        structured: How the schema is enforced: `json_schema` (`response_format`, strict) or `tool`
+            (one function that must be called, for endpoints that ignore the former).
         timeout: Seconds that one attempt may take in all.
         price: What tokens cost, where the list of `semgraph.llm.prices` is not to be asked.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
@@ -226,10 +246,16 @@ class OpenAI:
             logprobs=word_logprobs(request.words, first_tokens(choice.get("logprobs"))),
         )
         if refusal or finish == "content_filter":
-            why = f"refused by the model: {refusal}" if refusal else "refused by the provider's content filter"
+            why = (
+                f"refused by the model: {refusal}"
+                if refusal
+                else "refused by the provider's content filter"
+            )
             raise RowError("refused", why, attempts=1, spent=reply)
         if finish == "length" and not request.words:
-            raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
+            raise RowError(
+                "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
+            )
         return reply
 
     @cached_property
@@ -244,7 +270,9 @@ class OpenAI:
     def _body(self, request: Request) -> bytes:
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+            "messages": [
+                {"role": message.role, "content": message.content} for message in request.messages
+            ],
             "max_completion_tokens" if self._reasoning else "max_tokens": request.max_tokens,
             **dict(request.params),
             **self._extra,
@@ -252,7 +280,8 @@ class OpenAI:
         }
         if self._reasoning:
             body.pop("temperature", None)
-        # The schema is JSON text already: it is put in as it is, not parsed and written again for every request.
+        # The schema is JSON text already: it is put in as it is, not parsed and written again for
+        # every request.
         tail = f",{self._format(request.schema)}}}" if request.schema else "}"
         try:
             return (_dump(body)[:-1] + tail).encode()
@@ -286,7 +315,9 @@ class OpenAI:
 
 
 def endpoint_name(kind: str, model: str, url: str, options: list[str]) -> str:
-    """A model as it is written in a configuration: `openai:MODEL@URL?option=value`, without a password in the URL."""
+    """A model as it is written in a configuration: `openai:MODEL@URL?option=value`, without a
+    password in the URL.
+    """
     address = "" if url == OPENAI_URL else "@" + re.sub(r"//[^/@]*@", "//", url)
     return f"{kind}:{model}{address}" + ("?" + "&".join(options) if options else "")
 

@@ -1,4 +1,6 @@
-"""What tokens cost. Prices come from the package genai-prices, which carries them with it: nothing is fetched."""
+"""What tokens cost. Prices come from the package genai-prices, which carries them with it: nothing
+is fetched.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,19 @@ class FlatPrice:
     def dollars(self, usage: Usage) -> float:
         """The price of these tokens, in US dollars."""
         cached = self.prompt if self.cached is None else self.cached
-        total = (usage.prompt - usage.cached) * self.prompt + usage.cached * cached + usage.completion * self.completion
+        total = (
+            (usage.prompt - usage.cached) * self.prompt
+            + usage.cached * cached
+            + usage.completion * self.completion
+        )
         return total / 1e6
 
 
 @dataclass(frozen=True)
 class _ListPrice:
-    """A price that depends on the time of day, or on how long the prompt is: the list is asked every time."""
+    """A price that depends on the time of day, or on how long the prompt is: the list is asked
+    every time.
+    """
 
     model: str
     provider_id: str | None
@@ -50,11 +58,21 @@ class _ListPrice:
         import genai_prices
 
         tokens = genai_prices.Usage(
-            input_tokens=usage.prompt, cache_read_tokens=usage.cached, output_tokens=usage.completion
+            input_tokens=usage.prompt,
+            cache_read_tokens=usage.cached,
+            output_tokens=usage.completion,
         )
         if self.provider_id is not None:
-            return float(genai_prices.calc_price(tokens, self.model, provider_id=self.provider_id).total_price)
-        return float(genai_prices.calc_price(tokens, self.model, provider_api_url=self.provider_url).total_price)
+            return float(
+                genai_prices.calc_price(
+                    tokens, self.model, provider_id=self.provider_id
+                ).total_price
+            )
+        return float(
+            genai_prices.calc_price(
+                tokens, self.model, provider_api_url=self.provider_url
+            ).total_price
+        )
 
 
 @lru_cache(maxsize=64)
@@ -62,7 +80,8 @@ def price_of(model: str, base_url: str | None = None) -> Price | None:
     """The price of a model at an endpoint; at OpenAI's own if `base_url` is None.
 
     Returns:
-        None where no price is known: a model that the list lacks, or an endpoint that it does not know, whatever the
+        None where no price is known: a model that the list lacks, or an endpoint that it does not
+            know, whatever the
         name of the model there. Unknown is never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
@@ -76,8 +95,12 @@ def price_of(model: str, base_url: str | None = None) -> Price | None:
 
 
 def _flat(prices: Any) -> FlatPrice | None:
-    """The list's entry as fixed prices, if it is that simple; the list itself takes 0.1 ms a question."""
-    per_token = [getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")]
+    """The list's entry as fixed prices, if it is that simple; the list itself takes 0.1 ms a
+    question.
+    """
+    per_token = [
+        getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")
+    ]
     if any(hasattr(price, "tiers") for price in per_token) or isinstance(prices, list):
         return None
     prompt, completion, cached = (None if price is None else float(price) for price in per_token)

@@ -1,12 +1,13 @@
 """The file of a recording: what a model answered, what an embedder gave, what time it was.
 
-One JSON document per line, in an order that does not depend on the run, so that a recording that was made again differs
-where its answers differ:
+One JSON document per line, in an order that does not depend on the run, so that a recording that
+was made again differs where its answers differ:
 
-1. The head: the format's version, the model and its limits, the embedder and its dimensions, the date, and every `$now`
-   by the name of its slice or wave.
-2. One line for each answer: the request's fingerprint (the model is no part of it), the step, how the question begins,
-   hashes of the parts of the request, and the text with what it took; or the error that the row got.
+1. The head: the format's version, the model and its limits, the embedder and its dimensions, the
+   date, and every `$now` by the name of its slice or wave.
+2. One line for each answer: the request's fingerprint (the model is no part of it), the step, how
+   the question begins, hashes of the parts of the request, and the text with what it took; or the
+   error that the row got.
 3. One line for each embedded text: its vector as little-endian float32 in base64.
 """
 
@@ -26,7 +27,17 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
-from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Reply, Request, Usage, Vectors, Wrapper
+from semgraph.llm.base import (
+    LLM,
+    Embedder,
+    Embeddings,
+    Limits,
+    Reply,
+    Request,
+    Usage,
+    Vectors,
+    Wrapper,
+)
 from semgraph.llm.tokens import TokenCounter
 from semgraph.private import write_private
 
@@ -89,10 +100,14 @@ class Recording:
             PlanError: There is none, or it is no recording.
         """
         try:
-            lines = path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
+            lines = (
+                path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
+            )
         except OSError as error:
             hint = 'Make one: Session(llm="local").run(PLAN, record_to=FILE). Or use a model: --llm local'
-            raise PlanError(Problem(f"no recording can be read at {path}", there=error.strerror, hint=hint)) from error
+            raise PlanError(
+                Problem(f"no recording can be read at {path}", there=error.strerror, hint=hint)
+            ) from error
         recording = cls()
         for number, line in enumerate(lines, start=1):
             try:
@@ -100,7 +115,9 @@ class Recording:
             except (ValueError, KeyError, TypeError, binascii.Error) as error:
                 there = f"{type(error).__name__}: {error}"
                 raise PlanError(
-                    Problem("is no line of a recording", None, Position(str(path), number, 1), there)
+                    Problem(
+                        "is no line of a recording", None, Position(str(path), number, 1), there
+                    )
                 ) from error
         return recording
 
@@ -108,7 +125,11 @@ class Recording:
         yield {
             "recording": VERSION,
             "model": self.model,
-            "limits": [self.limits.context_tokens, self.limits.max_output_tokens, self.limits.in_flight],
+            "limits": [
+                self.limits.context_tokens,
+                self.limits.max_output_tokens,
+                self.limits.in_flight,
+            ],
             **({"logprobs": self.limits.logprobs} if self.limits.logprobs is not None else {}),
             **({"yes_no": self.limits.yes_no} if self.limits.yes_no != "json" else {}),
             **({"yes_from": self.limits.yes_from} if self.limits.yes_from else {}),
@@ -117,7 +138,9 @@ class Recording:
             "date": self.date,
             "now": {name: self.now[name].isoformat() for name in sorted(self.now)},
         }
-        for fingerprint, answer in sorted(self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])):
+        for fingerprint, answer in sorted(
+            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
+        ):
             usage = answer.usage
             yield {
                 "step": answer.step,
@@ -132,20 +155,31 @@ class Recording:
                 **({"logprobs": list(answer.logprobs)} if answer.logprobs else {}),
             }
         for text in sorted(self.vectors):
-            yield {"embeds": text, "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode()}
+            yield {
+                "embeds": text,
+                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
+            }
 
     def _take(self, line: dict[str, Any], *, first: bool) -> None:
         if first:
             if line["recording"] != VERSION:
                 raise ValueError(f"its version is {line['recording']}, known is {VERSION}")
-            asking = {name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line}
+            asking = {
+                name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line
+            }
             self.model, self.limits = line["model"], Limits(*line["limits"], **asking)
-            self.embedder, self.dimensions, self.date = line["embedder"], line["dimensions"], line["date"]
+            self.embedder, self.dimensions, self.date = (
+                line["embedder"],
+                line["dimensions"],
+                line["date"],
+            )
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}
         elif "embeds" in line:
             vector = np.frombuffer(base64.b64decode(line["vector"], validate=True), dtype="<f4")
             if len(vector) != self.dimensions:
-                raise ValueError(f"the vector has {len(vector)} dimensions, the head says {self.dimensions}")
+                raise ValueError(
+                    f"the vector has {len(vector)} dimensions, the head says {self.dimensions}"
+                )
             self.vectors[line["embeds"]] = vector.astype(np.float32)
         else:
             self.answers[line["answer"]] = Answer(
@@ -162,13 +196,23 @@ class Recording:
 
 
 def parts(request: Request) -> dict[str, str]:
-    """Short hashes of a request's parts, which say what is different when there is no recorded answer to it."""
-    static = next((i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages))
+    """Short hashes of a request's parts, which say what is different when there is no recorded
+    answer to it.
+    """
+    static = next(
+        (i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages)
+    )
     return {
         "rules": _hash([m.content for m in request.messages[:static]]),
         "schema": _hash(request.schema),
         "parameters": _hash(
-            [request.role, request.max_tokens, request.params, request.trial, *filter(None, [request.words])]
+            [
+                request.role,
+                request.max_tokens,
+                request.params,
+                request.trial,
+                *filter(None, [request.words]),
+            ]
         ),
         "rows": _hash([(m.role, m.content) for m in request.messages[static:]]),
     }
@@ -196,9 +240,9 @@ _CHANGED = {
 class Recorded:
     """Replays the answers of a recorded run, on any store.
 
-    A reply is `issued` and has the tokens and seconds that it took when it was recorded, so that tables show what the
-    run took then; it comes at once, it costs nothing, and its `attempts` are 0, for nothing is sent. Rows that got an
-    error get it again.
+    A reply is `issued` and has the tokens and seconds that it took when it was recorded, so that
+    tables show what the run took then; it comes at once, it costs nothing, and its `attempts` are
+    0, for nothing is sent. Rows that got an error get it again.
 
     Args:
         recording: The file, or one that is read already.
@@ -206,7 +250,9 @@ class Recorded:
 
     def __init__(self, recording: Path | str | Recording) -> None:
         self.path = None if isinstance(recording, Recording) else Path(recording)
-        self.recording = recording if isinstance(recording, Recording) else Recording.read(Path(recording))
+        self.recording = (
+            recording if isinstance(recording, Recording) else Recording.read(Path(recording))
+        )
         self._counter = TokenCounter(bare_name(self.recording.model))
 
     @property
@@ -286,9 +332,14 @@ class Recorded:
 
     def _miss(self, request: Request) -> str:
         asked = parts(request)
-        alike = [answer for answer in self.recording.answers.values() if answer.step == request.step]
+        alike = [
+            answer for answer in self.recording.answers.values() if answer.step == request.step
+        ]
         if not alike:
-            steps = ", ".join(sorted({answer.step for answer in self.recording.answers.values()})) or "none"
+            steps = (
+                ", ".join(sorted({answer.step for answer in self.recording.answers.values()}))
+                or "none"
+            )
             why = f"it has no answers of this step (of {steps})"
         else:
             for part in asked:
@@ -299,9 +350,7 @@ class Recorded:
         return f"step {request.step}: {self._what} has no answer to “{excerpt(request)}”: {why}. {_REMEDY}"
 
 
-_REMEDY = (
-    "Record it anew, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
-)
+_REMEDY = "Record it anew, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
 
 
 def _call_id(request: Request) -> str:
@@ -320,7 +369,9 @@ class RecordedEmbedder:
     """
 
     def __init__(self, recording: Path | str | Recording) -> None:
-        self.recording = recording if isinstance(recording, Recording) else Recording.read(Path(recording))
+        self.recording = (
+            recording if isinstance(recording, Recording) else Recording.read(Path(recording))
+        )
         self._counter = TokenCounter(bare_name(self.recording.embedder))
 
     @property
@@ -369,7 +420,8 @@ def bare_name(name: str) -> str:
 
 
 class Recorder:
-    """Collects what a run is told. Wrap outermost, so that what the journal answers is recorded too.
+    """Collects what a run is told. Wrap outermost, so that what the journal answers is recorded
+    too.
 
     ```
     recorder = Recorder()
@@ -402,12 +454,16 @@ class Recorder:
 
     def write(self, path: Path | str) -> None:
         """Write the file. The date is that of the earliest `$now`."""
-        self.recording.date = min(self.recording.now.values()).date().isoformat() if self.recording.now else ""
+        self.recording.date = (
+            min(self.recording.now.values()).date().isoformat() if self.recording.now else ""
+        )
         self.recording.write(Path(path))
 
 
 class RecordingModel(Wrapper):
-    """Records the answers of a model. Counts tokens as the replay will, for the count decides what is packed together."""
+    """Records the answers of a model. Counts tokens as the replay will, for the count decides what
+    is packed together.
+    """
 
     def __init__(self, inner: LLM, recording: Recording) -> None:
         super().__init__(inner)

@@ -1,6 +1,7 @@
 """Which model, embedder, store and limits are used, and where each choice came from.
 
-Order: option > environment > `./semgraph.toml` > user config > default. Nothing else is read; in particular no `.env`.
+Order: option > environment > `./semgraph.toml` > user config > default. Nothing else is read; in
+    particular no `.env`.
 """
 
 from __future__ import annotations
@@ -56,11 +57,15 @@ class Source:
 
 
 def user_config(env: Mapping[str, str]) -> Path:
-    """The user's own file: `config.toml` in `SEMGRAPH_HOME`, else where the system keeps configuration."""
+    """The user's own file: `config.toml` in `SEMGRAPH_HOME`, else where the system keeps
+    configuration.
+    """
     import platformdirs
 
     home = env.get("SEMGRAPH_HOME")
-    return (Path(home).expanduser() if home else platformdirs.user_config_path("semgraph")) / "config.toml"
+    return (
+        Path(home).expanduser() if home else platformdirs.user_config_path("semgraph")
+    ) / "config.toml"
 
 
 def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
@@ -70,30 +75,48 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
-    """The variables that name a model, an embedder or a store. A misspelt one is an error, not silence."""
+    """The variables that name a model, an embedder or a store. A misspelt one is an error, not
+    silence.
+    """
     for name in env:
         if name.startswith(_OURS) and name not in VARIABLES:
-            near = did_you_mean(name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in VARIABLES])
+            near = did_you_mean(
+                name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in VARIABLES]
+            )
             if near:
-                problems.append(Problem(f"environment: nothing reads {name}", hint=near.replace('"', f'"{_OURS}', 1)))
+                problems.append(
+                    Problem(
+                        f"environment: nothing reads {name}", hint=near.replace('"', f'"{_OURS}', 1)
+                    )
+                )
     given = {key: env[name] for name, key in _VARIABLES.items() if name in env}
     source = _checked("environment", given, cwd, problems, also=("llm",))
-    return Source("environment", source.values, {key: f"environment {name}" for name, key in _VARIABLES.items()})
+    return Source(
+        "environment",
+        source.values,
+        {key: f"environment {name}" for name, key in _VARIABLES.items()},
+    )
 
 
 def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool = False) -> Source:
-    """A `semgraph.toml`; empty when there is none and none is required. Its relative paths start from its folder."""
+    """A `semgraph.toml`; empty when there is none and none is required. Its relative paths start
+    from its folder.
+    """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if required:
-            problems.append(Problem(f"{origin}: there is no such file", hint="Name an existing one, or none"))
+            problems.append(
+                Problem(f"{origin}: there is no such file", hint="Name an existing one, or none")
+            )
         return Source(origin)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         said = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else said
-        problems.append(Problem(f"{origin}: cannot be read", there=said, hint="all keys: docs/settings.md"))
+        problems.append(
+            Problem(f"{origin}: cannot be read", there=said, hint="all keys: docs/settings.md")
+        )
         return Source(origin)
     return _checked(origin, dict(_flat(tree)), path.parent, problems)
 
@@ -107,7 +130,11 @@ def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _checked(
-    origin: str, given: Mapping[str, Any], base: Path, problems: list[Problem], also: tuple[str, ...] = ()
+    origin: str,
+    given: Mapping[str, Any],
+    base: Path,
+    problems: list[Problem],
+    also: tuple[str, ...] = (),
 ) -> Source:
     values: dict[str, Any] = {}
     for key, value in given.items():
@@ -129,7 +156,9 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         return _number(key, value, _NUMBERS[key])
     if key == "operators":
         folders = [value] if isinstance(value, str | Path) else value
-        if not isinstance(folders, list | tuple) or not all(isinstance(f, str | Path) for f in folders):
+        if not isinstance(folders, list | tuple) or not all(
+            isinstance(f, str | Path) for f in folders
+        ):
             raise _Wrong("operators must be a list of folders", there=f"found {value!r}")
         return tuple(_path(f, base) for f in folders)
     if key == "journal.path":
@@ -144,18 +173,28 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     known = [k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES]
     if key in TABLES:
         raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
-    raise _Wrong(f'nothing reads "{key}"', there=f"There are {', '.join(known)}", hint=did_you_mean(key, known))
+    raise _Wrong(
+        f'nothing reads "{key}"',
+        there=f"There are {', '.join(known)}",
+        hint=did_you_mean(key, known),
+    )
 
 
 def _check_role(role: str) -> None:
-    """Refuse a role that is a misspelling of one that semgraph reads: no prompt would use its model."""
+    """Refuse a role that is a misspelling of one that semgraph reads: no prompt would use its
+    model.
+    """
     if role in ROLES:
         return
     near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_ALIKE)
     meant = near[0] if near else "embed" if role.lower().startswith("embed") else ""
     if meant:
         there = f"Roles of semgraph are {', '.join(ROLES)}; your own must not look like one of them"
-        raise _Wrong(f'"models.{role}" binds no known role', there=there, hint=f'did you mean "models.{meant}"?')
+        raise _Wrong(
+            f'"models.{role}" binds no known role',
+            there=there,
+            hint=f'did you mean "models.{meant}"?',
+        )
 
 
 def _text(key: str, value: Any) -> str:
@@ -169,7 +208,9 @@ def _path(value: str | Path, base: Path) -> Path:
 
 
 def _store(text: str, base: Path) -> str:
-    """`sqlite:PATH` with its path made absolute, so that it does not change its meaning with the directory."""
+    """`sqlite:PATH` with its path made absolute, so that it does not change its meaning with the
+    directory.
+    """
     scheme, colon, path = text.partition(":")
     return f"sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
 
@@ -183,7 +224,10 @@ def _number(key: str, value: Any, type_: type) -> float | int:
         exact = False
     if not exact or (number < 0 if least == 0 else number <= 0):
         what = "a whole number" if type_ is int else "a number"
-        raise _Wrong(f"{key} must be {what} {'of at least 0' if least == 0 else 'above 0'}", there=f"found {value!r}")
+        raise _Wrong(
+            f"{key} must be {what} {'of at least 0' if least == 0 else 'above 0'}",
+            there=f"found {value!r}",
+        )
     return type_(number)  # type: ignore[no-any-return]
 
 
@@ -203,7 +247,9 @@ _FALSE = ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True, repr=False)
 class Value:
-    """A setting and where it came from: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`."""
+    """A setting and where it came from: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`,
+    `default`.
+    """
 
     value: Any
     origin: str
@@ -214,7 +260,9 @@ class Value:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Limits as configured; None means none. `rpm`, `tpm` and `in_flight` hold per endpoint, the others per run."""
+    """Limits as configured; None means none. `rpm`, `tpm` and `in_flight` hold per endpoint, the
+    others per run.
+    """
 
     rpm: int | None = None
     tpm: int | None = None
@@ -230,8 +278,8 @@ class Settings:
     """All settings of a run. Make one with `load`.
 
     Args:
-        values: Every key of `semgraph.toml` that has a value, dotted (`limits.rpm`, `models.small`), with its origin.
-            Models are `ModelSpec`s, paths are absolute.
+        values: Every key of `semgraph.toml` that has a value, dotted (`limits.rpm`,
+            `models.small`), with its origin. Models are `ModelSpec`s, paths are absolute.
         environment: The variables that endpoints may read (keys, addresses).
         cwd: The directory that relative paths start from.
     """
@@ -252,8 +300,8 @@ class Settings:
         """Read all sources.
 
         Args:
-            overrides: Options by dotted key, None where not given. `llm` sets every role at once; `embedder` is
-                `models.embed`.
+            overrides: Options by dotted key, None where not given. `llm` sets every role at once;
+                `embedder` is `models.embed`.
             env: The environment; default: the process's.
             cwd: Where `semgraph.toml` is looked for; default: the process's.
             config: A file instead of `./semgraph.toml` (also `SEMGRAPH_CONFIG`). It must exist.
@@ -261,15 +309,21 @@ class Settings:
         Raises:
             PlanError: All problems found in all sources.
         """
-        environment = {key: value for key, value in (os.environ if env is None else env).items() if value}
+        environment = {
+            key: value for key, value in (os.environ if env is None else env).items() if value
+        }
         learn_from_environment(environment)
         folder = Path.cwd() if cwd is None else cwd.absolute()
         problems: list[Problem] = []
-        named = config or (Path(environment["SEMGRAPH_CONFIG"]) if "SEMGRAPH_CONFIG" in environment else None)
+        named = config or (
+            Path(environment["SEMGRAPH_CONFIG"]) if "SEMGRAPH_CONFIG" in environment else None
+        )
         sources = [
             from_options(overrides or {}, folder, problems),
             from_environment(environment, folder, problems),
-            from_file(folder / (named or "semgraph.toml"), folder, problems, required=named is not None),
+            from_file(
+                folder / (named or "semgraph.toml"), folder, problems, required=named is not None
+            ),
             from_file(user_config(environment), folder, problems),
         ]
         learn_from_addresses(str(value) for source in sources for value in source.values.values())
@@ -297,7 +351,9 @@ class Settings:
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles that are bound to a model, `default` first."""
-        bound = sorted(key.removeprefix("models.") for key in self.values if key.startswith("models."))
+        bound = sorted(
+            key.removeprefix("models.") for key in self.values if key.startswith("models.")
+        )
         return ("default", *(role for role in bound if role not in ("default", "embed")))
 
     def model(self, role: str = "default") -> ModelSpec:
@@ -306,11 +362,18 @@ class Settings:
         Raises:
             PlanError: Nobody bound the role.
         """
-        bound = self.values.get(f"models.{role}") or (self["models.default"] if role == "small" else None)
+        bound = self.values.get(f"models.{role}") or (
+            self["models.default"] if role == "small" else None
+        )
         if bound is None or role == "embed":
-            hint = did_you_mean(role, self.roles) or f"Bind it: {role} = ... under [models] in semgraph.toml"
+            hint = (
+                did_you_mean(role, self.roles)
+                or f"Bind it: {role} = ... under [models] in semgraph.toml"
+            )
             there = f"Bound are {', '.join(self.roles)}"
-            raise PlanError(Problem(f'no model is bound to the role "{role}"', there=there, hint=hint))
+            raise PlanError(
+                Problem(f'no model is bound to the role "{role}"', there=there, hint=hint)
+            )
         assert isinstance(bound.value, ModelSpec)
         return bound.value
 
@@ -325,7 +388,13 @@ class Settings:
     def limits(self) -> RunLimits:
         """The limits."""
         prefix = "limits."
-        return RunLimits(**{k.removeprefix(prefix): v.value for k, v in self.values.items() if k.startswith(prefix)})
+        return RunLimits(
+            **{
+                k.removeprefix(prefix): v.value
+                for k, v in self.values.items()
+                if k.startswith(prefix)
+            }
+        )
 
     @property
     def keep_days(self) -> int:
@@ -348,10 +417,20 @@ class Settings:
             value, origin = self.values[key].value, self.values[key].origin
             parts = value if isinstance(value, tuple) else (value,)
             yield key, ", ".join(_short(part, self.cwd) for part in parts) or "none", origin
-        for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NEO4J_URI", "SEMGRAPH_HOME", "SEMGRAPH_OFFLINE"):
+        for name in (
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "NEO4J_URI",
+            "SEMGRAPH_HOME",
+            "SEMGRAPH_OFFLINE",
+        ):
             text = self.environment.get(name, "")
             if text:
-                yield name, masked(text) if name.endswith("KEY") else without_password(text), "environment"
+                yield (
+                    name,
+                    masked(text) if name.endswith("KEY") else without_password(text),
+                    "environment",
+                )
 
 
 def masked(key: str) -> str:
@@ -371,7 +450,9 @@ def _short(value: Any, cwd: Path) -> str:
 
 def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Value]:
     """Everything but models: the first source that has a key gives its value."""
-    values = {key: Value(cwd / v if isinstance(v, Path) else v, "default") for key, v in _DEFAULTS.items()}
+    values = {
+        key: Value(cwd / v if isinstance(v, Path) else v, "default") for key, v in _DEFAULTS.items()
+    }
     for source in reversed(sources):
         for key, value in source.values.items():
             if key != "llm" and not key.startswith("models."):
@@ -379,13 +460,19 @@ def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Value]:
     return values
 
 
-def _models(sources: Sequence[Source], env: Mapping[str, str], problems: list[Problem]) -> dict[str, Value]:
-    """The models of all roles, and the embedder. `llm` in a source outranks every role of the sources below it."""
+def _models(
+    sources: Sequence[Source], env: Mapping[str, str], problems: list[Problem]
+) -> dict[str, Value]:
+    """The models of all roles, and the embedder. `llm` in a source outranks every role of the
+    sources below it.
+    """
     found: dict[str, Value] = {}
     everything = False
     for source in sources:
         specs = {
-            key: _spec(source, key, problems) for key in source.values if key == "llm" or key.startswith("models.")
+            key: _spec(source, key, problems)
+            for key in source.values
+            if key == "llm" or key.startswith("models.")
         }
         every = specs.pop("llm", None)
         default = specs.get("models.default") or every
@@ -406,7 +493,9 @@ def _models(sources: Sequence[Source], env: Mapping[str, str], problems: list[Pr
 def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
     origin = source.origin_of(key)
     try:
-        spec = parse_spec(source.values[key], "embedder" if key == "models.embed" else "model", origin)
+        spec = parse_spec(
+            source.values[key], "embedder" if key == "models.embed" else "model", origin
+        )
         if spec.provider == "local" and spec.model:
             find(spec.model, spec.kind, origin)
     except PlanError as error:

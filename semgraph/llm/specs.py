@@ -1,4 +1,6 @@
-"""How a model or an embedder is written down: `openai:MODEL@URL?key=value`, `local:NAME`, `recorded:PATH`."""
+"""How a model or an embedder is written down: `openai:MODEL@URL?key=value`, `local:NAME`,
+`recorded:PATH`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
         "recorded": {},
     },
     "embedder": {
-        "openai": {"dimensions": int, "in_flight": int, "rpm": int, "tpm": int, "timeout": float, "key_env": str},
+        "openai": {
+            "dimensions": int,
+            "in_flight": int,
+            "rpm": int,
+            "tpm": int,
+            "timeout": float,
+            "key_env": str,
+        },
         "local": {"threads": int},
         "recorded": {},
         "sentence-transformers": {"device": str},
@@ -52,7 +61,8 @@ class ModelSpec:
 
     Args:
         kind: Whether it names a model or an embedder.
-        provider: `openai` (any endpoint of that protocol), `local`, `recorded`, or `sentence-transformers`.
+        provider: `openai` (any endpoint of that protocol), `local`, `recorded`, or
+            `sentence-transformers`.
         model: The model's name, the path for `recorded`; empty for the provider's own default.
         base_url: The endpoint, where the specification names one.
         options: What followed `?`, typed, sorted by name.
@@ -73,7 +83,11 @@ class ModelSpec:
         text = f"{self.provider}:{self.model}" if self.model else self.provider
         if self.base_url:
             text += f"@{without_password(self.base_url)}"
-        return text + "?" * bool(self.options) + "&".join(f"{key}={value}" for key, value in self.options)
+        return (
+            text
+            + "?" * bool(self.options)
+            + "&".join(f"{key}={value}" for key, value in self.options)
+        )
 
     def __repr__(self) -> str:
         return f"ModelSpec({self})"
@@ -88,7 +102,8 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     """Read a specification.
 
     Args:
-        text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`, `local`.
+        text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`,
+            `local`.
         kind: Which of the two is expected.
         where: Where it was written, for messages.
 
@@ -101,14 +116,24 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     provider, mark, tail = provider.partition("?")
     rest = f"?{tail}" if mark and not rest else rest
     if provider not in providers:
-        hint = did_you_mean(provider, providers) or (None if ":" in text else f"Write openai:{text} for that model")
-        raise PlanError(Problem(f"{what} names no {kind}", there=f"They begin with {', '.join(providers)}", hint=hint))
+        hint = did_you_mean(provider, providers) or (
+            None if ":" in text else f"Write openai:{text} for that model"
+        )
+        raise PlanError(
+            Problem(
+                f"{what} names no {kind}",
+                there=f"They begin with {', '.join(providers)}",
+                hint=hint,
+            )
+        )
     url = _URL.search(rest)
     if not url and _HOST.search(rest.partition("?")[0]):
         raise PlanError(Problem(f"{what}: the address after @ must begin with http:// or https://"))
     model, _, query = (_URL.sub("", rest, count=1) if url else rest).partition("?")
     if provider in _MODEL_REQUIRED and not model:
-        raise PlanError(Problem(f"{what} lacks the name of the {kind}", hint=f"Write {provider}:NAME"))
+        raise PlanError(
+            Problem(f"{what} lacks the name of the {kind}", hint=f"Write {provider}:NAME")
+        )
     if url and provider != "openai":
         raise PlanError(Problem(f"{what}: only openai takes an address after @"))
     base_url = url.group(1).rstrip("/") if url else None
@@ -120,7 +145,9 @@ def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[st
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:
             there = f"It takes {', '.join(known)}" if known else "It takes none"
-            raise PlanError(Problem(f'{what}: no option "{key}"', there=there, hint=did_you_mean(key, known)))
+            raise PlanError(
+                Problem(f'{what}: no option "{key}"', there=there, hint=did_you_mean(key, known))
+            )
         if key in options:
             raise PlanError(Problem(f'{what}: "{key}" is given twice'))
         options[key] = _typed(key, value, known[key], what)
@@ -130,7 +157,11 @@ def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[st
 def _typed(key: str, value: str, type_: type, what: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
         there = f"It is one of {', '.join(_CHOICES[key])}"
-        raise PlanError(Problem(f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])))
+        raise PlanError(
+            Problem(
+                f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
+            )
+        )
     try:
         typed = type_(value)
     except ValueError:

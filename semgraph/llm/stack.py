@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn, ParamSpec, TypeVar
 
-from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, Problem, RowError, did_you_mean
+from semgraph.errors import (
+    BudgetReached,
+    ModelUnavailable,
+    PlanError,
+    Problem,
+    RowError,
+    did_you_mean,
+)
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.tokens import prompt_tokens
@@ -25,7 +32,8 @@ class Transient(Exception):
     """One attempt failed in a way that may pass. Endpoints raise it; it never leaves the stack.
 
     Args:
-        kind: One word: `throttled`, `server`, `timeout`, `connection`. The kind of the row's error, if it never passes.
+        kind: One word: `throttled`, `server`, `timeout`, `connection`. The kind of the row's error,
+            if it never passes.
         message: What happened, and where.
         seconds: How long the attempt took.
         retry_after: How long the endpoint asks everybody to wait, if it does.
@@ -33,22 +41,34 @@ class Transient(Exception):
     """
 
     def __init__(
-        self, kind: str, message: str, *, seconds: float = 0.0, retry_after: float | None = None, endpoint: bool = False
+        self,
+        kind: str,
+        message: str,
+        *,
+        seconds: float = 0.0,
+        retry_after: float | None = None,
+        endpoint: bool = False,
     ) -> None:
-        self.kind, self.seconds, self.retry_after, self.endpoint = kind, seconds, retry_after, endpoint
+        self.kind, self.seconds, self.retry_after, self.endpoint = (
+            kind,
+            seconds,
+            retry_after,
+            endpoint,
+        )
         super().__init__(message)
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """When a failed attempt is repeated. The wait before attempt n + 1 is random, at most `first` * 2 ** (n - 1) seconds.
+    """When a failed attempt is repeated. The wait before attempt n + 1 is random, at most `first` *
+    2 ** (n - 1) seconds.
 
     Args:
         attempts: HTTP requests sent for one request, at most.
         first: The longest first wait, in seconds.
         longest: The longest wait, in seconds, unless the endpoint asks for more.
-        deadline: No attempt begins after so many seconds of attempts and waits; time in the limiter's queue is not
-            counted. The last attempt may take the endpoint's own timeout.
+        deadline: No attempt begins after so many seconds of attempts and waits; time in the
+            limiter's queue is not counted. The last attempt may take the endpoint's own timeout.
     """
 
     attempts: int = 10
@@ -78,7 +98,9 @@ class Retrier:
         self.name, self.policy = name, policy
         self._answered = 0
 
-    async def run(self, attempt: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
+    async def run(
+        self, attempt: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[T, int]:
         """Call `attempt` until it succeeds.
 
         Returns:
@@ -86,7 +108,8 @@ class Retrier:
 
         Raises:
             RowError: It kept failing, or failed for good; `attempts` counts all of them.
-            ModelUnavailable: It kept failing, the endpoint is what fails, and it answered nobody else meanwhile.
+            ModelUnavailable: It kept failing, the endpoint is what fails, and it answered nobody
+                else meanwhile.
         """
         failed, seconds, answered = 0, 0.0, self._answered
         while True:
@@ -122,7 +145,9 @@ class Retrier:
 
 
 class Retried(Wrapper):
-    """Asks again when an attempt fails in a way that may pass; the reply says how many attempts it took."""
+    """Asks again when an attempt fails in a way that may pass; the reply says how many attempts it
+    took.
+    """
 
     def __init__(self, inner: LLM, policy: RetryPolicy | None = None) -> None:
         super().__init__(inner)
@@ -138,7 +163,9 @@ Clock = Callable[[], float]
 
 
 class _Bucket:
-    """A token bucket. It holds what one second brings, so that a minute never sees much more than `per_minute`."""
+    """A token bucket. It holds what one second brings, so that a minute never sees much more than
+    `per_minute`.
+    """
 
     def __init__(self, per_minute: float, now: float) -> None:
         self.rate = per_minute / 60
@@ -147,7 +174,9 @@ class _Bucket:
         self._filled = now
 
     def delay(self, cost: float, now: float) -> float:
-        """Seconds until `cost` may be taken. What is larger than the bucket may be taken from a full one."""
+        """Seconds until `cost` may be taken. What is larger than the bucket may be taken from a
+        full one.
+        """
         self.level = min(self.capacity, self.level + (now - self._filled) * self.rate)
         self._filled = now
         lacking = min(cost, self.capacity) - self.level
@@ -164,7 +193,8 @@ class Limiter:
     Args:
         in_flight: Requests that are sent and not yet answered, at most.
         rpm: Requests per minute, at most; None for any number.
-        tpm: Tokens per minute, prompt and longest answer, at most; what an answer did not use is given back.
+        tpm: Tokens per minute, prompt and longest answer, at most; what an answer did not use is
+            given back.
         clock: Seconds that never go back, whatever happens to the time of day.
 
     Raises:
@@ -172,7 +202,11 @@ class Limiter:
     """
 
     def __init__(
-        self, in_flight: int = 64, rpm: float | None = None, tpm: float | None = None, clock: Clock = time.monotonic
+        self,
+        in_flight: int = 64,
+        rpm: float | None = None,
+        tpm: float | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         for name, value in (("in_flight", in_flight), ("rpm", rpm), ("tpm", tpm)):
             if value is not None and value <= 0:
@@ -190,7 +224,9 @@ class Limiter:
         return self._tokens is not None
 
     async def enter(self, tokens: int = 0) -> None:
-        """Wait for a free place, first come first served. Pair it with `leave`; a cancelled wait takes nothing."""
+        """Wait for a free place, first come first served. Pair it with `leave`; a cancelled wait
+        takes nothing.
+        """
         await self._slots.acquire()
         try:
             if self._requests or self._tokens or self._resume_at > self._clock():
@@ -216,8 +252,14 @@ class Limiter:
         """Take a request with its tokens: 0, or the seconds to wait if there is no room for it."""
         with self._guard:
             now = self._clock()
-            costs = [(bucket, cost) for bucket, cost in ((self._requests, 1), (self._tokens, tokens)) if bucket]
-            delay = max([self._resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)])
+            costs = [
+                (bucket, cost)
+                for bucket, cost in ((self._requests, 1), (self._tokens, tokens))
+                if bucket
+            ]
+            delay = max(
+                [self._resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)]
+            )
             if delay <= 0:
                 for bucket, cost in costs:
                     bucket.take(cost)
@@ -266,8 +308,9 @@ class _Call:
 class Coalesced(Wrapper):
     """Asks once for what several rows of one partition ask at the same time.
 
-    Whoever of them goes on first gets the answer with its origin, the others `coalesced`, so that the call is counted
-    once. One that is cancelled does not disturb the others; when all are, the call is cancelled too.
+    Whoever of them goes on first gets the answer with its origin, the others `coalesced`, so that
+    the call is counted once. One that is cancelled does not disturb the others; when all are, the
+    call is cancelled too.
     """
 
     def __init__(self, inner: LLM) -> None:
@@ -338,7 +381,8 @@ class Cost:
 
 
 class Budget:
-    """The limits of one run and what it has spent, over all its models and embedders. None: no limit.
+    """The limits of one run and what it has spent, over all its models and embedders. None: no
+    limit.
 
     Args:
         max_calls: Answers of language models. Embeddings are not calls.
@@ -354,7 +398,12 @@ class Budget:
         max_usd: float | None = None,
         max_seconds: float | None = None,
     ) -> None:
-        self.max_calls, self.max_tokens, self.max_usd, self.max_seconds = max_calls, max_tokens, max_usd, max_seconds
+        self.max_calls, self.max_tokens, self.max_usd, self.max_seconds = (
+            max_calls,
+            max_tokens,
+            max_usd,
+            max_seconds,
+        )
         self.spent = Cost()
         self._reserved = Cost()
         self._turn = asyncio.Lock()
@@ -381,15 +430,16 @@ class Budget:
     async def reserve(self, most: Cost, what: str = "") -> None:
         """Set aside the most that a request can cost; pair it with `settle`.
 
-        Where only what others have set aside stands in the way, it waits for them, first come first served: most
-        requests cost far less than they can.
+        Where only what others have set aside stands in the way, it waits for them, first come first
+        served: most requests cost far less than they can.
 
         Args:
             most: The most it can cost.
             what: What is asked, for the error; the number of the call if empty.
 
         Raises:
-            BudgetReached: It could pass a limit, even if all requests in flight turned out to cost nothing.
+            BudgetReached: It could pass a limit, even if all requests in flight turned out to cost
+                nothing.
         """
         async with self._turn:
             while True:
@@ -409,11 +459,17 @@ class Budget:
             self._settled.set_result(None)
 
     async def spend(
-        self, most: Cost, send: Callable[[], Awaitable[Answer]], cost: Callable[[Answer], Cost], what: str = ""
+        self,
+        most: Cost,
+        send: Callable[[], Awaitable[Answer]],
+        cost: Callable[[Answer], Cost],
+        what: str = "",
     ) -> Answer:
-        """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when `max_seconds` pass.
+        """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when
+        `max_seconds` pass.
 
-        A request that is cancelled or fails is charged nothing: what the provider charged for it is not known. A failed
+        A request that is cancelled or fails is charged nothing: what the provider charged for it is
+            not known. A failed
         one that was answered, which the error says (`RowError.spent`), is charged.
 
         Args:
@@ -423,7 +479,8 @@ class Budget:
             what: What is sent, for the error; the number of the call if empty.
 
         Raises:
-            BudgetReached: It could pass a limit, and was not sent; or the time was up before it was answered.
+            BudgetReached: It could pass a limit, and was not sent; or the time was up before it was
+                answered.
         """
         await self.reserve(most, what)
         actual = Cost()
@@ -434,7 +491,9 @@ class Budget:
         except TimeoutError:
             if deadline.expired():
                 when = f"waiting for {what}" if what else "a call was under way"
-                raise BudgetReached(f"stopped while {when}: max_seconds {self.max_seconds:,g} passed") from None
+                raise BudgetReached(
+                    f"stopped while {when}: max_seconds {self.max_seconds:,g} passed"
+                ) from None
             raise
         except RowError as error:
             if error.spent is not None:
@@ -448,8 +507,9 @@ class Budget:
     async def drained(self, work: Awaitable[Answer]) -> Answer:
         """Do work that sends requests, until their answers are recorded.
 
-        Where it ends with `BudgetReached`, the work of others that is in flight is waited for first, because it is paid
-        for: its answers are recorded and counted. `max_seconds` bounds that wait too.
+        Where it ends with `BudgetReached`, the work of others that is in flight is waited for
+        first, because it is paid for: its answers are recorded and counted. `max_seconds` bounds
+        that wait too.
         """
         try:
             with self._asked():
@@ -532,7 +592,9 @@ class Budgeted(Wrapper):
             PlanError: The budget limits dollars, and the price of the model is not known.
         """
         self.budget.require_price(self.inner.name, self.dollars(Usage(1, 0, 1)))
-        return await self.budget.spend(self._most(request), lambda: self.inner.complete(request), cost_of)
+        return await self.budget.spend(
+            self._most(request), lambda: self.inner.complete(request), cost_of
+        )
 
     def _most(self, request: Request) -> Cost:
         if not self.budget.counts_tokens:
@@ -543,7 +605,9 @@ class Budgeted(Wrapper):
 
 
 class Drained(Wrapper):
-    """Says that the budget is reached when what was sent before is answered: it is paid for, so it is kept and counted."""
+    """Says that the budget is reached when what was sent before is answered: it is paid for, so it
+    is kept and counted.
+    """
 
     def __init__(self, inner: LLM, budget: Budget) -> None:
         super().__init__(inner)
@@ -569,11 +633,12 @@ def stack(
     scope: str = "",
     fresh: bool = False,
 ) -> LLM:
-    """One run's view of an endpoint: `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
+    """One run's view of an endpoint:
+    `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
 
-    Every attempt passes the limiter; what is repeated is admitted by the budget once; what the journal knows is neither;
-    equal requests reach the journal once; where the budget ends, what was sent is waited for. Closing the stack closes the
-    endpoint; the journal is closed by its owner.
+    Every attempt passes the limiter; what is repeated is admitted by the budget once; what the
+    journal knows is neither; equal requests reach the journal once; where the budget ends, what was
+    sent is waited for. Closing the stack closes the endpoint; the journal is closed by its owner.
 
     Args:
         endpoint: Where attempts go.
@@ -597,7 +662,8 @@ def stack(
 
 
 class Roles(Wrapper):
-    """A model that passes each request to the one bound to its role. Name, limits and prices are those of `default`.
+    """A model that passes each request to the one bound to its role. Name, limits and prices are
+    those of `default`.
 
     Args:
         default: Answers the role `default`.
@@ -618,8 +684,15 @@ class Roles(Wrapper):
         model = self.models.get(role)
         if model is None:
             known = ", ".join(self.models)
-            hint = did_you_mean(role, self.models) or f"Bind it: {role} = ... under [models] in semgraph.toml"
-            raise PlanError(Problem(f'no model is bound to the role "{role}"', there=f"Bound are {known}", hint=hint))
+            hint = (
+                did_you_mean(role, self.models)
+                or f"Bind it: {role} = ... under [models] in semgraph.toml"
+            )
+            raise PlanError(
+                Problem(
+                    f'no model is bound to the role "{role}"', there=f"Bound are {known}", hint=hint
+                )
+            )
         return model
 
     async def complete(self, request: Request) -> Reply:
@@ -633,5 +706,7 @@ class Roles(Wrapper):
 
 
 def bound(llm: LLM, role: str) -> LLM:
-    """The model that answers a role: the one bound to it where there are roles, else the model itself."""
+    """The model that answers a role: the one bound to it where there are roles, else the model
+    itself.
+    """
     return llm.bound(role) if isinstance(llm, Roles) else llm

@@ -12,7 +12,10 @@ from typing import Any
 from semgraph.llm.base import LLM, Request
 
 _ENCODINGS = (
-    (re.compile(r"(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|gpt-oss|o\d)(?![a-z0-9])"), "o200k_base"),
+    (
+        re.compile(r"(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|gpt-oss|o\d)(?![a-z0-9])"),
+        "o200k_base",
+    ),
     (re.compile(r"(gpt-4|gpt-3\.5|text-embedding-(3|ada))(?![a-z0-9])"), "cl100k_base"),
 )
 # What the chat format adds: three tokens before the answer, and about four around each message.
@@ -20,7 +23,8 @@ _PER_CHAT, _PER_MESSAGE = 3, 4
 
 
 def encoding_of(model: str) -> str | None:
-    """The vocabulary of one of OpenAI's models (with or without a date or a vendor before it), or None.
+    """The vocabulary of one of OpenAI's models (with or without a date or a vendor before it), or
+    None.
 
     >>> encoding_of("gpt-4.1-mini"), encoding_of("openai/gpt-4-turbo"), encoding_of("Qwen3-32B")
     ('o200k_base', 'cl100k_base', None)
@@ -32,7 +36,8 @@ def encoding_of(model: str) -> str | None:
 class TokenCounter:
     """Counts the tokens of texts for one model.
 
-    Without a vocabulary it estimates: one token per four UTF-8 bytes, rounded up. For ASCII that is a quarter of the
+    Without a vocabulary it estimates: one token per four UTF-8 bytes, rounded up. For ASCII that is
+        a quarter of the
     characters; scripts whose characters take several bytes also take more tokens.
     """
 
@@ -61,7 +66,9 @@ def _tokenizer(encoding: str) -> Any:
 
 @lru_cache
 def _rust_tokenizers() -> Any:
-    """The Rust part of bpe-openai. Its Python part reads five vocabularies when imported: 0.5 s and 80 MB for nothing."""
+    """The Rust part of bpe-openai. Its Python part reads five vocabularies when imported: 0.5 s and
+    80 MB for nothing.
+    """
     package = importlib.util.find_spec("bpe_openai")
     assert package is not None
     spec = PathFinder.find_spec("bpe_openai._bindings", package.submodule_search_locations)
@@ -74,6 +81,8 @@ def _rust_tokenizers() -> Any:
 
 
 def prompt_tokens(llm: LLM, request: Request) -> int:
-    """How many tokens a request will be charged as its prompt: messages, what surrounds them, and the schema."""
+    """How many tokens a request will be charged as its prompt: messages, what surrounds them, and
+    the schema.
+    """
     messages = sum(_PER_MESSAGE + llm.count_tokens(message.content) for message in request.messages)
     return _PER_CHAT + messages + llm.count_tokens(request.schema)

@@ -13,10 +13,12 @@ from semgraph.logical.typecheck import check_names, fresh
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cluster(Node):
-    """The rows of `nodes`, each with the cluster it falls in, by edges `source` → `target` of the input.
+    """The rows of `nodes`, each with the cluster it falls in, by edges `source` → `target` of the
+    input.
 
-    `forest` follows the edges to the end (each node has at most one); the end need not be one of `nodes`. `components`,
-    `label_propagation` and `louvain` name a cluster by its smallest member. A node without edges is its own cluster.
+    `forest` follows the edges to the end (each node has at most one); the end need not be one of
+    `nodes`. `components`, `label_propagation` and `louvain` name a cluster by its smallest member.
+    A node without edges is its own cluster.
     """
 
     keyword: ClassVar[str] = "cluster"
@@ -30,12 +32,19 @@ class Cluster(Node):
     weight: str = argument("name", default="")
     per: tuple[str, ...] = argument("names", default=())
     algorithm: Literal["forest", "components", "label_propagation", "louvain"] = argument(
-        "choice", choices=("forest", "components", "label_propagation", "louvain"), default="components"
+        "choice",
+        choices=("forest", "components", "label_propagation", "louvain"),
+        default="components",
     )
 
     def infer(self) -> pa.Schema:
         edges, nodes = self.input.schema, self.nodes.schema
-        for arg, schema in (("source", edges), ("target", edges), ("key", nodes), ("weight", edges)):
+        for arg, schema in (
+            ("source", edges),
+            ("target", edges),
+            ("key", nodes),
+            ("weight", edges),
+        ):
             name = getattr(self, arg)
             if name or arg != "weight":
                 check_names((name,), schema, arg)

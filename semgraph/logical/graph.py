@@ -35,7 +35,9 @@ Direction = Literal["out", "in", "any"]
 
 @dataclass(frozen=True)
 class PatternNode:
-    """`(var:Label {property: column})`; `var` is "" when the plan names none, `label` too, at the end of a trail."""
+    """`(var:Label {property: column})`; `var` is "" when the plan names none, `label` too, at the
+    end of a trail.
+    """
 
     var: str
     label: str
@@ -61,7 +63,8 @@ class PatternEdge:
 
 @dataclass(frozen=True)
 class PatternTrail:
-    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none twice.
+    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none
+    twice.
 
     Of no edges, both its ends are one node.
     """
@@ -78,7 +81,9 @@ class PatternTrail:
         return ()
 
     def __str__(self) -> str:
-        return _arrow(self.direction, f"{self.var}:{'|'.join(self.labels)}*{self.least}..{self.most}")
+        return _arrow(
+            self.direction, f"{self.var}:{'|'.join(self.labels)}*{self.least}..{self.most}"
+        )
 
 
 Element = PatternNode | PatternEdge | PatternTrail
@@ -143,7 +148,11 @@ def _props(text: str | None, pattern: str) -> tuple[tuple[str, str], ...]:
         if not part.strip():
             continue
         prop, colon, column = (piece.strip() for piece in part.partition(":"))
-        if not colon or not re.fullmatch(_NAME, prop) or not re.fullmatch(rf"{_NAME}(\.{_NAME})*", column):
+        if (
+            not colon
+            or not re.fullmatch(_NAME, prop)
+            or not re.fullmatch(rf"{_NAME}(\.{_NAME})*", column)
+        ):
             msg = f'pattern "{pattern}": cannot read "{part.strip()}"'
             raise Fault(msg, hint="a property map names columns: {uuid: uuid}")
         pairs.append((prop, column))
@@ -165,7 +174,9 @@ def parse_pattern(text: str) -> Pattern:
             break
         edge = _EDGE.match(text, position)
         if edge is None or (edge["left"] and edge["right"]):
-            raise _unreadable(text, position, "an edge: -[name:TYPE]->, <-[name:TYPE]- or -[name:TYPE]-")
+            raise _unreadable(
+                text, position, "an edge: -[name:TYPE]->, <-[name:TYPE]- or -[name:TYPE]-"
+            )
         edges.append(_edge(edge, text))
         position = edge.end()
     found = Pattern(tuple(nodes), tuple(edges))
@@ -175,7 +186,9 @@ def parse_pattern(text: str) -> Pattern:
         raise Fault(msg, hint="give each node and edge its own name")
     if any(isinstance(edge, PatternTrail) for edge in edges[1:]):
         msg = f'pattern "{text}": only the first edge of a path may be a trail'
-        raise Fault(msg, hint="write the path the other way round, or go on from its end with another match")
+        raise Fault(
+            msg, hint="write the path the other way round, or go on from its end with another match"
+        )
     must = nodes if found.trail is None else nodes[1:] if len(edges) > 1 else []
     if not all(node.label for node in must):
         free = "only the ends of a trail, -[:TYPE*1..3]-, may go without, the last where the path ends there"
@@ -188,20 +201,30 @@ def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternTrail:
     labels = tuple(label.strip() for label in found["label"].split("|"))
     if found["length"] is None:
         if len(labels) > 1:
-            raise Fault(f'pattern "{text}": an edge has one type', hint=f"or a length: {found['label']}*1..1")
+            raise Fault(
+                f'pattern "{text}": an edge has one type',
+                hint=f"or a length: {found['label']}*1..1",
+            )
         return PatternEdge(found["var"] or "", labels[0], direction, _props(found["map"], text))
     length = _LENGTH.match(found["length"])
-    least, most = (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (1, 0)
+    least, most = (
+        (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (1, 0)
+    )
     if least > most:
         msg = f'pattern "{text}": "*{found["length"]}" is no length'
         raise Fault(msg, hint="a trail has an end: *1..3")
     if found["map"]:
-        raise Fault(f'pattern "{text}": a trail has no properties', hint="filter on its list: list_filter(name, ...)")
+        raise Fault(
+            f'pattern "{text}": a trail has no properties',
+            hint="filter on its list: list_filter(name, ...)",
+        )
     return PatternTrail(found["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
 
 
 def _unreadable(text: str, position: int, expected: str) -> Fault:
-    return Fault(f'pattern "{text}": cannot read "{text[position:].strip()}"', hint=f"expected {expected}")
+    return Fault(
+        f'pattern "{text}": cannot read "{text[position:].strip()}"', hint=f"expected {expected}"
+    )
 
 
 def step_type(graph: Graph) -> pa.StructType:
@@ -209,10 +232,17 @@ def step_type(graph: Graph) -> pa.StructType:
     return pa.struct([(name, pa.string()) for name in (graph.key, "label", "source", "target")])
 
 
-def trail_ends(graph: Graph, pattern: Pattern, trail: PatternTrail) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The labels that the two nodes around a trail can have. Raises Fault for an edge type that is not there."""
+def trail_ends(
+    graph: Graph, pattern: Pattern, trail: PatternTrail
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The labels that the two nodes around a trail can have. Raises Fault for an edge type that is
+    not there.
+    """
     types = [graph.label(name) for name in trail.labels]
-    out, back = (tuple(dict.fromkeys(ends)) for ends in zip(*((t.source, t.target) for t in types), strict=True))
+    out, back = (
+        tuple(dict.fromkeys(ends))
+        for ends in zip(*((t.source, t.target) for t in types), strict=True)
+    )
     either = tuple(dict.fromkeys((*out, *back)))
     first, last = {"out": (out, back), "in": (back, out), "any": (either, either)}[trail.direction]
     left, right = pattern.nodes[:2]
@@ -220,9 +250,11 @@ def trail_ends(graph: Graph, pattern: Pattern, trail: PatternTrail) -> tuple[tup
 
 
 def elements_of(graph: Graph, pattern: Pattern) -> list[tuple[Element, Label | None]]:
-    """The elements of a path, each with its label; None for a trail. Raises Fault for a name that is not there.
+    """The elements of a path, each with its label; None for a trail. Raises Fault for a name that
+    is not there.
 
-    A node that can have several labels has what they have in common: properties of the same name and type.
+    A node that can have several labels has what they have in common: properties of the same name
+    and type.
     """
     if pattern.trail is None:
         return [(element, graph.label(element.label)) for element in pattern.fixed]
@@ -235,15 +267,23 @@ def _common(graph: Graph, names: tuple[str, ...]) -> Label:
     first, *others = (graph.label(name) for name in names)
     if not others:
         return first
-    shared = {n: kind for n, kind in first.properties.items() if all(o.properties.get(n) == kind for o in others)}
+    shared = {
+        n: kind
+        for n, kind in first.properties.items()
+        if all(o.properties.get(n) == kind for o in others)
+    }
     return Label("|".join(names), "node", shared, derived={}, fulltext={})
 
 
 How = Literal["inner", "left"]
 
 
-def hit_fields(label: Label, graph: Graph, properties: tuple[str, ...] | None) -> dict[str, pa.DataType]:
-    """What a stored row brings: its key, an edge's ends, and the properties that are read (None: all)."""
+def hit_fields(
+    label: Label, graph: Graph, properties: tuple[str, ...] | None
+) -> dict[str, pa.DataType]:
+    """What a stored row brings: its key, an edge's ends, and the properties that are read (None:
+    all).
+    """
     columns = label.columns
     always = [graph.key, *(("source", "target") if label.kind == "edge" else ())]
     wanted = columns if properties is None else dict.fromkeys((*always, *properties))
@@ -254,7 +294,8 @@ def hit_fields(label: Label, graph: Graph, properties: tuple[str, ...] | None) -
 class Reading(Node):
     """What all store reads have in common: the graph, and whose rows they may see.
 
-    A row sees its own partition only. `partition` names a column with a list of others, or says `all`.
+    A row sees its own partition only. `partition` names a column with a list of others, or says
+    `all`.
     """
 
     calls_store: ClassVar[bool] = True
@@ -271,12 +312,16 @@ class Reading(Node):
             raise Fault(msg, there=there, hint=f"carry {name} along, or say partition: all")
         kind = schema.field(name).type
         if kind not in (pa.string(), pa.list_(pa.string())):
-            raise Fault(f'"{name}" is {type_of_arrow(kind)}', hint="a partition is a string or a list<string>")
+            raise Fault(
+                f'"{name}" is {type_of_arrow(kind)}',
+                hint="a partition is a string or a list<string>",
+            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scan(Reading):
-    """The stored rows of a label: each window sees those of its own partition; with `partition: all` those of all.
+    """The stored rows of a label: each window sees those of its own partition; with `partition:
+    all` those of all.
 
     Of `limit` rows, the first by key, a limit above needs no more; there may be more than these.
     """
@@ -308,11 +353,19 @@ class Scan(Reading):
         own = super().fingerprint
         if self.limit is not None:
             own += f"limit={self.limit}"
-        return hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest() if self.where else own
+        return (
+            hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest()
+            if self.where
+            else own
+        )
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        own = {path.split(".")[0] for path in needed} | frozenset().union(*(s.roots for s in self.where))
-        return replace(self, properties=tuple(n for n in self.graph.label(self.label).columns if n in own))
+        own = {path.split(".")[0] for path in needed} | frozenset().union(
+            *(s.roots for s in self.where)
+        )
+        return replace(
+            self, properties=tuple(n for n in self.graph.label(self.label).columns if n in own)
+        )
 
     def take_filter(self, where: Scalar) -> Node | None:
         return replace(self, where=(*self.where, where)) if self.limit is None else None
@@ -320,7 +373,9 @@ class Scan(Reading):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match(Reading):
-    """Lateral pattern match: a row for each path; the pattern's variables become struct columns, that of a trail a list."""
+    """Lateral pattern match: a row for each path; the pattern's variables become struct columns,
+    that of a trail a list.
+    """
 
     keyword: ClassVar[str] = "match"
     rows: ClassVar[RowsTrait] = "expand"
@@ -344,7 +399,9 @@ class Match(Reading):
                     columns = label.columns if label else {}
                     if label is None or prop not in columns:
                         where = label.name if label else "a trail"
-                        raise Fault(f'{where} has no property "{prop}"', hint=did_you_mean(prop, columns))
+                        raise Fault(
+                            f'{where} has no property "{prop}"', hint=did_you_mean(prop, columns)
+                        )
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
                     fresh(found, element.var, "variable")
@@ -364,10 +421,14 @@ class Match(Reading):
     def labelled(self) -> list[tuple[str, Label]]:
         """The variables that stand for a node or an edge, with their labels."""
         elements = elements_of(self.graph, self.pattern)
-        return [(element.var, label) for element, label in elements if element.var and label is not None]
+        return [
+            (element.var, label) for element, label in elements if element.var and label is not None
+        ]
 
     def brought(self, var: str, label: Label) -> dict[str, pa.DataType]:
-        """What a variable of a label brings: what is read of it, where that is known, else all; and vectors."""
+        """What a variable of a label brings: what is read of it, where that is known, else all; and
+        vectors.
+        """
         fields = hit_fields(label, self.graph, dict(self.properties).get(var))
         return fields | dict.fromkeys(self.vectors_of(label), VECTOR)
 
@@ -381,7 +442,10 @@ class Match(Reading):
             if name not in known:
                 there = "vectors here: " + (", ".join(known) or "none")
                 raise Fault(
-                    f'no variable has a vector "{name}"', "vectors", there=there, hint=did_you_mean(name, known)
+                    f'no variable has a vector "{name}"',
+                    "vectors",
+                    there=there,
+                    hint=did_you_mean(name, known),
                 )
 
     def _check_kinds(self) -> None:
@@ -400,12 +464,16 @@ class Match(Reading):
     def reads(self) -> frozenset[str]:
         own = frozenset(column.split(".")[0] for column in self.pattern.columns)
         where = self.where.roots - self.adds if self.where else frozenset()
-        partition = {self.partition or self.graph.partition} if self.partition != "all" else frozenset()
+        partition = (
+            {self.partition or self.graph.partition} if self.partition != "all" else frozenset()
+        )
         return own | where | partition
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
-        labels = [self.graph.label(name) for element in self.pattern.elements for name in _names(element)]
+        labels = [
+            self.graph.label(name) for element in self.pattern.elements for name in _names(element)
+        ]
         if self.pattern.trail is not None:
             labels += [
                 self.graph.label(name)
@@ -420,7 +488,9 @@ class Match(Reading):
         for var, label in self.labelled:
             fields = under(wanted, var)
             roots = None if fields is None else {f.split(".")[0] for f in fields}
-            properties.append((var, None if roots is None else tuple(n for n in label.columns if n in roots)))
+            properties.append(
+                (var, None if roots is None else tuple(n for n in label.columns if n in roots))
+            )
             vectors |= {n for n in self.vectors_of(label) if roots is None or n in roots}
         kept = tuple(n for n in self.vectors if n in vectors)
         return replace(self, properties=tuple(properties), vectors=kept)

@@ -1,7 +1,8 @@
-"""The logical node: one operator of a plan, immutable, with its schema, its traits and a fingerprint of its content.
+"""The logical node: one operator of a plan, immutable, with its schema, its traits and a
+fingerprint of its content.
 
-Rules and planners look at traits, never at class names; their defaults are conservative, so an operator that declares
-nothing is never moved.
+Rules and planners look at traits, never at class names; their defaults are conservative, so an
+operator that declares nothing is never moved.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ Needs = frozenset[str] | None  # paths of columns; None: all
 
 
 def argument(kind: str, **options: Any) -> Any:
-    """A field of a node that plans set. `kind` says how YAML and Python values become it (see `build`).
+    """A field of a node that plans set. `kind` says how YAML and Python values become it (see
+    `build`).
 
-    Options: `default` (a field without one is required), `choices`, `key` (what plans call it, where that is not its name),
+    Options: `default` (a field without one is required), `choices`, `key` (what plans call it,
+        where that is not its name),
     and `doc` for the JSON Schema.
     """
     default = options.pop("default", dataclasses.MISSING)
@@ -39,10 +42,11 @@ def argument(kind: str, **options: Any) -> Any:
 class Node(ABC):
     """One operator over its inputs.
 
-    Class attributes are traits. `carries`: a column of the result that it does not add is that of its first input. `sole`
-    names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
-    `by_row`: what becomes of a row of the first input depends on that row and the other inputs alone. `is_empty`: it is known,
-    whatever is given, to have no rows.
+    Class attributes are traits. `carries`: a column of the result that it does not add is that of
+        its first input. `sole`
+    names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter:
+    {where: "n > 1"}`). `by_row`: what becomes of a row of the first input depends on that row and
+    the other inputs alone. `is_empty`: it is known, whatever is given, to have no rows.
     """
 
     keyword: ClassVar[str] = ""
@@ -68,7 +72,9 @@ class Node(ABC):
 
     @abstractmethod
     def infer(self) -> pa.Schema:
-        """The schema of the result; checks all arguments. Raises Fault, with the path of the argument at fault."""
+        """The schema of the result; checks all arguments. Raises Fault, with the path of the
+        argument at fault.
+        """
 
     @property
     def adds(self) -> frozenset[str]:
@@ -83,7 +89,11 @@ class Node(ABC):
     @cached_property
     def passes(self) -> frozenset[str]:
         """Columns of the result that are its first input's, unchanged."""
-        return frozenset(self.schema.names) - self.adds if self.carries and self.inputs else frozenset()
+        return (
+            frozenset(self.schema.names) - self.adds
+            if self.carries and self.inputs
+            else frozenset()
+        )
 
     @property
     def embeds(self) -> bool:
@@ -107,8 +117,14 @@ class Node(ABC):
 
     @cached_property
     def read_paths(self) -> frozenset[str]:
-        """As `reads`, to the field: `cand.name`; `cand.` where only the struct's presence is read."""
-        found = {path for f in self.arguments() for path in _paths_in(getattr(self, f.name), f.metadata["kind"])}
+        """As `reads`, to the field: `cand.name`; `cand.` where only the struct's presence is
+        read.
+        """
+        found = {
+            path
+            for f in self.arguments()
+            for path in _paths_in(getattr(self, f.name), f.metadata["kind"])
+        }
         own = {path for path in found if path.split(".")[0] in self.reads}
         return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
 
@@ -121,14 +137,22 @@ class Node(ABC):
         own = self.paths_for(needed)
         if not self.carries:
             return own
-        return None if needed is None else own | {p for p in needed if p.split(".")[0] not in self.adds}
+        return (
+            None
+            if needed is None
+            else own | {p for p in needed if p.split(".")[0] not in self.adds}
+        )
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        """What it needs of its inputs after the first, where `needed` is needed of it; None: everything."""
+        """What it needs of its inputs after the first, where `needed` is needed of it; None:
+        everything.
+        """
         return (None,) * (len(self.inputs) - 1)
 
     def narrowed(self, needed: frozenset[str]) -> Node:  # noqa: ARG002
-        """The same operator without what nobody needs of it: computed columns, properties of hits. Conservative: itself."""
+        """The same operator without what nobody needs of it: computed columns, properties of hits.
+        Conservative: itself.
+        """
         return self
 
     def take_filter(self, where: Scalar) -> Node | None:  # noqa: ARG002
@@ -136,11 +160,17 @@ class Node(ABC):
         return None
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
-        """Whether it has no rows where the inputs marked empty have none: for what makes rows of rows, its first."""
-        return empty[0] and (self.relational or self.by_row or self.rows in {"1:1", "subset", "expand"})
+        """Whether it has no rows where the inputs marked empty have none: for what makes rows of
+        rows, its first.
+        """
+        return empty[0] and (
+            self.relational or self.by_row or self.rows in {"1:1", "subset", "expand"}
+        )
 
     def without(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
-        """The same rows, if the inputs marked empty have none and that makes it a simpler operator; else itself."""
+        """The same rows, if the inputs marked empty have none and that makes it a simpler operator;
+        else itself.
+        """
         return self
 
     @property
@@ -159,7 +189,9 @@ class Node(ABC):
         found: list[Node] = []
         for f in self.arguments():
             value = getattr(self, f.name)
-            found += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Node)]
+            found += [
+                v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Node)
+            ]
         return tuple(found)
 
     @cached_property
@@ -173,19 +205,27 @@ class Node(ABC):
         """SHA-256 of its content and that of all it reads; names and positions do not count."""
         _known_below(self, "fingerprint")
         parts = [self.keyword, type(self).__name__]
-        parts += [f"{f.name}={canonical(getattr(self, f.name), _node_text)}" for f in self.arguments()]
+        parts += [
+            f"{f.name}={canonical(getattr(self, f.name), _node_text)}" for f in self.arguments()
+        ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def with_inputs(self, *inputs: Node) -> Self:
         """The same operator over other relations, given in the order of `inputs`."""
-        if len(inputs) == len(self.inputs) and all(a is b for a, b in zip(inputs, self.inputs, strict=True)):
+        if len(inputs) == len(self.inputs) and all(
+            a is b for a, b in zip(inputs, self.inputs, strict=True)
+        ):
             return self
         rest = iter(inputs)
 
         def swap(value: Any) -> Any:
             if isinstance(value, Node):
                 return next(rest)
-            return tuple(swap(v) if isinstance(v, Node) else v for v in value) if isinstance(value, tuple) else value
+            return (
+                tuple(swap(v) if isinstance(v, Node) else v for v in value)
+                if isinstance(value, tuple)
+                else value
+            )
 
         changed = {f.name: swap(getattr(self, f.name)) for f in self.arguments()}
         return dataclasses.replace(self, **changed)
@@ -198,19 +238,25 @@ class Node(ABC):
         shown = ", ".join(
             f"{f.name}={getattr(self, f.name)!s}"
             for f in self.arguments()
-            if f.repr and not isinstance(getattr(self, f.name), Node) and getattr(self, f.name) != f.default
+            if f.repr
+            and not isinstance(getattr(self, f.name), Node)
+            and getattr(self, f.name) != f.default
         )
         return f"{self.keyword or type(self).__name__}({shown})"
 
 
 def _known_below(node: Node, name: str) -> None:
-    """Have a cached property of all that a node reads, deepest first, so that plans of any depth fit Python's stack."""
+    """Have a cached property of all that a node reads, deepest first, so that plans of any depth
+    fit Python's stack.
+    """
     done: set[int] = set()  # some classes have a plain property of that name, which keeps nothing
     waiting = list(node.inputs)
     while waiting:
         top = waiting[-1]
         known = name in vars(top) or id(top) in done
-        missing = [] if known else [c for c in top.inputs if name not in vars(c) and id(c) not in done]
+        missing = (
+            [] if known else [c for c in top.inputs if name not in vars(c) and id(c) not in done]
+        )
         if missing:
             waiting += missing
             continue
@@ -280,7 +326,9 @@ def under(paths: Needs, alias: str) -> Needs:
 
 
 def owner_column(rows: Node, owner: str) -> frozenset[str]:
-    """The column that says to which partition rows of no window belong: none, if there is no such column."""
+    """The column that says to which partition rows of no window belong: none, if there is no such
+    column.
+    """
     return frozenset({owner} if owner in rows.schema.names and not rows.partitioned else ())
 
 

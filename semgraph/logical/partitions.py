@@ -1,10 +1,12 @@
-"""Whose text a prompt would show: plans whose prompts may mix the rows of two partitions are refused.
+"""Whose text a prompt would show: plans whose prompts may mix the rows of two partitions are
+refused.
 
-A row belongs to the partition of its window or, without windows, to the one that its partition column names. A row without
-either belongs to nobody, and its text may be shown to anybody. A join may bring text of another partition unless both sides
-have windows, or it compares the partition columns; an aggregate of rows without windows does, unless it groups by the
-partition. In a plan without windows other columns that a join compares, or an aggregate groups by, are taken for keys, which
-differ between partitions. What a plan reads with `partition: all` it reads on purpose.
+A row belongs to the partition of its window or, without windows, to the one that its partition
+column names. A row without either belongs to nobody, and its text may be shown to anybody. A join
+may bring text of another partition unless both sides have windows, or it compares the partition
+columns; an aggregate of rows without windows does, unless it groups by the partition. In a plan
+without windows other columns that a join compares, or an aggregate groups by, are taken for keys,
+which differ between partitions. What a plan reads with `partition: all` it reads on purpose.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from semgraph.errors import Problem
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.node import Node, walk
-from semgraph.logical.relational import Add, Aggregate, GroupJoin, Input, Join, Project, Union, Unnest
+from semgraph.logical.relational import (
+    Add,
+    Aggregate,
+    GroupJoin,
+    Input,
+    Join,
+    Project,
+    Union,
+    Unnest,
+)
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic, SemJoin
 from semgraph.logical.typecheck import Columns, column_scalar
@@ -30,7 +41,9 @@ _Equal = (exp.EQ, exp.NullSafeEQ)
 
 @dataclass(frozen=True)
 class Owners:
-    """What is known of a relation: whether its rows have an owner, and the columns that may hold text of other owners."""
+    """What is known of a relation: whether its rows have an owner, and the columns that may hold
+    text of other owners.
+    """
 
     owned: bool
     foreign: frozenset[str] = frozenset()
@@ -44,11 +57,15 @@ class _Plan:
     windows: bool
 
 
-def mixed_prompts(roots: Iterable[Node], partitions: frozenset[str], *, windows: bool) -> Iterator[Problem]:
-    """A problem for each operator below the roots with a prompt that may show rows of two partitions.
+def mixed_prompts(
+    roots: Iterable[Node], partitions: frozenset[str], *, windows: bool
+) -> Iterator[Problem]:
+    """A problem for each operator below the roots with a prompt that may show rows of two
+    partitions.
 
     Args:
-        roots: The plan's results and writes, as written: the optimizer drops columns that say whose a row is.
+        roots: The plan's results and writes, as written: the optimizer drops columns that say whose
+            a row is.
         partitions: The names of partition columns: the graph's, and that of the plan's order.
         windows: Whether the plan has an order.
     """
@@ -66,7 +83,9 @@ def _problems(node: Semantic, below: list[Owners], partitions: frozenset[str]) -
         shown = sorted(path for path in fields if path.split(".")[0] in owners.foreign)
         if shown:
             yield _problem(
-                node, f'its prompt shows "{shown[0]}", which may be of another partition than its row', partitions
+                node,
+                f'its prompt shows "{shown[0]}", which may be of another partition than its row',
+                partitions,
             )
             return
 
@@ -103,14 +122,19 @@ def _(node: Project | Add, below: list[Owners], plan: _Plan) -> Owners:
     if owner is None or node.partitioned or owner.roots & plan.partitions:
         owned = first.owned and (node.partitioned or bool(plan.partitions & set(node.schema.names)))
         return Owners(owned, foreign)
-    # The rows get another owner: text of the former one is foreign from here on, text of the new one no longer is.
-    own = {name for name, scalar in node.columns if scalar.roots <= owner.roots} | (passed & owner.roots)
+    # The rows get another owner: text of the former one is foreign from here on, text of the new
+    # one no longer is.
+    own = {name for name, scalar in node.columns if scalar.roots <= owner.roots} | (
+        passed & owner.roots
+    )
     rest = frozenset(node.schema.names) if first.owned else foreign
     return Owners(first.owned or bool(owner.roots & first.foreign), rest - own)
 
 
 def _foreign(node: Project | Add, first: Owners, partitions: frozenset[str]) -> frozenset[str]:
-    """The computed columns that may hold text of other owners: made of such text, or of other rows by a window function."""
+    """The computed columns that may hold text of other owners: made of such text, or of other rows
+    by a window function.
+    """
     loose = first.owned and not node.partitioned
     texts = _texts(node, node.columns)
     return frozenset(
@@ -125,7 +149,10 @@ def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
     """Whether every window of a scalar stays within the partition."""
     windows = scalar.ast.find_all(exp.Window)
     return all(
-        any(isinstance(by, exp.Column) and by.name in partitions for by in window.args.get("partition_by") or ())
+        any(
+            isinstance(by, exp.Column) and by.name in partitions
+            for by in window.args.get("partition_by") or ()
+        )
         for window in windows
     )
 
@@ -160,7 +187,9 @@ def _(node: Unnest, below: list[Owners], _plan: _Plan) -> Owners:
 
 @_owners.register
 def _(_node: Union, below: list[Owners], _plan: _Plan) -> Owners:
-    return Owners(any(each.owned for each in below), frozenset().union(*(each.foreign for each in below)))
+    return Owners(
+        any(each.owned for each in below), frozenset().union(*(each.foreign for each in below))
+    )
 
 
 @_owners.register
@@ -192,7 +221,11 @@ def _(node: _Joining, below: list[Owners], plan: _Plan) -> Owners:
     if takes_owner and left.owned and not confined:
         foreign |= set(node.input.schema.names)
     if isinstance(node, GroupJoin):
-        foreign |= {name for name, scalar in node.add if scalar.roots & (foreign | ({node.alias} if brings else set()))}
+        foreign |= {
+            name
+            for name, scalar in node.add
+            if scalar.roots & (foreign | ({node.alias} if brings else set()))
+        }
     elif brings:
         foreign.add(node.alias)
     return Owners(left.owned or takes_owner, frozenset(foreign))
@@ -207,7 +240,9 @@ def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
     terms = [] if node.where is None else list(_conjuncts(node.where.ast))
     if any(_compares(term, node.alias, partitions) for term in terms):
         return True
-    by_key = bool(node.using) or any(isinstance(term, _Equal) and _both_sides(term, node.alias) for term in terms)
+    by_key = bool(node.using) or any(
+        isinstance(term, _Equal) and _both_sides(term, node.alias) for term in terms
+    )
     return by_key and not node.input.partitioned and not node.other.partitioned
 
 
@@ -228,12 +263,15 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
-    """Whether a condition says that both rows are of one partition, or that one of them has none."""
+    """Whether a condition says that both rows are of one partition, or that one of them has
+    none.
+    """
     if isinstance(term, exp.Paren):
         return _compares(term.this, alias, partitions)
     if isinstance(term, exp.Or):
         return any(_compares(side, alias, partitions) for side in (term.left, term.right)) and all(
-            _compares(side, alias, partitions) or _is_null(side, alias, partitions) for side in (term.left, term.right)
+            _compares(side, alias, partitions) or _is_null(side, alias, partitions)
+            for side in (term.left, term.right)
         )
     sides = {to_sql(term.this), to_sql(term.expression)} if isinstance(term, _Equal) else set()
     others = _columns(f"{alias}.{name}" for name in partitions)
@@ -244,5 +282,7 @@ def _is_null(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
     test = term.this if isinstance(term, exp.Paren) else term
     named = partitions | {f"{alias}.{name}" for name in partitions}
     return (
-        isinstance(test, exp.Is) and isinstance(test.expression, exp.Null) and set(from_ast(test, "").columns) <= named
+        isinstance(test, exp.Is)
+        and isinstance(test.expression, exp.Null)
+        and set(from_ast(test, "").columns) <= named
     )

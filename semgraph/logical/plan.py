@@ -1,4 +1,6 @@
-"""A logical plan: named relations over typed inputs, the sinks that write, and how inputs are cut into windows."""
+"""A logical plan: named relations over typed inputs, the sinks that write, and how inputs are cut
+into windows.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ TURN = "turn"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A declared input: typed columns. A nullable one may be missing; the key of the order may be NULL and is then made.
+    """A declared input: typed columns. A nullable one may be missing; the key of the order may be
+    NULL and is then made.
 
     An optional input that is not given has no rows.
     """
@@ -43,18 +46,22 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Order:
-    """How the rows of one input are cut into windows, which are run one after another within a partition.
+    """How the rows of one input are cut into windows, which are run one after another within a
+    partition.
 
     Args:
         input: The input that is cut.
         partition: Its column with the partition value; NULL, where it is declared so, becomes "".
-        by: Its columns that order the rows of a partition; `position` (the row's place in the input) breaks ties.
-        key: Its column that names a row; where NULL, it is made from the columns `key_of` and the ordinal among equal rows.
+        by: Its columns that order the rows of a partition; `position` (the row's place in the
+            input) breaks ties.
+        key: Its column that names a row; where NULL, it is made from the columns `key_of` and the
+            ordinal among equal rows.
         window: Rows in a window; None: all.
         ahead: Windows that may be computed ahead of the last commit.
         on_error: `set_aside` keeps a failed row out and goes on; `stop` ends its partition.
 
-    The engine adds two columns to the input: `position`, and `turn`, the row's ordinal in its partition.
+    The engine adds two columns to the input: `position`, and `turn`, the row's ordinal in its
+        partition.
     """
 
     input: str
@@ -69,7 +76,8 @@ class Order:
 
 @dataclass(frozen=True)
 class SchemaWrite:
-    """A write of the schema itself: what the graph needs of the store and the store lacks is made, once, before the run.
+    """A write of the schema itself: what the graph needs of the store and the store lacks is made,
+    once, before the run.
 
     Args:
         drop: First drop the indexes that bear names of the graph.
@@ -87,9 +95,11 @@ class Choice:
 
     @classmethod
     def parse(cls, value: object) -> Choice:
-        """Read a choice as plans and options write it: `block`, `block(left=10)`, `{block: {left: 10}}`. Raises Fault.
+        """Read a choice as plans and options write it: `block`, `block(left=10)`, `{block: {left:
+        10}}`. Raises Fault.
 
-        A name may also be the path of a file, `my_ops/sem_join/sorted.py(rows=12)`. Values are JSON, or bare words.
+        A name may also be the path of a file, `my_ops/sem_join/sorted.py(rows=12)`. Values are
+        JSON, or bare words.
 
         >>> Choice.parse("block(left=10, right=null)")
         Choice(name='block', params=(('left', 10), ('right', None)))
@@ -155,7 +165,8 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
 
 @dataclass(frozen=True, eq=False)
 class LogicalPlan:
-    """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else is built from it.
+    """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else
+    is built from it.
 
     `warnings` are what its author hardly means: it runs nevertheless.
 
@@ -184,7 +195,9 @@ class LogicalPlan:
         return (*self.writes, *self.returns.values())
 
     def choice(self, step: str) -> Choice | None:
-        """The way that the plan says for a step, by its name or the last part of `outer/inner`; None: the reference."""
+        """The way that the plan says for a step, by its name or the last part of `outer/inner`;
+        None: the reference.
+        """
         return self.use.get(step) or self.use.get(step.rsplit("/", 1)[-1])
 
     @cached_property

@@ -1,8 +1,10 @@
 """Prompts: what a semantic operator asks, once, for every way of asking it.
 
-A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all rows of a call), `item`
-(the row), `other` (the other row of a pair) and `reflexion` (static: what is asked about an answer already given).
-Placeholders name columns and nothing else; they are what the node reads, and no other column leaves the machine.
+A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all
+    rows of a call), `item`
+(the row), `other` (the other row of a pair) and `reflexion` (static: what is asked about an answer
+already given). Placeholders name columns and nothing else; they are what the node reads, and no
+other column leaves the machine.
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ class Template:
             elif name.startswith("$"):
                 literal += _parameter(name[1:], params or {})
             elif not _PATH.match(name):
-                raise Fault(f'"{{{name}}}" names no column', hint="placeholders name columns only; {{ is a brace")
+                raise Fault(
+                    f'"{{{name}}}" names no column',
+                    hint="placeholders name columns only; {{ is a brace",
+                )
             else:
                 parts.append((literal, name))
                 literal = ""
@@ -65,7 +70,9 @@ class Template:
         return "".join(text + (show(values[name]) if name else "") for text, name in self.parts)
 
     def question(self) -> str:
-        """The text with field names in place of values: how a packed call states the question once."""
+        """The text with field names in place of values: how a packed call states the question
+        once.
+        """
         return "".join(text + (f"<{name}>" if name else "") for text, name in self.parts)
 
     def __bool__(self) -> bool:
@@ -75,12 +82,16 @@ class Template:
 def _parameter(name: str, params: Mapping[str, Any]) -> str:
     if name not in params:
         known = ", ".join(f"${p}" for p in params) or "none"
-        raise Fault(f'the prompt names "${name}", which is no parameter', there=f"parameters: {known}")
+        raise Fault(
+            f'the prompt names "${name}", which is no parameter', there=f"parameters: {known}"
+        )
     return show(params[name])
 
 
 def show(value: Any) -> str:
-    """A value as models read it: text as it is, NULL as nothing, times in ISO 8601, all else as JSON."""
+    """A value as models read it: text as it is, NULL as nothing, times in ISO 8601, all else as
+    JSON.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
@@ -110,11 +121,14 @@ class Prompt:
     Args:
         name: File name without its ending, or the first words of an inline prompt.
         returns: Typed answers, in order.
-        describe: What an answer means, for the JSON Schema, by name (dotted inside lists and structs).
+        describe: What an answer means, for the JSON Schema, by name (dotted inside lists and
+            structs).
         role: Which configured model is asked.
         max_tokens: The longest answer to one item; packed calls allow more.
-        reflexion: What is asked about an answer already given, by ways that look at it again; empty: a general question.
-        alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the other row.
+        reflexion: What is asked about an answer already given, by ways that look at it again;
+            empty: a general question.
+        alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the
+            other row.
     """
 
     name: str
@@ -147,7 +161,9 @@ class Prompt:
     @cached_property
     def shared_fields(self) -> tuple[tuple[str, str], ...]:
         """What `item` names of the other row: pairs (placeholder, column of the other relation)."""
-        return tuple((path, path[len(self.alias) + 1 :]) for path in self.item.fields if self._of_other(path))
+        return tuple(
+            (path, path[len(self.alias) + 1 :]) for path in self.item.fields if self._of_other(path)
+        )
 
     @cached_property
     def other_fields(self) -> tuple[str, ...]:
@@ -179,7 +195,9 @@ class PromptSet:
         """The same prompts for the model of a role."""
         rest = None if self.otherwise is None else replace(self.otherwise, role=role)
         return replace(
-            self, prompts=tuple((value, replace(one, role=role)) for value, one in self.prompts), otherwise=rest
+            self,
+            prompts=tuple((value, replace(one, role=role)) for value, one in self.prompts),
+            otherwise=rest,
         )
 
     @property
@@ -212,7 +230,9 @@ class PromptSet:
 
 def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Type], ...]:
     """Answers of which a json may hold anything, whatever its row says of it."""
-    return tuple((name, replace(kind, fields=()) if kind.name == "json" else kind) for name, kind in answers)
+    return tuple(
+        (name, replace(kind, fields=()) if kind.name == "json" else kind) for name, kind in answers
+    )
 
 
 RESERVED = ("item", "error", "calls")
@@ -233,8 +253,14 @@ def check_sections(prompt: Prompt, *, pairs: bool) -> None:
         raise Fault(f'{name}: "{twice[0]}" means two things', "prompt", hint=hint)
     if prompt.other and not pairs:
         raise Fault(f'{name} has a section "other", which only sem_join has', "prompt")
-    taken = [answer for answer, _ in prompt.returns if answer in RESERVED or (pairs and answer == "match")]
+    taken = [
+        answer
+        for answer, _ in prompt.returns
+        if answer in RESERVED or (pairs and answer == "match")
+    ]
     if taken:
         raise Fault(
-            f'{name} returns "{taken[0]}", a name that the engine uses itself', "prompt", hint="call it otherwise"
+            f'{name} returns "{taken[0]}", a name that the engine uses itself',
+            "prompt",
+            hint="call it otherwise",
         )

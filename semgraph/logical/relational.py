@@ -1,8 +1,9 @@
 """Relational operators: what DuckDB computes between calls to models and stores.
 
-A relation is a flat list of unique columns. What `join` and `unnest` bring is one struct column, named by `alias`, NULL
-where nothing matched. Rows are ordered, by an ordinal that no plan sees: a join's by left then right, an unnest's by row
-then position, an aggregate's by its first row; every other order is broken by it.
+A relation is a flat list of unique columns. What `join` and `unnest` bring is one struct column,
+named by `alias`, NULL where nothing matched. Rows are ordered, by an ordinal that no plan sees: a
+join's by left then right, an unnest's by row then position, an aggregate's by its first row; every
+other order is broken by it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from semgraph.logical.typecheck import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Input(Node):
-    """The rows of an input of the plan. `windowed`: its rows are what the plan's order cuts into windows."""
+    """The rows of an input of the plan. `windowed`: its rows are what the plan's order cuts into
+    windows.
+    """
 
     keyword: ClassVar[str] = "input"
     relational: ClassVar[bool] = True
@@ -59,7 +62,9 @@ class Input(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nothing(Input):
-    """A relation without rows: an input that is not given, and what is known to give nothing because of that."""
+    """A relation without rows: an input that is not given, and what is known to give nothing
+    because of that.
+    """
 
     is_empty: ClassVar[bool] = True
 
@@ -116,13 +121,18 @@ class Computing(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Project(Computing):
-    """π: the listed columns and no others. A column without an expression is the one of that name."""
+    """π: the listed columns and no others. A column without an expression is the one of that
+    name.
+    """
 
     keyword: ClassVar[str] = "project"
 
     def infer(self) -> pa.Schema:
         if not self.columns:
-            raise Fault("project needs at least one column", hint="write {name: expression}, or a list of names")
+            raise Fault(
+                "project needs at least one column",
+                hint="write {name: expression}, or a list of names",
+            )
         return pa.schema(typed(self.columns, self.input.schema, "columns"))
 
     @property
@@ -140,7 +150,9 @@ class Project(Computing):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Add(Computing):
-    """Extended π: all columns, and the listed ones computed from them; a name that is there is replaced."""
+    """Extended π: all columns, and the listed ones computed from them; a name that is there is
+    replaced.
+    """
 
     keyword: ClassVar[str] = "add"
     carries: ClassVar[bool] = True
@@ -159,7 +171,9 @@ class Add(Computing):
             return found
         kinds = {f.name: f.type for f in self.input.schema}
         replaced = (self.adds & kinds.keys()) & {path.split(".")[0] for path in needed}
-        return found | {f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced}
+        return found | {
+            f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced
+        }
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         return replace(self, columns=kept(self.columns, needed))
@@ -249,7 +263,9 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(Node):
-    """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the groups."""
+    """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the
+    groups.
+    """
 
     keyword: ClassVar[str] = "aggregate"
     relational: ClassVar[bool] = True
@@ -261,12 +277,18 @@ class Aggregate(Node):
 
     def infer(self) -> pa.Schema:
         if not self.by and not self.add:
-            raise Fault("aggregate needs at least one column in by or add", hint="add: {n: count(*)} counts the rows")
+            raise Fault(
+                "aggregate needs at least one column in by or add",
+                hint="add: {n: count(*)} counts the rows",
+            )
         groups = typed(self.by, self.input.schema, "by", windows=False)
         clash = {n for n, _ in self.by} & {n for n, _ in self.add}
         if clash:
             raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
-        equal = [with_now(computed_sql(scalar, f.type)) for (_, scalar), f in zip(self.by, groups, strict=True)]
+        equal = [
+            with_now(computed_sql(scalar, f.type))
+            for (_, scalar), f in zip(self.by, groups, strict=True)
+        ]
         found = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
             with self.check("having"):
@@ -278,7 +300,9 @@ class Aggregate(Node):
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
-        return empty[0] and (bool(self.by) or self.partitioned)  # one over everything has a row where there is none
+        return empty[0] and (
+            bool(self.by) or self.partitioned
+        )  # one over everything has a row where there is none
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         add = kept(self.add, needed | (self.having.fields if self.having else frozenset()))
@@ -287,7 +311,9 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unnest(Node):
-    """μ: a row for each element of the list `column`, which is replaced by the element `alias` and its `position` (from 1)."""
+    """μ: a row for each element of the list `column`, which is replaced by the element `alias` and
+    its `position` (from 1).
+    """
 
     keyword: ClassVar[str] = "unnest"
     relational: ClassVar[bool] = True
@@ -329,7 +355,8 @@ JoinHow = Literal["inner", "left", "semi", "anti"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
-    """⋈: pairs of rows for which `using` (equal paths) and `where` hold. `where` sees the left columns and `alias`.
+    """⋈: pairs of rows for which `using` (equal paths) and `where` hold. `where` sees the left
+    columns and `alias`.
 
     `semi` and `anti` keep the left rows with and without a match, and bring nothing.
     """
@@ -354,11 +381,15 @@ class Join(Node):
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, combined(left, right, alias, self.fields), pa.bool_(), windows=False)
+                expect_type(
+                    self.where, combined(left, right, alias, self.fields), pa.bool_(), windows=False
+                )
         if self.how in {"semi", "anti"}:
             return left
         if not self.alias:
-            raise Fault("an inner or left join needs alias, the name of the column with the other row")
+            raise Fault(
+                "an inner or left join needs alias, the name of the column with the other row"
+            )
         with self.check("alias"):
             fresh(left, self.alias, "alias")
         return combined(left, right, self.alias, self.fields)
@@ -367,12 +398,16 @@ class Join(Node):
         if self.how in {"semi", "anti"}:
             return self
         scalars = [self.where] if self.where else []
-        return replace(self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema))
+        return replace(
+            self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
+        )
 
     @cached_property
     def partitioned(self) -> bool:
         """A semi or anti join only keeps left rows."""
-        return self.input.partitioned or (self.how not in {"semi", "anti"} and self.other.partitioned)
+        return self.input.partitioned or (
+            self.how not in {"semi", "anti"} and self.other.partitioned
+        )
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
@@ -384,7 +419,9 @@ class Join(Node):
         if self.how == "anti":
             return self.input
         null = parse_scalar(f"CAST(NULL AS {sql_type(self.schema.field(self.alias).type)})")
-        return Add(input=self.input, columns=((self.alias, null),), step=self.step, origin=self.origin)
+        return Add(
+            input=self.input, columns=((self.alias, null),), step=self.step, origin=self.origin
+        )
 
     @property
     def adds(self) -> frozenset[str]:
@@ -407,7 +444,9 @@ class Join(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupJoin(Node):
-    """Each left row once, with aggregates of its matches: `order` and `limit` choose among them, `add` aggregates `alias`."""
+    """Each left row once, with aggregates of its matches: `order` and `limit` choose among them,
+    `add` aggregates `alias`.
+    """
 
     keyword: ClassVar[str] = "group_join"
     relational: ClassVar[bool] = True
@@ -443,12 +482,20 @@ class GroupJoin(Node):
 
     @property
     def reads(self) -> frozenset[str]:
-        scalars = [*(s for _, s in self.add), *(t.by for t in self.order), *([self.where] if self.where else [])]
+        scalars = [
+            *(s for _, s in self.add),
+            *(t.by for t in self.order),
+            *([self.where] if self.where else []),
+        ]
         own = frozenset(a.split(".")[0] for a, _ in self.using)
         return (own | frozenset().union(*(s.roots for s in scalars))) - {self.alias}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        scalars = [*(s for _, s in self.add), *(t.by for t in self.order), *([self.where] if self.where else [])]
+        scalars = [
+            *(s for _, s in self.add),
+            *(t.by for t in self.order),
+            *([self.where] if self.where else []),
+        ]
         return (with_own(frozenset(), self.alias, self.using, scalars),)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
@@ -456,7 +503,9 @@ class GroupJoin(Node):
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type of what two structs both have, in the order of the first; None for types of which one is no struct."""
+    """The type of what two structs both have, in the order of the first; None for types of which
+    one is no struct.
+    """
     if one == other:
         return one
     if not pa.types.is_struct(one) or not pa.types.is_struct(other):
@@ -474,7 +523,9 @@ def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Union(Node):
-    """∪ (all rows, the first relation's first): relations with the same columns, matched by name."""
+    """∪ (all rows, the first relation's first): relations with the same columns, matched by
+    name.
+    """
 
     keyword: ClassVar[str] = "union"
     sole: ClassVar[str] = "relations"
@@ -489,10 +540,16 @@ class Union(Node):
             if mine != theirs and self.fields is None:
                 missing, more = sorted(mine - theirs), sorted(theirs - mine)
                 there = "; ".join(
-                    f"{word} {', '.join(names)}" for word, names in (("without", missing), ("also with", more)) if names
+                    f"{word} {', '.join(names)}"
+                    for word, names in (("without", missing), ("also with", more))
+                    if names
                 )
-                raise Fault("the relations of a union differ", "relations", i, there=f"this one is {there}")
-        return pa.schema([self._column(f) for f in first if self.fields is None or f.name in self.fields])
+                raise Fault(
+                    "the relations of a union differ", "relations", i, there=f"this one is {there}"
+                )
+        return pa.schema(
+            [self._column(f) for f in first if self.fields is None or f.name in self.fields]
+        )
 
     def _column(self, first: pa.Field[Any]) -> pa.Field[Any]:
         found = first.type
@@ -512,14 +569,20 @@ class Union(Node):
     def first_needs(self, needed: Needs) -> Needs:
         if needed is None:
             return frozenset(self.schema.names)
-        return frozenset(p for p in needed if p.split(".")[0] in self.schema.names) or frozenset(self.schema.names)
+        return frozenset(p for p in needed if p.split(".")[0] in self.schema.names) or frozenset(
+            self.schema.names
+        )
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         return (self.first_needs(needed),) * (len(self.relations) - 1)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """As of every node. Rules may narrow structs, each of these relations in its own way: what all have is left."""
-        if self.fields is None and any(a is not b for a, b in zip(inputs, self.inputs, strict=True)):
+        """As of every node. Rules may narrow structs, each of these relations in its own way: what
+        all have is left.
+        """
+        if self.fields is None and any(
+            a is not b for a, b in zip(inputs, self.inputs, strict=True)
+        ):
             return replace(self, fields=tuple(self.schema.names)).with_inputs(*inputs)
         return super().with_inputs(*inputs)
 
@@ -532,7 +595,9 @@ class Union(Node):
         return all(empty)
 
     def without(self, empty: Sequence[bool]) -> Node:
-        """The relations that may have rows, in their order; the columns stay in that of the first."""
+        """The relations that may have rows, in their order; the columns stay in that of the
+        first.
+        """
         rest = tuple(node for node, none in zip(self.relations, empty, strict=True) if not none)
         if len(rest) == len(self.relations) or not rest:
             return self
@@ -547,7 +612,8 @@ class Union(Node):
 class Require(Node):
     """The rows for which `where` is true; of any other `says` is the error.
 
-    Such a row fails as one does whose answer could not be had: its member is set aside. A row that belongs to no member, of a
+    Such a row fails as one does whose answer could not be had: its member is set aside. A row that
+        belongs to no member, of a
     plan that cuts windows, ends the run: it is wrong for all.
     """
 
@@ -559,7 +625,10 @@ class Require(Node):
     says: Scalar = argument("scalar")
 
     def infer(self) -> pa.Schema:
-        for name, scalar, kind in (("where", self.where, pa.bool_()), ("says", self.says, pa.string())):
+        for name, scalar, kind in (
+            ("where", self.where, pa.bool_()),
+            ("says", self.says, pa.string()),
+        ):
             with self.check(name):
                 expect_type(scalar, self.input.schema, kind, windows=name == "where")
         return self.input.schema

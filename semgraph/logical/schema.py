@@ -1,7 +1,8 @@
 """What a graph holds: labels, properties, indexes, and which properties are derived from others.
 
-A `Graph` is read from `graph.yaml` and is the same for every store. It is the only source of labels and property names
-in queries, so no value of a row ever becomes part of one, except where a label is `open`.
+A `Graph` is read from `graph.yaml` and is the same for every store. It is the only source of labels
+and property names in queries, so no value of a row ever becomes part of one, except where a label
+is `open`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,22 @@ from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type, parse_type
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_DRAWN = {"node": "node", "edge": "edge", "text": "text", "from": "start", "to": "end", "sources": "sources"}
+_DRAWN = {
+    "node": "node",
+    "edge": "edge",
+    "text": "text",
+    "from": "start",
+    "to": "end",
+    "sources": "sources",
+}
 _KEYS = {"properties", "derived", "fulltext", "index", "open", "ignore", "source", "target"}
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A property that `merge` fills from another: by a text function (`key(name)`), or by embedding."""
+    """A property that `merge` fills from another: by a text function (`key(name)`), or by
+    embedding.
+    """
 
     name: str
     by: Literal["embed"] | str  # noqa: PYI051 - the one that is not a text function
@@ -41,12 +51,13 @@ class Label:
     Args:
         name: As in the store.
         kind: `node` or `edge`.
-        properties: Types by name: key, partition and common properties first, derived text properties last, no vectors.
+        properties: Types by name: key, partition and common properties first, derived text
+            properties last, no vectors.
         derived: Derived properties by name, vectors included.
         fulltext: Properties by name of the full-text index.
         index: Properties with a range index, besides key and partition.
-        open: What rows may add: `labels` (column `labels`, list<string>) and `attributes` (column `attributes`, json,
-            stored as properties of their own where the store can).
+        open: What rows may add: `labels` (column `labels`, list<string>) and `attributes` (column
+            `attributes`, json, stored as properties of their own where the store can).
         source: Label of an edge's source.
         target: Label of an edge's target.
         ignore: What other programs store with such rows and is no attribute of theirs.
@@ -83,7 +94,8 @@ class Label:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which properties a picture of the graph shows, where a label has them. "" shows nothing of that kind.
+    """Which properties a picture of the graph shows, where a label has them. "" shows nothing of
+    that kind.
 
     Args:
         node: What a node is called.
@@ -104,7 +116,9 @@ class Draw:
 
 @dataclass(frozen=True)
 class Graph:
-    """All labels of a graph, its key property and its partition property; `draw` says what a picture of it shows."""
+    """All labels of a graph, its key property and its partition property; `draw` says what a
+    picture of it shows.
+    """
 
     name: str
     key: str
@@ -115,7 +129,9 @@ class Graph:
     @cached_property
     def canonical_text(self) -> str:
         """Equal for equal graphs."""
-        return canonical({"name": self.name, "key": self.key, "partition": self.partition, "labels": self.labels})
+        return canonical(
+            {"name": self.name, "key": self.key, "partition": self.partition, "labels": self.labels}
+        )
 
     def label(self, name: str) -> Label:
         """A label by name. Raises Fault with the nearest name."""
@@ -141,7 +157,9 @@ class Graph:
     def build(cls, data: Mapping[str, Any]) -> Graph:
         """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
         _known(data, {"graph", "key", "partition", "common", "nodes", "edges", "draw"})
-        key, partition = (_name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id")))
+        key, partition = (
+            _name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id"))
+        )
         common = {key: Type("string"), partition: Type("string")}
         common |= _types(_mapping(data.get("common"), "common"), "common")
         labels: dict[str, Label] = {}
@@ -179,7 +197,13 @@ def _known(data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
     for key in data:
         if key not in keys:
             msg = f'unknown key "{key}"'
-            raise Fault(msg, *path, key, there="keys: " + ", ".join(sorted(keys)), hint=did_you_mean(str(key), keys))
+            raise Fault(
+                msg,
+                *path,
+                key,
+                there="keys: " + ", ".join(sorted(keys)),
+                hint=did_you_mean(str(key), keys),
+            )
 
 
 def _name(name: object, *path: str) -> str:
@@ -210,7 +234,9 @@ def _types(data: Mapping[str, Any], *path: str) -> dict[str, Type]:
     return found
 
 
-def _derived(data: Mapping[str, Any], properties: Mapping[str, Type], *path: str) -> dict[str, Derived]:
+def _derived(
+    data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
+) -> dict[str, Derived]:
     found = {}
     for name, how in data.items():
         if isinstance(how, Mapping):
@@ -219,7 +245,13 @@ def _derived(data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
             call = re.fullmatch(r"([a-z_]+)\(([A-Za-z_][A-Za-z0-9_]*)\)", str(how))
             if call is None or call[1] not in TEXT_FUNCTIONS:
                 there = "functions: " + ", ".join(TEXT_FUNCTIONS)
-                raise Fault(f'cannot read "{how}"', *path, name, there=there, hint="write key(name), or {embed: name}")
+                raise Fault(
+                    f'cannot read "{how}"',
+                    *path,
+                    name,
+                    there=there,
+                    hint="write key(name), or {embed: name}",
+                )
             derived = Derived(_name(name, *path), call[1], call[2])
         if derived.of not in properties:
             msg = f'no property "{derived.of}"'
@@ -228,7 +260,9 @@ def _derived(data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
     return found
 
 
-def _label(name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, Type], section: str) -> Label:
+def _label(
+    name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, Type], section: str
+) -> Label:
     path = (section, _name(name, section))
     _known(body, _KEYS, *path)
     own = _types(_mapping(body.get("properties"), *path, "properties"), *path, "properties")
@@ -238,11 +272,15 @@ def _label(name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, T
     indexes = _mapping(body.get("fulltext"), *path, "fulltext").items()
     fulltext = {i: _texts(props, *path, "fulltext", i) for i, props in indexes}
     index = _texts(body.get("index"), *path, "index")
-    listed = [(("fulltext", name), props) for name, props in fulltext.items()] + [(("index",), index)]
+    listed = [(("fulltext", name), props) for name, props in fulltext.items()] + [
+        (("index",), index)
+    ]
     for where, props in listed:
         for i, prop in enumerate(props):
             if prop not in properties:
-                raise Fault(f'no property "{prop}"', *path, *where, i, hint=did_you_mean(prop, properties))
+                raise Fault(
+                    f'no property "{prop}"', *path, *where, i, hint=did_you_mean(prop, properties)
+                )
     opened = _texts(body.get("open"), *path, "open")
     for i, word in enumerate(opened):
         if word not in {"labels", "attributes"}:
@@ -265,10 +303,11 @@ _TELLING = 4  # letters from which a name is hardly another one by chance
 
 
 def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> Iterator[Fault]:
-    """Columns that nothing reads, nearly named like a property that is not written, and of its type.
+    """Columns that nothing reads, nearly named like a property that is not written, and of its
+    type.
 
-    A merge leaves out what its label does not have, which is often meant (`position`, a column of a join): only what looks
-    like a slip is refused.
+    A merge leaves out what its label does not have, which is often meant (`position`, a column of a
+    join): only what looks like a slip is refused.
 
     Args:
         label: What is merged.
@@ -277,7 +316,11 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
     """
     read = frozenset().union(*(scalar.roots for scalar in written.values()))
     ends = {"source", "target"} if label.kind == "edge" else set[str]()
-    lacking = {name: kind for name, kind in label.columns.items() if name not in {*written, *label.derived, *ends}}
+    lacking = {
+        name: kind
+        for name, kind in label.columns.items()
+        if name not in {*written, *label.derived, *ends}
+    }
     for column in schema:
         if column.name in read or column.name in written:
             continue
@@ -291,11 +334,15 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
 
 
 def nearly(a: str, b: str) -> bool:
-    """Whether two names differ in one letter (lacking, added, another, or two that changed places), or in case and "_".
+    """Whether two names differ in one letter (lacking, added, another, or two that changed places),
+    or in case and "_".
 
     Digits are meant.
 
-    >>> [nearly(*pair) for pair in (("sumary", "summary"), ("nmae", "name"), ("validAt", "valid_at"))]
+    >>> [
+    ...     nearly(*pair)
+    ...     for pair in (("sumary", "summary"), ("nmae", "name"), ("validAt", "valid_at"))
+    ... ]
     [True, True, True]
     >>> [nearly(*pair) for pair in (("fact2", "fact"), ("said_at", "valid_at"), ("to", "at"))]
     [False, False, False]

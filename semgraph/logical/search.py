@@ -23,7 +23,9 @@ RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 
 @dataclass(frozen=True)
 class By:
-    """One method of a search: how, which property, and what of the row it is compared with, for `nearest` a text or vector."""
+    """One method of a search: how, which property, and what of the row it is compared with, for
+    `nearest` a text or vector.
+    """
 
     via: Literal["equal", "fulltext", "nearest"]
     prop: str
@@ -34,12 +36,14 @@ class By:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Search(Reading):
-    """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a struct `alias`.
+    """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a
+    struct `alias`.
 
-    Each method of `by` ranks for itself; `fuse: rrf` scores a hit by Σ 1 / (rank + 1) over the methods and keeps it once,
-    `none` gives a row for each method and hit. Without `by`, `order` decides. `where` acts before `k`. Hits have `rank`
-    (from 0), `score` and `via`, and the stored vectors that `vectors` names. On equal keys a step's row wins over the stored
-    one. Of stored edges, `source` and `target` name structs with the nodes at the ends, which `where` may read.
+    Each method of `by` ranks for itself; `fuse: rrf` scores a hit by Σ 1 / (rank + 1) over the
+    methods and keeps it once, `none` gives a row for each method and hit. Without `by`, `order`
+    decides. `where` acts before `k`. Hits have `rank` (from 0), `score` and `via`, and the stored
+    vectors that `vectors` names. On equal keys a step's row wins over the stored one. Of stored
+    edges, `source` and `target` name structs with the nodes at the ends, which `where` may read.
     """
 
     keyword: ClassVar[str] = "search"
@@ -84,7 +88,11 @@ class Search(Reading):
                 raise Fault(f'column "{f.name}" has two types', "over", there=there)
         for name, kind in RANKING:
             if name in fields:
-                raise Fault(f'"{name}" is the hit\'s own column', "over", hint="rename it in the step that is searched")
+                raise Fault(
+                    f'"{name}" is the hit\'s own column',
+                    "over",
+                    hint="rename it in the step that is searched",
+                )
             if self._kept(name):
                 fields[name] = kind
         return pa.struct(list(fields.items()))
@@ -114,13 +122,18 @@ class Search(Reading):
     def ranked_by(self) -> frozenset[str]:
         """The fields of a hit that its rank depends on."""
         terms = {
-            path.split(".")[1] for term in self.order for path in term.by.columns if path.startswith(f"{self.alias}.")
+            path.split(".")[1]
+            for term in self.order
+            for path in term.by.columns
+            if path.startswith(f"{self.alias}.")
         }
         return frozenset(terms).union({by.prop for by in self.by}, *self.texts.values())
 
     @property
     def ends(self) -> dict[str, pa.StructType]:
-        """What the nodes at the ends of an edge come as: the struct by `source`, `target`, where these have names."""
+        """What the nodes at the ends of an edge come as: the struct by `source`, `target`, where
+        these have names.
+        """
         label = self.graph.label(self.label) if self.label else None
         wanted = self.end_properties or (None, None)
         found = {}
@@ -128,7 +141,9 @@ class Search(Reading):
             if getattr(self, end):
                 if label is None or label.kind != "edge" or self.within is not None:
                     raise Fault(
-                        f"only of stored edges the {end} comes along", end, hint="search the label of an edge alone"
+                        f"only of stored edges the {end} comes along",
+                        end,
+                        hint="search the label of an edge alone",
                     )
                 node = self.graph.label(getattr(label, end))
                 found[end] = pa.struct(list(hit_fields(node, self.graph, properties).items()))
@@ -162,13 +177,16 @@ class Search(Reading):
         return found
 
     def _refuse_ranking(self, where: Scalar) -> None:
-        """Refuse a condition on what hits are given when they are ranked, which is after it. Raises Fault."""
+        """Refuse a condition on what hits are given when they are ranked, which is after it. Raises
+        Fault.
+        """
         stored = self.graph.label(self.label).columns if self.label else {}
         own = {*stored, *(self.within.schema.names if self.within is not None else ())}
         for name, _ in RANKING:
             if name not in own and f"{self.alias}.{name}" in where.columns:
                 raise Fault(
-                    f'"{self.alias}.{name}" is not known before hits are ranked', hint="filter in a step after this one"
+                    f'"{self.alias}.{name}" is not known before hits are ranked',
+                    hint="filter in a step after this one",
                 )
 
     def _check_vectors(self) -> None:
@@ -195,14 +213,22 @@ class Search(Reading):
             if by.via == "nearest" and by.prop not in label.vectors:
                 there = "embedded here: " + (", ".join(label.vectors) or "none")
                 raise Fault(f'"{by.prop}" of {self.label} is not embedded', there=there)
-            if by.via == "fulltext" and not any(by.prop in props for props in label.fulltext.values()):
-                there = "; ".join(f"{n}: {', '.join(p)}" for n, p in label.fulltext.items()) or "none"
-                raise Fault(f'no full-text index of {self.label} has "{by.prop}"', there=f"indexes: {there}")
+            if by.via == "fulltext" and not any(
+                by.prop in props for props in label.fulltext.values()
+            ):
+                there = (
+                    "; ".join(f"{n}: {', '.join(p)}" for n, p in label.fulltext.items()) or "none"
+                )
+                raise Fault(
+                    f'no full-text index of {self.label} has "{by.prop}"', there=f"indexes: {there}"
+                )
             if by.via == "fulltext" and by.rank == "store" and self.within is not None:
                 raise Fault("a step's rows have no BM25 rank", hint="say rank: overlap")
 
     def given_as_vector(self, by: By) -> bool:
-        """Whether a method `nearest` compares with a vector of the row, not with a text that is embedded for it."""
+        """Whether a method `nearest` compares with a vector of the row, not with a text that is
+        embedded for it.
+        """
         kind = type_of(by.to, self.input.schema)
         return by.via == "nearest" and type_of_arrow(kind).name == "vector"
 
@@ -213,7 +239,9 @@ class Search(Reading):
 
     @cached_property
     def by_owner(self) -> bool:
-        """Whether a row finds rows of the step only if both name one partition: where not both sides have windows."""
+        """Whether a row finds rows of the step only if both name one partition: where not both
+        sides have windows.
+        """
         if self.within is None or self.by_window or self.partition:
             return False
         return all(self.graph.partition in node.schema.names for node in (self.input, self.within))
@@ -230,19 +258,35 @@ class Search(Reading):
 
     @property
     def reads(self) -> frozenset[str]:
-        scalars = [*(b.to for b in self.by), *([self.where] if self.where else []), *(t.by for t in self.order)]
+        scalars = [
+            *(b.to for b in self.by),
+            *([self.where] if self.where else []),
+            *(t.by for t in self.order),
+        ]
         own = frozenset().union(*(s.roots for s in scalars)) - self.adds
-        partition = {self.partition or self.graph.partition} if self.label and self.partition != "all" else frozenset()
+        partition = (
+            {self.partition or self.graph.partition}
+            if self.label and self.partition != "all"
+            else frozenset()
+        )
         if self.by_owner:
             partition |= {self.graph.partition}
-        return own | partition | (owner_column(self.input, self.graph.partition) if self.embeds else frozenset())
+        return (
+            own
+            | partition
+            | (owner_column(self.input, self.graph.partition) if self.embeds else frozenset())
+        )
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
         if not self.label:
             return frozenset()
         label = self.graph.label(self.label)
-        named = {path.split(".")[1] for path in _paths(self.where, self.order) if path.startswith(f"{self.alias}.")}
+        named = {
+            path.split(".")[1]
+            for path in _paths(self.where, self.order)
+            if path.startswith(f"{self.alias}.")
+        }
         named |= set(hit_fields(label, self.graph, self.properties)) | {b.prop for b in self.by}
         found = {(self.label, name) for name in named if name in label.columns}
         for end, kind in self.ends.items():
@@ -257,7 +301,10 @@ class Search(Reading):
         roots = {f.split(".")[0] for f in fields}
         vectors = tuple(n for n in self.vectors if n in roots)
         kept = tuple(f.name for f in self.hit_type if f.name in roots)
-        ends = self._end_narrowed("source", needed | own), self._end_narrowed("target", needed | own)
+        ends = (
+            self._end_narrowed("source", needed | own),
+            self._end_narrowed("target", needed | own),
+        )
         return replace(self, fields=kept, vectors=vectors, end_properties=ends)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
@@ -270,7 +317,10 @@ class Search(Reading):
         texts = frozenset(text for text, vector in self._vectors.items() if vector in self.vectors)
         ranking = frozenset(name for name, _ in RANKING)
         wanted = (fields | self.ranked_by | texts) - ranking
-        return (frozenset(f for f in wanted if f.split(".")[0] in self.within.schema.names) | self._always,)
+        return (
+            frozenset(f for f in wanted if f.split(".")[0] in self.within.schema.names)
+            | self._always,
+        )
 
     @property
     def _vectors(self) -> Mapping[str, str]:
@@ -288,7 +338,11 @@ class Search(Reading):
             return ()
         names = tuple(self.graph.label(getattr(self.graph.label(self.label), end)).columns)
         fields = under(needed, getattr(self, end))
-        return names if fields is None else tuple(n for n in names if n in {f.split(".")[0] for f in fields})
+        return (
+            names
+            if fields is None
+            else tuple(n for n in names if n in {f.split(".")[0] for f in fields})
+        )
 
 
 def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:

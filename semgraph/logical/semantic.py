@@ -1,5 +1,6 @@
-"""The five operators that a language model answers (LOTUS's names). An implementation only answers about row numbers; what a
-row is, which pairs are asked about, what becomes of errors and how results are put together is the engine's.
+"""The five operators that a language model answers (LOTUS's names). An implementation only answers
+about row numbers; what a row is, which pairs are asked about, what becomes of errors and how
+results are put together is the engine's.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ Answers = tuple[tuple[str, Type], ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node):
-    """What the five have in common. `on_error: null` keeps a row whose answer failed, with NULL answers.
+    """What the five have in common. `on_error: null` keeps a row whose answer failed, with NULL
+    answers.
 
-    `returns_types` is a trait: whether a prompt returns typed answers, which plans say in `add` beside an inline question.
+    `returns_types` is a trait: whether a prompt returns typed answers, which plans say in `add`
+        beside an inline question.
     """
 
     calls_llm: ClassVar[bool] = True
@@ -50,7 +53,9 @@ class Semantic(Node):
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
-    owner: str = ""  # the column that names the partition of a row, where it is not that of a window
+    owner: str = (
+        ""  # the column that names the partition of a row, where it is not that of a window
+    )
 
     @property
     def gated(self) -> bool:
@@ -73,7 +78,10 @@ class Semantic(Node):
             if without_forms(prompt.returns) != without_forms(self.answers):
                 msg = f'prompts "{self.prompt.first.name}" and "{prompt.name}" return different things'
                 raise Fault(msg, "prompt")
-        for fields, schema in ((self.prompt.fields, left), (self.prompt.other_fields, right or left)):
+        for fields, schema in (
+            (self.prompt.fields, left),
+            (self.prompt.other_fields, right or left),
+        ):
             for path in fields:
                 try:
                     check_columns(column_scalar(path), schema)
@@ -83,14 +91,18 @@ class Semantic(Node):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(path.split(".")[0] for path in self.prompt.fields) | owner_column(self.input, self.owner)
+        return frozenset(path.split(".")[0] for path in self.prompt.fields) | owner_column(
+            self.input, self.owner
+        )
 
 
 def needs_answers(node: Semantic) -> None:
     """Refuse a prompt that returns nothing."""
     if not node.answers:
         msg = f'prompt "{node.prompt.first.name}" returns nothing'
-        raise Fault(msg, "prompt", hint='say what: add: {answer: string}, or "returns" in the prompt file')
+        raise Fault(
+            msg, "prompt", hint='say what: add: {answer: string}, or "returns" in the prompt file'
+        )
 
 
 __all__ = ["OnError", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk", "Semantic"]
@@ -98,10 +110,12 @@ __all__ = ["OnError", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk", "Se
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemMap(Semantic):
-    """Each row, with typed columns that the model answers. Rows without `when` are not asked and take `otherwise`.
+    """Each row, with typed columns that the model answers. Rows without `when` are not asked and
+    take `otherwise`.
 
-    `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON: types by name, as `returns` of
-    a prompt has them. Rows that share a call share it; a row without one is not asked.
+    `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON:
+    types by name, as `returns` of a prompt has them. Rows that share a call share it; a row without
+    one is not asked.
     """
 
     keyword: ClassVar[str] = "sem_map"
@@ -113,7 +127,9 @@ class SemMap(Semantic):
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
     fed: bool = False  # its rows are asked for by the operator above it, as far as that needs them
-    numbers_of: tuple[str, str] | None = None  # an answer, and the column with the records whose `number` it must be
+    numbers_of: tuple[str, str] | None = (
+        None  # an answer, and the column with the records whose `number` it must be
+    )
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
@@ -155,7 +171,8 @@ class SemMap(Semantic):
 class SemFilter(Semantic):
     """The rows for which the model says yes to the prompt.
 
-    `late` are the columns of the rows that the plan has it asked about, where it is asked once joins have repeated them.
+    `late` are the columns of the rows that the plan has it asked about, where it is asked once
+    joins have repeated them.
     """
 
     keyword: ClassVar[str] = "sem_filter"
@@ -185,10 +202,12 @@ class SemFilter(Semantic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemJoin(Semantic):
-    """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow (without either: all).
+    """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow
+    (without either: all).
 
-    The match comes as a struct `alias`, with typed answers beside it. `keep: one` keeps the first match of a left row by
-    `order`. `how: left` keeps left rows without a match, `semi` and `anti` the left rows with and without one.
+    The match comes as a struct `alias`, with typed answers beside it. `keep: one` keeps the first
+    match of a left row by `order`. `how: left` keeps left rows without a match, `semi` and `anti`
+    the left rows with and without one.
     """
 
     keyword: ClassVar[str] = "sem_join"
@@ -233,7 +252,9 @@ class SemJoin(Semantic):
     @cached_property
     def partitioned(self) -> bool:
         """A semi or anti join only keeps left rows."""
-        return self.input.partitioned or (self.how not in {"semi", "anti"} and self.other.partitioned)
+        return self.input.partitioned or (
+            self.how not in {"semi", "anti"} and self.other.partitioned
+        )
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
@@ -256,7 +277,9 @@ class SemJoin(Semantic):
         if self.how in {"semi", "anti"}:
             return self
         scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
-        return replace(self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema))
+        return replace(
+            self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
+        )
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
@@ -299,7 +322,9 @@ class SemAgg(Semantic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemTopk(Semantic):
-    """The `k` best rows of each group of equal `per`, best first, with `rank` (from 0) and `score`."""
+    """The `k` best rows of each group of equal `per`, best first, with `rank` (from 0) and
+    `score`.
+    """
 
     keyword: ClassVar[str] = "sem_topk"
     returns_types: ClassVar[bool] = False
@@ -313,7 +338,9 @@ class SemTopk(Semantic):
         self.check_prompt(schema)
         check_names(self.per, schema, "per")
         if self.answers:
-            raise Fault("a sem_topk answers with a ranking; its prompt returns nothing else", "prompt")
+            raise Fault(
+                "a sem_topk answers with a ranking; its prompt returns nothing else", "prompt"
+            )
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         for name in ("rank", "score"):
@@ -334,9 +361,11 @@ VECTOR = pa.list_(pa.float32())
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Embed(Node):
-    """Each row with columns of vectors: the embeddings of texts. A NULL stays NULL and is not embedded.
+    """Each row with columns of vectors: the embeddings of texts. A NULL stays NULL and is not
+    embedded.
 
-    A text is embedded once a run, whatever else of the run embeds it: this operator, a search, a write.
+    A text is embedded once a run, whatever else of the run embeds it: this operator, a search, a
+    write.
     """
 
     keyword: ClassVar[str] = "embed"
@@ -346,7 +375,9 @@ class Embed(Node):
     by_row: ClassVar[bool] = True
     input: Node = argument("input")
     add: Columns = argument("columns")
-    owner: str = ""  # the column that names the partition of a row, where it is not that of a window
+    owner: str = (
+        ""  # the column that names the partition of a row, where it is not that of a window
+    )
 
     def infer(self) -> pa.Schema:
         found = self.input.schema

@@ -28,7 +28,9 @@ class Sink(Node):
 
     @property
     def label(self) -> Label:
-        """The label that it writes. Raises Fault unless exactly one of node and edge is given, of that kind."""
+        """The label that it writes. Raises Fault unless exactly one of node and edge is given, of
+        that kind.
+        """
         if bool(self.node) == bool(self.edge):
             raise Fault("say node or edge, and its label")
         kind = "node" if self.node else "edge"
@@ -46,11 +48,12 @@ class Sink(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Merge(Sink):
-    """Nodes or edges by key: the relation's columns that the label has, then `set`; `create` only for new ones.
+    """Nodes or edges by key: the relation's columns that the label has, then `set`; `create` only
+    for new ones.
 
-    NULL never overwrites. A list in `unite` becomes one with the stored one: the stored values, then new ones, none twice;
-    other lists overwrite. `first`: written before any model is asked, which only rows of an input can be. `only: existing`
-    touches nothing that is not there.
+    NULL never overwrites. A list in `unite` becomes one with the stored one: the stored values,
+    then new ones, none twice; other lists overwrite. `first`: written before any model is asked,
+    which only rows of an input can be. `only: existing` touches nothing that is not there.
     """
 
     keyword: ClassVar[str] = "merge"
@@ -60,14 +63,18 @@ class Merge(Sink):
     create: Columns = argument("columns", default=())
     set: Columns = argument("columns", default=())
     unite: tuple[str, ...] = argument(
-        "names", default=(), doc="Lists that add to the stored ones: those values first, then new ones, none twice."
+        "names",
+        default=(),
+        doc="Lists that add to the stored ones: those values first, then new ones, none twice.",
     )
     only: Literal["existing", ""] = argument("choice", choices=("existing",), default="")
     first: bool = argument("flag", default=False)
 
     @property
     def written(self) -> Columns:
-        """Every column that is written, as a scalar over the input: key and ends first, `set` and `create` last."""
+        """Every column that is written, as a scalar over the input: key and ends first, `set` and
+        `create` last.
+        """
         label, schema = self.label, self.input.schema
         found = {self.graph.key: column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
@@ -75,9 +82,18 @@ class Merge(Sink):
         ends = {"source", "target"} if label.kind == "edge" else set[str]()
         given = dict(self.set) | dict(self.create)
         for name in schema.names:
-            if name in label.columns and name not in found and name not in ends and name not in given:
+            if (
+                name in label.columns
+                and name not in found
+                and name not in ends
+                and name not in given
+            ):
                 found[name] = column_scalar(name)
-        return tuple((found | {name: self._as_property(name, scalar) for name, scalar in given.items()}).items())
+        return tuple(
+            (
+                found | {name: self._as_property(name, scalar) for name, scalar in given.items()}
+            ).items()
+        )
 
     def _as_property(self, name: str, scalar: Scalar) -> Scalar:
         """What is NULL whatever the row has the property's type."""
@@ -96,7 +112,10 @@ class Merge(Sink):
             for name, _ in columns:
                 if name not in label.columns:
                     raise Fault(
-                        f'{label.name} has no property "{name}"', arg, name, hint=did_you_mean(name, label.columns)
+                        f'{label.name} has no property "{name}"',
+                        arg,
+                        name,
+                        hint=did_you_mean(name, label.columns),
                     )
             typed(columns, schema, arg)
         self._check_ends()
@@ -131,7 +150,11 @@ class Merge(Sink):
         names = self.input.schema.names
         if self.label.kind != "edge" or (self.only and self.source not in names):
             return
-        lacking = [path for path in (self.source, self.target) if path.split(".", maxsplit=1)[0] not in names]
+        lacking = [
+            path
+            for path in (self.source, self.target)
+            if path.split(".", maxsplit=1)[0] not in names
+        ]
         if lacking:
             raise Fault(
                 f"an edge needs its ends, the keys of two nodes: there is no column {' and no '.join(lacking)}",

@@ -9,7 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
-from semgraph.expr.duckdb import check_columns, check_over_rows, stands_for, type_of, type_over_groups
+from semgraph.expr.duckdb import (
+    check_columns,
+    check_over_rows,
+    stands_for,
+    type_of,
+    type_over_groups,
+)
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
 
@@ -30,7 +36,8 @@ class Sort:
 
 @dataclass(frozen=True)
 class Stop:
-    """When enough rows are known: the first `n` by `order`, of the whole relation or of each group of equal `per`.
+    """When enough rows are known: the first `n` by `order`, of the whole relation or of each group
+    of equal `per`.
 
     The optimizer sets it on an operator of which a limit above needs no more.
     """
@@ -51,7 +58,9 @@ def fresh(schema: pa.Schema, name: str, what: str) -> None:
     """Refuse a name that the relation has already."""
     if name in schema.names:
         msg = f'{what} "{name}" is a column already'
-        raise Fault(msg, there="columns here: " + ", ".join(schema.names), hint="choose another name")
+        raise Fault(
+            msg, there="columns here: " + ", ".join(schema.names), hint="choose another name"
+        )
 
 
 def struct_of(schema: pa.Schema) -> pa.DataType:
@@ -59,7 +68,9 @@ def struct_of(schema: pa.Schema) -> pa.DataType:
     return pa.struct(list(schema))
 
 
-def combined(left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, ...] | None = None) -> pa.Schema:
+def combined(
+    left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, ...] | None = None
+) -> pa.Schema:
     """Left columns and the right row as a struct (of some fields): what a join's condition sees."""
     kept = right if fields is None else pa.schema([f for f in right if f.name in fields])
     return left.append(pa.field(alias, struct_of(kept)))
@@ -100,7 +111,9 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
 
 
-def typed(columns: Columns, schema: pa.Schema, key: str, *, windows: bool = True) -> list[pa.Field[Any]]:
+def typed(
+    columns: Columns, schema: pa.Schema, key: str, *, windows: bool = True
+) -> list[pa.Field[Any]]:
     """The fields of columns that are computed from rows."""
 
     def kind(scalar: Scalar) -> pa.DataType:
@@ -111,12 +124,18 @@ def typed(columns: Columns, schema: pa.Schema, key: str, *, windows: bool = True
     return _fields(columns, key, kind)
 
 
-def typed_of_groups(columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()) -> list[pa.Field[Any]]:
-    """The fields of columns that are computed from groups of rows, which are equal in `groups` (SQL)."""
+def typed_of_groups(
+    columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()
+) -> list[pa.Field[Any]]:
+    """The fields of columns that are computed from groups of rows, which are equal in `groups`
+    (SQL).
+    """
     return _fields(columns, key, lambda scalar: type_over_groups(scalar, schema, groups))
 
 
-def _fields(columns: Columns, key: str, kind: Callable[[Scalar], pa.DataType]) -> list[pa.Field[Any]]:
+def _fields(
+    columns: Columns, key: str, kind: Callable[[Scalar], pa.DataType]
+) -> list[pa.Field[Any]]:
     found = []
     for name, scalar in columns:
         try:
@@ -126,8 +145,12 @@ def _fields(columns: Columns, key: str, kind: Callable[[Scalar], pa.DataType]) -
     return found
 
 
-def check_standing_in(columns: Columns, schema: pa.Schema, key: str, answers: Iterable[pa.Field[Any]]) -> None:
-    """Refuse columns that cannot stand for answers, where the model is not asked; a NULL stands for an answer of any type."""
+def check_standing_in(
+    columns: Columns, schema: pa.Schema, key: str, answers: Iterable[pa.Field[Any]]
+) -> None:
+    """Refuse columns that cannot stand for answers, where the model is not asked; a NULL stands for
+    an answer of any type.
+    """
     kinds = {f.name: f.type for f in answers}
     for name, scalar in columns:
         try:
@@ -136,7 +159,9 @@ def check_standing_in(columns: Columns, schema: pa.Schema, key: str, answers: It
             raise fault.under(key, name) from None
 
 
-def _check_stands_for(name: str, scalar: Scalar, schema: pa.Schema, key: str, kinds: dict[str, pa.DataType]) -> None:
+def _check_stands_for(
+    name: str, scalar: Scalar, schema: pa.Schema, key: str, kinds: dict[str, pa.DataType]
+) -> None:
     if name not in kinds:
         msg = f'{key}: "{name}" is no answer of this prompt'
         raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
@@ -164,21 +189,27 @@ def kept(columns: Columns, needed: frozenset[str]) -> Columns:
 
 
 def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
-    """The paths that computed columns read: of a column that only has another name, what is needed of it."""
+    """The paths that computed columns read: of a column that only has another name, what is needed
+    of it.
+    """
     found: set[str] = set()
     for name, scalar in columns:
         path = scalar.columns[0] if len(scalar.columns) == 1 else ""
         if name in needed or not path or scalar.sql != column_scalar(path).sql:
             found |= scalar.fields
         else:
-            found |= {path + p.removeprefix(name) for p in needed if p.startswith(f"{name}.")} or {f"{path}."}
+            found |= {path + p.removeprefix(name) for p in needed if p.startswith(f"{name}.")} or {
+                f"{path}."
+            }
     return frozenset(found)
 
 
 def with_own(
     needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
 ) -> frozenset[str] | None:
-    """What a join needs of its other side: what is needed of `alias`, and what its own conditions read of it."""
+    """What a join needs of its other side: what is needed of `alias`, and what its own conditions
+    read of it.
+    """
     own = frozenset().union(*(s.fields for s in scalars))
     if needed is None or alias in own:
         return None
@@ -189,10 +220,14 @@ def with_own(
 def joined_fields(
     needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
 ) -> tuple[str, ...] | None:
-    """The fields of the other row that a join must bring: what is needed of `alias`, and what its conditions read."""
+    """The fields of the other row that a join must bring: what is needed of `alias`, and what its
+    conditions read.
+    """
     own = frozenset().union(*(s.fields for s in scalars), needed)
     if alias in own:
         return None
-    wanted = {path.split(".")[1] for path in own if path.startswith(f"{alias}.")} | {r.split(".")[0] for _, r in using}
+    wanted = {path.split(".")[1] for path in own if path.startswith(f"{alias}.")} | {
+        r.split(".")[0] for _, r in using
+    }
     found = tuple(name for name in right.names if name in wanted)
     return found or tuple(right.names[:1])

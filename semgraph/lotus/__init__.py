@@ -1,8 +1,10 @@
-"""LOTUS's own operators as ways of semgraph's: its prompts, its algorithms and its reading of answers, over semgraph's models.
+"""LOTUS's own operators as ways of semgraph's: its prompts, its algorithms and its reading of
+answers, over semgraph's models.
 
-LOTUS is given a model whose every batch goes through the context of the step. So its calls are journalled, limited, budgeted,
-counted and coalesced as all others are, one row that fails costs the others nothing, and an answer that LOTUS would read as
-its default is that row's error. LOTUS's code is synchronous: it runs in threads of its own.
+LOTUS is given a model whose every batch goes through the context of the step. So its calls are
+journalled, limited, budgeted, counted and coalesced as all others are, one row that fails costs the
+others nothing, and an answer that LOTUS would read as its default is that row's error. LOTUS's code
+is synchronous: it runs in threads of its own.
 """
 
 from semgraph.lotus.bridge import INSTALL, Bridge, Parts, lacking, loaded

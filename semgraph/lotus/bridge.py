@@ -28,7 +28,8 @@ _THREADS = 64
 class Bridge:
     """Runs jobs in threads of its own, and answers what they ask in the event loop.
 
-    The threads are not those of `asyncio.to_thread`: they wait for answers, and what gives the answers may need those.
+    The threads are not those of `asyncio.to_thread`: they wait for answers, and what gives the
+        answers may need those.
 
     Args:
         ctx: What requests go through.
@@ -44,7 +45,8 @@ class Bridge:
         self.stopped = False
 
     async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of the jobs, in order. Whatever one raises ends them all; so does cancellation.
+        """The results of the jobs, in order. Whatever one raises ends them all; so does
+        cancellation.
 
         When this ends, no thread of it runs, and nothing it asked is under way.
         """
@@ -53,7 +55,10 @@ class Bridge:
         found: list[T | None] = [None] * len(jobs)
         self._alone = len(jobs) == 1
         pool = ThreadPoolExecutor(min(len(jobs), _THREADS), thread_name_prefix="lotus")
-        futures = [self._loop.run_in_executor(pool, self._guarded, job, found, i) for i, job in enumerate(jobs)]
+        futures = [
+            self._loop.run_in_executor(pool, self._guarded, job, found, i)
+            for i, job in enumerate(jobs)
+        ]
         try:
             await asyncio.wait(futures)
         finally:
@@ -74,7 +79,9 @@ class Bridge:
         return found
 
     def ask(self, requests: Asked) -> Answered:
-        """The replies to requests, in order; an error among them is given back. Called from a job's thread."""
+        """The replies to requests, in order; an error among them is given back. Called from a job's
+        thread.
+        """
         return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
 
     def _guarded(self, job: Callable[[], T], found: list[T | None], i: int) -> None:
@@ -193,14 +200,16 @@ async def loaded() -> Parts:
 def _load() -> Parts:
     with _LOCK:
         if not _LOADED:
-            # litellm, which LOTUS imports, would fetch a list of prices from the net when it is imported.
+            # litellm, which LOTUS imports, would fetch a list of prices from the net when it is
+            # imported.
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             root = logging.getLogger()
             level, handlers = root.level, list(root.handlers)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _LOADED.append(_imported())
-            # LOTUS sets the root logger up when it is imported: each request of each library would be a line on stderr.
+            # LOTUS sets the root logger up when it is imported: each request of each library would
+            # be a line on stderr.
             root.setLevel(level)
             root.handlers[:] = handlers
         return _LOADED[0]

@@ -17,7 +17,9 @@ Chat = Sequence[Mapping[str, Any]]
 
 
 class Answer(NamedTuple):
-    """What became of one of LOTUS's prompts: a text, or `error` (a kind in one word, a colon and what happened)."""
+    """What became of one of LOTUS's prompts: a text, or `error` (a kind in one word, a colon and
+    what happened).
+    """
 
     text: str
     error: str | None
@@ -25,7 +27,9 @@ class Answer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """Some prompts of a batch have no answer, and LOTUS has no use for the others alone: pairs (prompt, answer)."""
+    """Some prompts of a batch have no answer, and LOTUS has no use for the others alone: pairs
+    (prompt, answer).
+    """
 
     def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
         self.faults = faults
@@ -39,10 +43,13 @@ class Model:
         bridge: Where batches are answered.
         parts: LOTUS.
         prompt: In whose name; it says role and length of answers.
-        partitions: Whose data each prompt of a batch is, in order; one for all: the last is repeated.
+        partitions: Whose data each prompt of a batch is, in order; one for all: the last is
+            repeated.
         unreadable: What is wrong with an answer that LOTUS would read as its default, or None.
-        strict: Raise Unanswered where a prompt has no answer; else LOTUS gets "" for it, and `answers` has the error.
-        shrinking: Raise Unanswered where a batch is no smaller than the one before: LOTUS's tree would not end.
+        strict: Raise Unanswered where a prompt has no answer; else LOTUS gets "" for it, and
+            `answers` has the error.
+        shrinking: Raise Unanswered where a batch is no smaller than the one before: LOTUS's tree
+            would not end.
 
     `answers` are those of the last batch, `calls` the ids of all calls.
     """
@@ -60,7 +67,12 @@ class Model:
         strict: bool = False,
         shrinking: bool = False,
     ) -> None:
-        self._bridge, self._parts, self._prompt, self._partitions = bridge, parts, prompt, partitions
+        self._bridge, self._parts, self._prompt, self._partitions = (
+            bridge,
+            parts,
+            prompt,
+            partitions,
+        )
         self._unreadable = unreadable
         self.strict, self._shrinking = strict, shrinking
         limits = bridge.ctx.limits
@@ -70,14 +82,14 @@ class Model:
         self.calls: list[str] = []
         self._last: int | None = None
 
-    def __call__(self, messages: Sequence[Chat], response_format: Mapping[str, Any] | None = None, **_: Any) -> Any:
+    def __call__(
+        self, messages: Sequence[Chat], response_format: Mapping[str, Any] | None = None, **_: Any
+    ) -> Any:
         """Answer a batch. Progress bars are not drawn; log-probabilities are not to be had."""
         if not messages:
             return self._parts.output(outputs=[], logprobs=None)
         if self._shrinking and self._last is not None and len(messages) >= self._last:
-            many = (
-                f"too_long: {len(messages)} parts are too long to share a call, and so would be the parts made of them"
-            )
+            many = f"too_long: {len(messages)} parts are too long to share a call, and so would be the parts made of them"
             raise Unanswered([(messages[0], Answer("", many, ()))])
         self._last = len(messages)
         requests = [self._request(i, chat, response_format) for i, chat in enumerate(messages)]
@@ -89,7 +101,9 @@ class Model:
         return self._parts.output(outputs=[answer.text for answer in self.answers], logprobs=None)
 
     def count_tokens(self, messages: Chat | str) -> int:
-        """Tokens of a text. Of chats LOTUS counts them for its own statistics, which nobody reads: 0."""
+        """Tokens of a text. Of chats LOTUS counts them for its own statistics, which nobody reads:
+        0.
+        """
         return self._bridge.ctx.count_tokens(messages) if isinstance(messages, str) else 0
 
     def is_deepseek(self) -> bool:
@@ -118,7 +132,9 @@ class Model:
         except (RowError, Invalid) as error:
             return Answer("", f"{error.kind}: {error}", calls)
         wrong = self._unreadable(text)
-        return Answer(text, None, calls) if wrong is None else Answer("", f"invalid: {wrong}", calls)
+        return (
+            Answer(text, None, calls) if wrong is None else Answer("", f"invalid: {wrong}", calls)
+        )
 
 
 def _text(content: str | Sequence[Mapping[str, Any]]) -> str:

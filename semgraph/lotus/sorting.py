@@ -14,7 +14,9 @@ from semgraph.lotus.model import Answer, Model, Unanswered
 from semgraph.semantic.contract import Outcome
 
 _HEAP = threading.Lock()
-"""LOTUS keeps the model of its heap in a variable of a class: two heaps at a time would ask in each other's name."""
+"""LOTUS keeps the model of its heap in a variable of a class: two heaps at a time would ask in each
+other's name.
+"""
 
 
 @dataclass
@@ -42,17 +44,30 @@ class Sorter:
         reasoning: Whether the model is to reason before it answers.
     """
 
-    def __init__(self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool) -> None:
-        self._bridge, self._parts, self._model, self._method, self._k = bridge, parts, model, method, k
+    def __init__(
+        self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool
+    ) -> None:
+        self._bridge, self._parts, self._model, self._method, self._k = (
+            bridge,
+            parts,
+            model,
+            method,
+            k,
+        )
         self._strategy = parts.reasoning if reasoning else None
 
     def sort(self, group: Group) -> Group:
-        """Sort until all comparisons are answered; rows that cannot be compared are errors, and left out."""
+        """Sort until all comparisons are answered; rows that cannot be compared are errors, and
+        left out.
+        """
         rows = list(range(len(group.items)))
         while True:
             self._model.strict = True
             try:
-                order = [rows[i] for i in self._order([group.documents[row] for row in rows], group.instruction)]
+                order = [
+                    rows[i]
+                    for i in self._order([group.documents[row] for row in rows], group.instruction)
+                ]
             except Unanswered as lost:
                 faulty = self._faulty(lost, group)
                 for row in [row for row in rows if group.documents[row]["text"] in faulty]:
@@ -76,7 +91,9 @@ class Sorter:
             found = self._parts.naive_sort(documents, self._model, asked, strategy=self._strategy)
         elif self._method == "heap":
             found = self._heap(documents, asked)
-        else:  # of rows in random order the k-th is a random one: the same pivots in each run, which LOTUS's own are not
+        else:
+            # of rows in random order the k-th is a random one: the same pivots in each run, which
+            # LOTUS's own are not
             found = self._parts.quicksort(
                 documents, self._model, asked, self._k, embedding=True, strategy=self._strategy
             )
@@ -88,14 +105,18 @@ class Sorter:
             if self._bridge.stopped:
                 raise CancelledError
         try:
-            return self._parts.heapsort(documents, self._model, asked, self._k, strategy=self._strategy)
+            return self._parts.heapsort(
+                documents, self._model, asked, self._k, strategy=self._strategy
+            )
         finally:
             _HEAP.release()
 
     def _faulty(self, lost: Unanswered, group: Group) -> dict[str, Answer]:
-        """Which rows of unanswered comparisons are to blame, by text: those that cannot be compared with themselves.
+        """Which rows of unanswered comparisons are to blame, by text: those that cannot be compared
+        with themselves.
 
-        Those of several comparisons are tried first: a pivot is in all of them. Where neither row of a comparison fails by
+        Those of several comparisons are tried first: a pivot is in all of them. Where neither row
+            of a comparison fails by
         itself, both are errors: nothing is guessed.
         """
         pairs = [(_document(chat, 1), _document(chat, 2), answer) for chat, answer in lost.faults]
@@ -103,7 +124,9 @@ class Sorter:
         found: dict[str, Answer] = {}
         for several in (True, False):
             still = [pair for pair in pairs if pair[0] not in found and pair[1] not in found]
-            texts = dict.fromkeys(text for pair in still for text in pair[:2] if (counts[text] > 1) == several)
+            texts = dict.fromkeys(
+                text for pair in still for text in pair[:2] if (counts[text] > 1) == several
+            )
             found |= self._alone(list(texts), group.instruction)
         for left, right, answer in pairs:
             if left not in found and right not in found:
@@ -113,7 +136,12 @@ class Sorter:
     def _alone(self, texts: list[str], asked: str) -> dict[str, Answer]:
         self._model.strict = False
         twice = [({"text": text, "image": {}},) * 2 for text in texts]
-        self._model([self._parts.match_prompt(*pair, asked, self._model, strategy=self._strategy) for pair in twice])
+        self._model(
+            [
+                self._parts.match_prompt(*pair, asked, self._model, strategy=self._strategy)
+                for pair in twice
+            ]
+        )
         answers = self._model.answers if texts else []
         return {text: answer for text, answer in zip(texts, answers, strict=True) if answer.error}
 

@@ -17,7 +17,9 @@ LEFT, RIGHT = "left", "right"
 
 
 class Question(NamedTuple):
-    """What LOTUS is asked of some rows: an instruction in words, and a document for each row, in LOTUS's form."""
+    """What LOTUS is asked of some rows: an instruction in words, and a document for each row, in
+    LOTUS's form.
+    """
 
     instruction: str
     documents: list[dict[str, Any]]
@@ -38,13 +40,15 @@ class Texts:
         own = {path for prompt in node.prompt.all for path in prompt.item_fields}
         self._left = {path: column_texts(rows.left, path) for path in own}
         other = {path for prompt in node.prompt.all for path in prompt.other_fields}
-        self._right = {} if rows.right is None else {path: column_texts(rows.right, path) for path in other}
+        self._right = (
+            {} if rows.right is None else {path: column_texts(rows.right, path) for path in other}
+        )
 
     def documents(self, items: Sequence[int], *, apart: bool = False, more: str = "") -> Question:
         """The question about items of one prompt.
 
-        Placeholders stand in the instruction as LOTUS writes columns (`{name}` is Name), and their values in the
-        documents. The context is a column of each document.
+        Placeholders stand in the instruction as LOTUS writes columns (`{name}` is Name), and their
+        values in the documents. The context is a column of each document.
 
         Args:
             items: Which, of one prompt.
@@ -61,7 +65,9 @@ class Texts:
         head = contexts[0] if apart else ""
         if not apart and any(contexts):
             frame = {_free("context", frame): contexts} | frame
-        asked = "".join(text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts)
+        asked = "".join(
+            text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
+        )
         instruction = paragraphs(prompt.rules, prompt.examples, head, asked, more)
         found = self._parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
         return Question(instruction, found)
@@ -69,8 +75,8 @@ class Texts:
     def sides(self, prompt: Prompt, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
         """The texts of some left and some right rows of a join.
 
-        A question about both rows stands in LOTUS's instruction, so a side's text is its values; else it is the words of
-        its section.
+        A question about both rows stands in LOTUS's instruction, so a side's text is its values;
+        else it is the words of its section.
         """
         mine = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
         theirs = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
@@ -100,9 +106,16 @@ def by_prompt(rows: Rows) -> list[list[int]]:
 def claim(prompt: Prompt) -> str:
     """What LOTUS is to judge of a pair: the question about both, or that they match."""
     if not prompt.shared_fields:
-        return paragraphs(prompt.rules, prompt.examples, f"The record {{{LEFT}}} and the record {{{RIGHT}}} match.")
+        return paragraphs(
+            prompt.rules,
+            prompt.examples,
+            f"The record {{{LEFT}}} and the record {{{RIGHT}}} match.",
+        )
     shared = dict(prompt.shared_fields)
-    words = [text + _placed(path, shared.get(path), prompt) if path else text for text, path in prompt.item.parts]
+    words = [
+        text + _placed(path, shared.get(path), prompt) if path else text
+        for text, path in prompt.item.parts
+    ]
     return paragraphs(prompt.rules, prompt.examples, "".join(words))
 
 
@@ -112,11 +125,17 @@ def _placed(path: str, other: str | None, prompt: Prompt) -> str:
 
 
 def _values(values: dict[str, str]) -> str:
-    return next(iter(values.values())) if len(values) == 1 else "\n".join(f"{k}: {v}" for k, v in values.items())
+    return (
+        next(iter(values.values()))
+        if len(values) == 1
+        else "\n".join(f"{k}: {v}" for k, v in values.items())
+    )
 
 
 def _columns(paths: Sequence[str]) -> dict[str, str]:
-    """A name for each column; LOTUS makes `userName` and `username` one, so these are kept apart."""
+    """A name for each column; LOTUS makes `userName` and `username` one, so these are kept
+    apart.
+    """
     found: dict[str, str] = {}
     for path in paths:
         found[path] = _free(path, found.values())
@@ -131,13 +150,19 @@ def _free(name: str, taken: Any) -> str:
 
 
 def said_twice(text: str) -> str | None:
-    """What is wrong with an answer that is to be True or False: LOTUS takes neither, and both, for True."""
+    """What is wrong with an answer that is to be True or False: LOTUS takes neither, and both, for
+    True.
+    """
     said = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
     return None if len(said) == 1 else 'expected "Answer: True" or "Answer: False"'
 
 
 def unnumbered(text: str) -> str | None:
-    """What is wrong with an answer that is to be a document's number: LOTUS takes all else for the first."""
+    """What is wrong with an answer that is to be a document's number: LOTUS takes all else for the
+    first.
+    """
     after = text.lower().rpartition("answer:")[2]
     numbers = re.findall(r"document[\s*](\d+)", after) or re.findall(r"(\d+)", after)
-    return None if numbers and numbers[-1] in {"1", "2"} else 'expected "Document 1" or "Document 2"'
+    return (
+        None if numbers and numbers[-1] in {"1", "2"} else 'expected "Document 1" or "Document 2"'
+    )

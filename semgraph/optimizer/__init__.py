@@ -1,8 +1,9 @@
 """Rewrites of logical plans: two tuples of rules, in the order they are applied.
 
-EXACT rules keep the answer if the model is a function of the row. APPROXIMATE ones may change it and act only where a plan's
-`allow` names them. After every rule the schema of each root must be the same, no semantic node may be duplicated, and the
-rule must come to rest; else the rule is at fault and named.
+EXACT rules keep the answer if the model is a function of the row. APPROXIMATE ones may change it
+and act only where a plan's `allow` names them. After every rule the schema of each root must be the
+same, no semantic node may be duplicated, and the rule must come to rest; else the rule is at fault
+and named.
 """
 
 from __future__ import annotations
@@ -57,10 +58,12 @@ _KEPT: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakK
 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
-    """The plan, rewritten. `observe` is told of every rule that changed something: its name, the roots before and after.
+    """The plan, rewritten. `observe` is told of every rule that changed something: its name, the
+    roots before and after.
 
     Raises:
-        PlanError: Two steps that are computed once, because they ask the same of the same rows, are to be done in two ways.
+        PlanError: Two steps that are computed once, because they ask the same of the same rows, are
+            to be done in two ways.
         EngineError: A rule changed a schema, duplicated a semantic node, or did not come to rest.
     """
     _refuse_two_ways(plan)
@@ -74,7 +77,9 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
 
 
 def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """The plan where inputs without rows, other than the one that is cut into windows, are known to be empty."""
+    """The plan where inputs without rows, other than the one that is cut into windows, are known to
+    be empty.
+    """
 
     def change(node: Node) -> Node:
         table = inputs.get(node.name) if isinstance(node, Input) and not node.windowed else None
@@ -84,7 +89,9 @@ def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """`optimize(given(plan, inputs))`, worked out once for a plan and the inputs that have no rows. Raises as `optimize`."""
+    """`optimize(given(plan, inputs))`, worked out once for a plan and the inputs that have no rows.
+    Raises as `optimize`.
+    """
     kept = _KEPT.setdefault(plan, {})
     empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
     if empty not in kept:
@@ -93,7 +100,9 @@ def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
-    """The rules that act on a plan, in their order: early stops come last, when it is known what is asked."""
+    """The rules that act on a plan, in their order: early stops come last, when it is known what is
+    asked.
+    """
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     before = EXACT.index(stop_early)
     return (*EXACT[:before], *allowed, *EXACT[before:])
@@ -122,7 +131,9 @@ def apply(rule: Rule, roots: Roots, plan: LogicalPlan | None = None) -> Roots:
 
     APPROXIMATE rules are told which ways the plan chooses: they make no choice void.
     """
-    told = (lambda node: plan.choice(node.step),) if plan is not None and rule in APPROXIMATE else ()
+    told = (
+        (lambda node: plan.choice(node.step),) if plan is not None and rule in APPROXIMATE else ()
+    )
     most = _GROWTH * sum(1 for _ in walk(*roots))
     seen: set[str] = set()
     while True:
@@ -133,12 +144,16 @@ def apply(rule: Rule, roots: Roots, plan: LogicalPlan | None = None) -> Roots:
         roots = found
         text = _text(roots)
         if text in seen or text.count("\n") > most:
-            raise EngineError(f'optimizer rule "{rule.__name__}" does not come to rest after {len(seen)} passes')
+            raise EngineError(
+                f'optimizer rule "{rule.__name__}" does not come to rest after {len(seen)} passes'
+            )
         seen.add(text)
 
 
 def _text(roots: Roots) -> str:
-    """A text that is equal for plans that are equal in all that rules may change, a line for each node."""
+    """A text that is equal for plans that are equal in all that rules may change, a line for each
+    node.
+    """
     numbers: dict[int, int] = {}
     lines = []
     for node in walk(*roots):
@@ -156,7 +171,9 @@ def _no_node(value: object) -> str | None:
 def _check(name: str, before: Roots, after: Roots) -> None:
     for old, new in zip(before, after, strict=True):
         if not old.schema.equals(new.schema):
-            raise EngineError(f'optimizer rule "{name}" changed the schema of step {old.step or old.keyword}')
+            raise EngineError(
+                f'optimizer rule "{name}" changed the schema of step {old.step or old.keyword}'
+            )
     counts = [sum(node.calls_llm for node in walk(*roots)) for roots in (before, after)]
     if counts[1] > counts[0]:
         raise EngineError(

@@ -1,4 +1,6 @@
-"""What rules that move operators have in common: who else reads a relation, and what may fail on a row that it did not see."""
+"""What rules that move operators have in common: who else reads a relation, and what may fail on a
+row that it did not see.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ Change = Callable[[Node, Alone], Node]
 def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     """Apply `change` to every node below the roots, bottom up; shared nodes stay shared.
 
-    `change` is told whether a node has one reader only. What asks a model counts with all that ask the same: it will become
-    one node, and must not be moved away from the others.
+    `change` is told whether a node has one reader only. What asks a model counts with all that ask
+    the same: it will become one node, and must not be moved away from the others.
     """
     readers: Counter[object] = Counter(_name(root) for root in roots)
     for node in walk(*roots):
@@ -50,8 +52,9 @@ def _name(node: Node) -> object:
 def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
     """A filter without the conjuncts that what is below it takes; any other node as it is.
 
-    `take` is given a conjunct and what is below the filter, and gives what is below with the conjunct in it, or None. A
-    filter that looks at other rows is left whole: what its windows see are the rows before any of its conjuncts.
+    `take` is given a conjunct and what is below the filter, and gives what is below with the
+    conjunct in it, or None. A filter that looks at other rows is left whole: what its windows see
+    are the rows before any of its conjuncts.
     """
     if not isinstance(node, Filter) or node.where.has_window:
         return node
@@ -68,7 +71,8 @@ def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -
 
 
 def may_move(scalar: Scalar, node: Node) -> bool:
-    """Whether a condition on the rows of `node` means the same wherever its columns are, and can fail nowhere.
+    """Whether a condition on the rows of `node` means the same wherever its columns are, and can
+    fail nowhere.
 
     It looks at its own row alone, at no other one, and at no time of a window.
     """
@@ -76,14 +80,18 @@ def may_move(scalar: Scalar, node: Node) -> bool:
 
 
 def may_see_more(node: Node) -> bool:
-    """Whether an operator may be given rows that it was not given before: none of its scalars can fail on them."""
+    """Whether an operator may be given rows that it was not given before: none of its scalars can
+    fail on them.
+    """
     schema = _seen(node)
     return all(cannot_fail(scalar, schema) for scalar in scalars_of(node))
 
 
 def _seen(node: Node) -> pa.Schema:
     """The columns that the scalars of a relational operator may read."""
-    found = {field.name: field for field in node.schema} | {field.name: field for field in node.inputs[0].schema}
+    found = {field.name: field for field in node.schema} | {
+        field.name: field for field in node.inputs[0].schema
+    }
     for other in node.inputs[1:]:
         alias = getattr(node, "alias", "") or "_right"
         found[alias] = pa.field(alias, pa.struct(list(other.schema)))

@@ -29,7 +29,9 @@ def joined(*templates: Template) -> Template:
 
 
 def can_share(first: Semantic, second: Semantic, ways: Ways) -> bool:
-    """Whether two questions may be one: of one model, done in one way, with one prompt each, and failing alike."""
+    """Whether two questions may be one: of one model, done in one way, with one prompt each, and
+    failing alike.
+    """
     if first.prompt.by or second.prompt.by:
         return False
     one, other = first.prompt.first, second.prompt.first
@@ -39,7 +41,9 @@ def can_share(first: Semantic, second: Semantic, ways: Ways) -> bool:
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
-    """Some questions as one, each behind its head; what is static stays first, and equal contexts are said once."""
+    """Some questions as one, each behind its head; what is static stays first, and equal contexts
+    are said once.
+    """
     items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
     item = items[0]
     for more in items[1:]:
@@ -54,8 +58,12 @@ def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") 
         returns=tuple(answer for prompt in prompts for answer in prompt.returns),
         describe=tuple(said for prompt in prompts for said in prompt.describe),
         max_tokens=sum(prompt.max_tokens for prompt in prompts),
-        rules=_sections(before, *(_headed(h, p.rules) for h, p in zip(heads, prompts, strict=True))),
-        examples=_sections("", *(_headed(h, p.examples) for h, p in zip(heads, prompts, strict=True))),
+        rules=_sections(
+            before, *(_headed(h, p.rules) for h, p in zip(heads, prompts, strict=True))
+        ),
+        examples=_sections(
+            "", *(_headed(h, p.examples) for h, p in zip(heads, prompts, strict=True))
+        ),
         context=context,
         item=item,
         file="",

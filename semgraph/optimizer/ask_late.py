@@ -1,4 +1,6 @@
-"""Ask about a row once joins have left it: filters that ask a model are pulled above the joins that drop rows."""
+"""Ask about a row once joins have left it: filters that ask a model are pulled above the joins that
+drop rows.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from semgraph.optimizer._patterns import Alone, may_see_more, rewrite_alone
 
 
 def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Pull a filter that asks a model above each join of what it gives that may drop rows, as far as what it reads is carried.
+    """Pull a filter that asks a model above each join of what it gives that may drop rows, as far
+    as what it reads is carried.
 
-    Equal questions are asked once, so a join that repeats rows costs no question, nor does a row count as failed twice. The
-    join is named as the step that asks: it is computed before it. Nothing is pulled above what others read too, nor, where a
-    plan has windows, above a join with what was read from a store, which would end running ahead.
+    Equal questions are asked once, so a join that repeats rows costs no question, nor does a row
+    count as failed twice. The join is named as the step that asks: it is computed before it.
+    Nothing is pulled above what others read too, nor, where a plan has windows, above a join with
+    what was read from a store, which would end running ahead.
     """
 
     def change(node: Node, alone: Alone) -> Node:
@@ -25,7 +29,9 @@ def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:
             return node
         asking, below = found
         waits = asking.partitioned and any(n.calls_store for n in walk(*node.inputs[1:]))
-        other_owner = node.partitioned and not asking.partitioned  # joined, the rows are those of other partitions
+        other_owner = (
+            node.partitioned and not asking.partitioned
+        )  # joined, the rows are those of other partitions
         if waits or other_owner or not asking.reads <= node.passes:
             return node
         above = replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)

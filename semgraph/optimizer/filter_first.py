@@ -1,4 +1,6 @@
-"""Decide what needs no model before a model is asked: conditions move below operators that ask about each row."""
+"""Decide what needs no model before a model is asked: conditions move below operators that ask
+about each row.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from semgraph.optimizer._patterns import Alone, may_move, rewrite_alone, without
 
 
 def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Move each conjunct of a filter below the lowest such operator that does not make what the conjunct reads.
+    """Move each conjunct of a filter below the lowest such operator that does not make what the
+    conjunct reads.
 
     Nothing is moved past an operator that looks at several rows, or that others read too.
     """

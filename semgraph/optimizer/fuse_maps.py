@@ -1,4 +1,6 @@
-"""Ask independent questions about the same rows in one call (approximate: a model may answer two otherwise than one)."""
+"""Ask independent questions about the same rows in one call (approximate: a model may answer two
+otherwise than one).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from semgraph.optimizer._prompts import Ways, can_share, nothing_chosen, togethe
 
 
 def fuse_maps(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
-    """Make one operator of two that answer for each row, where neither reads what the other answers.
+    """Make one operator of two that answer for each row, where neither reads what the other
+    answers.
 
-    They stand one above the other, or side by side over the same rows. Ways must be the same; gated ones are left alone.
+    They stand one above the other, or side by side over the same rows. Ways must be the same; gated
+    ones are left alone.
     """
     roots = rewrite_alone(roots, lambda node, alone: _stacked(node, alone, ways))
     return _side_by_side(roots, ways)
@@ -31,7 +35,12 @@ def _stacked(node: Node, alone: Alone, ways: Ways) -> Node:
     if not _is_map(node):
         return node
     below = node.input
-    if not _is_map(below) or not alone(below) or node.reads & below.adds or not can_share(below, node, ways):
+    if (
+        not _is_map(below)
+        or not alone(below)
+        or node.reads & below.adds
+        or not can_share(below, node, ways)
+    ):
         return node
     return _fused(below, node, node.step)
 
@@ -56,7 +65,9 @@ def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
         elif not one.adds & node.adds and can_share(one, node, ways):
             fused[relation] = _fused(one, node, one.step)
             members[relation].append(node)
-    several = {id(member): fused[at] for at, each in members.items() if len(each) > 1 for member in each}
+    several = {
+        id(member): fused[at] for at, each in members.items() if len(each) > 1 for member in each
+    }
     return _replaced(roots, several) if several else roots
 
 

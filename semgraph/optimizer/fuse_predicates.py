@@ -1,4 +1,6 @@
-"""Ask for several verdicts in one call (approximate): filters over the same rows, and a filter over the pairs of a join."""
+"""Ask for several verdicts in one call (approximate): filters over the same rows, and a filter over
+the pairs of a join.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _ALL = "The answer is yes only if the answer to each of the numbered questions i
 
 
 def fuse_predicates(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
-    """Make one question of two that each keep or drop a row, or a pair, of which both see the same columns."""
+    """Make one question of two that each keep or drop a row, or a pair, of which both see the same
+    columns.
+    """
 
     def change(node: Node, alone: Alone) -> Node:
         if not _is_filter(node) or not alone(node.inputs[0]):
@@ -42,7 +46,9 @@ def _both(first: Semantic, second: Semantic) -> PromptSet:
 
 
 def _sees_the_pair(node: Semantic, join: SemJoin) -> bool:
-    """Whether a filter reads only what is asked about in each pair of the join, and the join gives a row for each pair."""
+    """Whether a filter reads only what is asked about in each pair of the join, and the join gives
+    a row for each pair.
+    """
     if join.how != "inner" or join.keep != "all" or node.gated:
         return False
     fields = node.prompt.fields

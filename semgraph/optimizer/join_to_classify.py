@@ -1,4 +1,6 @@
-"""Ask for each left row which of a list it matches, in one call, in place of one question for each pair (approximate)."""
+"""Ask for each left row which of a list it matches, in one call, in place of one question for each
+pair (approximate).
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ _TASK = (
 def join_to_classify(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
     """Make a question for each left row of a join that asks a model, with its candidates as a list.
 
-    A number that is not in the list is asked for again, and is then that row's error. Meant for a small other side: a list
-    must fit one call. Joins with answers of their own, `keep: one`, several prompts, or a way that the plan chooses are left
-    alone.
+    A number that is not in the list is asked for again, and is then that row's error. Meant for a
+    small other side: a list must fit one call. Joins with answers of their own, `keep: one`,
+    several prompts, or a way that the plan chooses are left alone.
     """
 
     def change(node: Node) -> Node:
@@ -39,7 +41,12 @@ def join_to_classify(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tu
 
 def _fits(node: SemJoin) -> bool:
     names = {*node.input.schema.names, *node.other.schema.names}
-    plain = node.keep == "all" and not node.answers and not node.prompt.by and "number" not in node.prompt.other_fields
+    plain = (
+        node.keep == "all"
+        and not node.answers
+        and not node.prompt.by
+        and "number" not in node.prompt.other_fields
+    )
     own_rows = node.input.partitioned or not node.other.partitioned
     one_owner = not owner_column(node.other, node.owner) or (node.owner, node.owner) in node.using
     return plain and own_rows and one_owner and not names & {_NUMBER, _LISTED, _FOUND}
@@ -47,7 +54,9 @@ def _fits(node: SemJoin) -> bool:
 
 def _classified(node: SemJoin) -> Node:
     step, origin = node.step, node.origin
-    numbered = Add(input=node.other, columns=((_NUMBER, parse_scalar("row_number() OVER ()")),), step=step)
+    numbered = Add(
+        input=node.other, columns=((_NUMBER, parse_scalar("row_number() OVER ()")),), step=step
+    )
     named = [("number", _NUMBER), *((path, path) for path in node.prompt.other_fields)]
     shown = [f"'{name}': {node.alias}.{path}" for name, path in named]
     listed = parse_scalar(f"list({{{', '.join(shown)}}}) FILTER ({node.alias} IS NOT NULL)")

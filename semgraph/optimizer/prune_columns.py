@@ -1,4 +1,6 @@
-"""Compute, fetch and carry only what something needs: columns of projections and aggregates, properties of hits."""
+"""Compute, fetch and carry only what something needs: columns of projections and aggregates,
+properties of hits.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def prune_columns(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     """The narrowed operator, or the very same where there is nothing to narrow."""
     small = node.narrowed(needed)
-    return node if small.schema.equals(node.schema) and small.fingerprint == node.fingerprint else small
+    return (
+        node
+        if small.schema.equals(node.schema) and small.fingerprint == node.fingerprint
+        else small
+    )
 
 
 def _needs(roots: tuple[Node, ...]) -> dict[int, Needs]:
@@ -32,7 +38,9 @@ def _needs(roots: tuple[Node, ...]) -> dict[int, Needs]:
         small = node if needed is None else node.narrowed(needed)
         if not node.inputs:
             continue
-        for child, wanted in zip(node.inputs, (small.first_needs(needed), *small.other_needs(needed)), strict=True):
+        for child, wanted in zip(
+            node.inputs, (small.first_needs(needed), *small.other_needs(needed)), strict=True
+        ):
             before = needs.get(id(child), frozenset())
             needs[id(child)] = None if before is None or wanted is None else before | wanted
     return needs

@@ -1,4 +1,6 @@
-"""Leave out what cannot give rows: an input that is not given has none, nor has what is made of it."""
+"""Leave out what cannot give rows: an input that is not given has none, nor has what is made of
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from semgraph.logical.relational import Nothing
 
 
 def prune_empty(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Operators that give nothing over relations known to be empty become such a relation; others do without these.
+    """Operators that give nothing over relations known to be empty become such a relation; others
+    do without these.
 
-    An aggregate over everything gives its row, and a left join its left rows: they stay, or become what is simpler.
+    An aggregate over everything gives its row, and a left join its left rows: they stay, or become
+    what is simpler.
     """
 
     def change(node: Node) -> Node:
@@ -19,11 +23,21 @@ def prune_empty(roots: tuple[Node, ...]) -> tuple[Node, ...]:
         if node.gives_nothing(empty):
             return nothing(node)
         small = node.without(empty)
-        return small if small.schema.equals(node.schema) and small.partitioned == node.partitioned else node
+        return (
+            small
+            if small.schema.equals(node.schema) and small.partitioned == node.partitioned
+            else node
+        )
 
     return rewrite(roots, change)
 
 
 def nothing(node: Node) -> Nothing:
     """A relation without rows in the place of another one."""
-    return Nothing(step=node.step, origin=node.origin, name=node.step, columns=node.schema, windowed=node.partitioned)
+    return Nothing(
+        step=node.step,
+        origin=node.origin,
+        name=node.step,
+        columns=node.schema,
+        windowed=node.partitioned,
+    )

@@ -1,4 +1,6 @@
-"""Remove operators that give just the rows of their input. (Steps that nothing reads are never reached from a root.)"""
+"""Remove operators that give just the rows of their input. (Steps that nothing reads are never
+reached from a root.)
+"""
 
 from __future__ import annotations
 

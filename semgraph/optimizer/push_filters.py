@@ -9,13 +9,16 @@ from semgraph.optimizer._patterns import Alone, may_move, rewrite_alone, without
 def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """Move what a read below a filter takes into it; a read that others use too is left alone.
 
-    A search takes nothing: its `where` acts before k, a filter above it after. What may fail stays where the filters before
+    A search takes nothing: its `where` acts before k, a filter above it after. What may fail stays
+        where the filters before
     it screen its rows.
     """
 
     def change(node: Node, alone: Alone) -> Node:
         if node.keyword != "filter" or not alone(node.inputs[0]):
             return node
-        return without_conjuncts(node, lambda part, below: below.take_filter(part) if may_move(part, node) else None)
+        return without_conjuncts(
+            node, lambda part, below: below.take_filter(part) if may_move(part, node) else None
+        )
 
     return rewrite_alone(roots, change)

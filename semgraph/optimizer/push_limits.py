@@ -1,4 +1,6 @@
-"""Fetch no more hits of a search than a condition on their rank can keep, and no more rows of a label than a limit keeps."""
+"""Fetch no more hits of a search than a condition on their rank can keep, and no more rows of a
+label than a limit keeps.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ from semgraph.optimizer._patterns import Alone, rewrite_alone
 def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     """Lower the `k` of a search below a filter such as `hit.rank < 3`; the filter stays.
 
-    Only where fewer hits are the first of more: a search by order, or by one method that the store ranks exactly. Fused ranks
+    Only where fewer hits are the first of more: a search by order, or by one method that the store
+        ranks exactly. Fused ranks
     and those of an index of vectors depend on how far it is read.
 
-    A limit without an order goes by the order of what is below it, which is by key where a label is read; it is told to the
-    read through operators that give a row for a row. The limit stays: a read of several partitions gives all. Equal reads
-    become one, which gives all that any of them needs, and are left alone.
+    A limit without an order goes by the order of what is below it, which is by key where a label is
+    read; it is told to the read through operators that give a row for a row. The limit stays: a
+    read of several partitions gives all. Equal reads become one, which gives all that any of them
+    needs, and are left alone.
     """
     scans = Counter(node.fingerprint for node in walk(*roots) if isinstance(node, Scan))
 
@@ -40,7 +44,11 @@ def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
         below = node.input
         if not isinstance(below, Search) or not alone(below) or not _prefix(below):
             return node
-        bounds = [most for part in node.where.conjuncts() if (most := _most(part, below.alias)) is not None]
+        bounds = [
+            most
+            for part in node.where.conjuncts()
+            if (most := _most(part, below.alias)) is not None
+        ]
         k = max(1, min(bounds, default=below.k))
         return node.with_inputs(replace(below, k=k)) if k < below.k else node
 
@@ -48,7 +56,9 @@ def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _first(node: Node, n: int, alone: Alone) -> Node | None:
-    """`node` with the reading of a label below it that is told how many rows are enough, if there is one."""
+    """`node` with the reading of a label below it that is told how many rows are enough, if there
+    is one.
+    """
     if not alone(node):
         return None
     if isinstance(node, Scan):
@@ -60,7 +70,9 @@ def _first(node: Node, n: int, alone: Alone) -> Node | None:
 
 
 def _prefix(search: Search) -> bool:
-    exact = all(by.via == "equal" or (by.via == "fulltext" and by.rank == "store") for by in search.by)
+    exact = all(
+        by.via == "equal" or (by.via == "fulltext" and by.rank == "store") for by in search.by
+    )
     return exact and len(search.by) <= 1
 
 
@@ -70,6 +82,10 @@ def _most(part: Scalar, alias: str) -> int | None:
     if not isinstance(tree, (exp.LT, exp.LTE, exp.EQ)) or part.columns != (f"{alias}.rank",):
         return None
     bound = tree.expression
-    if not isinstance(tree.this, exp.Column) or not isinstance(bound, exp.Literal) or not bound.is_int:
+    if (
+        not isinstance(tree.this, exp.Column)
+        or not isinstance(bound, exp.Literal)
+        or not bound.is_int
+    ):
         return None
     return int(bound.this) + (0 if isinstance(tree, exp.LT) else 1)

@@ -10,7 +10,9 @@ from semgraph.logical.search import Search
 
 
 def share_round_trips(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Give such searches a common `trip`, unless one would then wait for itself: the step that it searches needs another."""
+    """Give such searches a common `trip`, unless one would then wait for itself: the step that it
+    searches needs another.
+    """
     groups: dict[tuple[int, str], list[Node]] = {}
     together: dict[int, list[Node]] = {}
     for node in walk(*roots):
@@ -22,13 +24,19 @@ def share_round_trips(roots: tuple[Node, ...]) -> tuple[Node, ...]:
                 group.remove(node)
                 del together[id(node)]
     many = [(label, members) for (_, label), members in groups.items() if len(members) > 1]
-    trips = {id(member): f"{number} {label}" for number, (label, members) in enumerate(many, 1) for member in members}
+    trips = {
+        id(member): f"{number} {label}"
+        for number, (label, members) in enumerate(many, 1)
+        for member in members
+    }
 
     done: dict[int, Node] = {}
     for node in walk(*roots):
         same = node.with_inputs(*(done[id(child)] for child in node.inputs))
         trip = trips.get(id(node), "")
-        done[id(node)] = replace(same, trip=trip) if isinstance(same, Search) and same.trip != trip else same
+        done[id(node)] = (
+            replace(same, trip=trip) if isinstance(same, Search) and same.trip != trip else same
+        )
     return tuple(done[id(root)] for root in roots)
 
 
@@ -43,5 +51,7 @@ def _waits_for_itself(group: Sequence[Node], together: dict[int, list[Node]]) ->
             return True
         if id(node) not in seen:
             seen.add(id(node))
-            waiting += [child for member in together.get(id(node), [node]) for child in member.inputs]
+            waiting += [
+                child for member in together.get(id(node), [node]) for child in member.inputs
+            ]
     return False

@@ -11,7 +11,9 @@ _NO_CONTENT = {"step", "origin", "schema"}
 
 
 def share_subplans(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Replace every node by the first with the same content; the step that comes first gives its name."""
+    """Replace every node by the first with the same content; the step that comes first gives its
+    name.
+    """
     first: dict[str, Node] = {}
 
     def change(node: Node) -> Node:
@@ -21,9 +23,13 @@ def share_subplans(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _content(node: Node) -> str:
-    """All that a node is, with what rules put into it; inputs are shared already, so that each is known by its identity."""
+    """All that a node is, with what rules put into it; inputs are shared already, so that each is
+    known by its identity.
+    """
     parts = [
-        f"{f.name}={canonical(getattr(node, f.name), _identity)}" for f in fields(node) if f.name not in _NO_CONTENT
+        f"{f.name}={canonical(getattr(node, f.name), _identity)}"
+        for f in fields(node)
+        if f.name not in _NO_CONTENT
     ]
     return "\n".join([type(node).__name__, *parts])
 

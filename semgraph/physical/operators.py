@@ -18,26 +18,41 @@ from semgraph.relational.fragments import column_of, conform, runtime_schema
 from semgraph.relational.sql import MEMBER, PARTITION, values
 from semgraph.semantic.ask import Failure, failures
 
-_ROUNDS = 1_000_000  # of label propagation; each move raises a bounded sum, so this is never reached
+_ROUNDS = (
+    1_000_000  # of label propagation; each move raises a bounded sum, so this is never reached
+)
 Edge = tuple[Any, Any, float]
 
 
 def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
     """Each row of `nodes` with its cluster; groups of `per`, and partitions, never mix."""
-    scope = [*node.per, *([PARTITION] if PARTITION in nodes.column_names and PARTITION in edges.column_names else [])]
+    scope = [
+        *node.per,
+        *(
+            [PARTITION]
+            if PARTITION in nodes.column_names and PARTITION in edges.column_names
+            else []
+        ),
+    ]
     keys = values(nodes.column(node.key))
     where = _scopes(nodes, scope)
     weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
-    pairs = zip(values(edges.column(node.source)), values(edges.column(node.target)), weights, strict=True)
+    pairs = zip(
+        values(edges.column(node.source)), values(edges.column(node.target)), weights, strict=True
+    )
     by_scope: dict[Hashable, list[Edge]] = {}
     for place, edge in zip(_scopes(edges, scope), pairs, strict=True):
         by_scope.setdefault(place, []).append(edge)
     members: dict[Hashable, list[Any]] = {}
     for place, key in zip(where, keys, strict=True):
         members.setdefault(place, []).append(key)
-    found = {place: _ALGORITHMS[node.algorithm](own, by_scope.get(place, [])) for place, own in members.items()}
+    found = {
+        place: _ALGORITHMS[node.algorithm](own, by_scope.get(place, []))
+        for place, own in members.items()
+    }
     column = pa.array(
-        [found[place].get(key, key) for place, key in zip(where, keys, strict=True)], nodes.schema.field(node.key).type
+        [found[place].get(key, key) for place, key in zip(where, keys, strict=True)],
+        nodes.schema.field(node.key).type,
     )
     return conform(nodes.append_column(node.alias, column), runtime_schema(node))
 
@@ -95,10 +110,11 @@ def _louvain(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
 
 
 def _label_propagation(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
-    """Each node takes the label of greatest summed weight, if that exceeds its own label's, or equals it and is larger.
+    """Each node takes the label of greatest summed weight, if that exceeds its own label's, or
+    equals it and is larger.
 
-    Nodes go in key order and see each change at once. A move raises (weight inside labels, sum of labels), so it ends;
-    networkx's asynchronous version breaks ties at random.
+    Nodes go in key order and see each change at once. A move raises (weight inside labels, sum of
+    labels), so it ends; networkx's asynchronous version breaks ties at random.
     """
     graph = _graph(keys, edges)
     label = {key: i for i, key in enumerate(graph.nodes)}
@@ -131,7 +147,9 @@ _ALGORITHMS = {
 }
 
 
-async def run_embed(node: Embed, left: pa.Table, embed: Embedding, partition: str, now: datetime | None) -> pa.Table:
+async def run_embed(
+    node: Embed, left: pa.Table, embed: Embedding, partition: str, now: datetime | None
+) -> pa.Table:
     """The rows with their vectors; texts of two partitions never share a request."""
     schema = runtime_schema(node)
     found = left
@@ -161,8 +179,13 @@ async def required(
     if not wrong:
         return table, ()
     bad = table.take(pa.array(wrong, pa.int64()))
-    errors = [error or "it is not as it must be" for error in values(await column_of(node.says, node.input, bad, now))]
+    errors = [
+        error or "it is not as it must be"
+        for error in values(await column_of(node.says, node.input, bad, now))
+    ]
     if windows and MEMBER not in table.column_names:
-        raise InputError(*(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors)))
+        raise InputError(
+            *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
+        )
     kept = table.filter(pa.array([bool(value) for value in values(holds)]))
     return kept, failures(node, bad, range(len(wrong)), errors)

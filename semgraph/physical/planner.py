@@ -1,4 +1,6 @@
-"""From a logical plan to what is run: segments, searches that share a round trip, chosen ways, and what may run ahead."""
+"""From a logical plan to what is run: segments, searches that share a round trip, chosen ways, and
+what may run ahead.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from semgraph.stores.base import Store
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A sink and the relation whose rows it writes: `written` columns and derived text properties."""
+    """A sink and the relation whose rows it writes: `written` columns and derived text
+    properties.
+    """
 
     sink: Sink
     rows: Node
@@ -45,7 +49,8 @@ class PhysicalPlan:
         sinks: What writes, in the order of the plan.
         ordered: Ids of the nodes that depend on the run's own writes; all others may run ahead.
         boundary: Nodes that run ahead and are read by the ordered part.
-        whole: Ids of steps that are searched and derive from inputs alone: all rows of the run are visible in them.
+        whole: Ids of steps that are searched and derive from inputs alone: all rows of the run are
+            visible in them.
     """
 
     logical: LogicalPlan
@@ -67,8 +72,12 @@ class PhysicalPlan:
         return (*(spec.rows for spec in self.sinks), *self.logical.returns.values())
 
 
-def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]) -> PhysicalPlan:
-    """Compile an optimized plan for a store. Raises PlanError: unknown way, a way that refuses its node."""
+def compile_plan(
+    plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]
+) -> PhysicalPlan:
+    """Compile an optimized plan for a store. Raises PlanError: unknown way, a way that refuses its
+    node.
+    """
     if plan not in _LAYOUTS:
         _LAYOUTS[plan] = _layout(plan)
     found = _LAYOUTS[plan]
@@ -86,13 +95,17 @@ def compile_plan(plan: LogicalPlan, store: Store, library: Library, limits: Mapp
 
 
 def check_ways(plan: LogicalPlan, library: Library) -> None:
-    """Refuse an optimized plan whose ways `compile_plan` refuses, whatever the store and the models are. Raises PlanError."""
+    """Refuse an optimized plan whose ways `compile_plan` refuses, whatever the store and the models
+    are. Raises PlanError.
+    """
     _choose(plan, list(walk(*plan.roots)), library, {})
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """What of a physical plan no store and no model has a say in; see `PhysicalPlan`. It holds nodes, not the plan."""
+    """What of a physical plan no store and no model has a say in; see `PhysicalPlan`. It holds
+    nodes, not the plan.
+    """
 
     segments: Mapping[int, Segment]
     sinks: tuple[SinkSpec, ...]
@@ -120,7 +133,9 @@ def _layout(plan: LogicalPlan) -> _Layout:
     materialised = plan_segments([*roots, *boundary])
     boundary = tuple(node for node in boundary if id(node) in materialised)
     segments = {
-        id(n): compile_segment(n, materialised) for n in nodes if n.relational and n.inputs and id(n) in materialised
+        id(n): compile_segment(n, materialised)
+        for n in nodes
+        if n.relational and n.inputs and id(n) in materialised
     }
     for spec in firsts:
         if id(spec.rows) in ordered or any(n.calls_llm or n.embeds for n in walk(spec.rows)):
@@ -149,7 +164,9 @@ def _refuse_rows_of_nobody(nodes: Iterable[Node]) -> None:
 
 
 def _refuse_scans_of_nobody(nodes: Iterable[Node]) -> None:
-    """Without windows a run has no partitions: what reads a label must say that it means those of everybody."""
+    """Without windows a run has no partitions: what reads a label must say that it means those of
+    everybody.
+    """
     problems = [
         Problem(
             f"nothing says whose {node.label} are read",
@@ -165,7 +182,9 @@ def _refuse_scans_of_nobody(nodes: Iterable[Node]) -> None:
 
 
 def sink_rows(sink: Sink) -> Node:
-    """The relation of what a sink writes: its columns, and the text properties derived from them."""
+    """The relation of what a sink writes: its columns, and the text properties derived from
+    them.
+    """
     graph = sink.graph
     if isinstance(sink, Delete):
         columns: Columns = (
@@ -174,8 +193,12 @@ def sink_rows(sink: Sink) -> Node:
         )
         return Project(input=sink.input, columns=columns, origin=sink.origin)
     written = dict(sink.written)  # type: ignore[attr-defined]
-    derived = {d.name: d for d in sink.label.derived.values() if d.by != "embed" and d.of in written}
-    rows: Node = Project(input=sink.input, columns=tuple(written.items()), step="", origin=sink.origin)
+    derived = {
+        d.name: d for d in sink.label.derived.values() if d.by != "embed" and d.of in written
+    }
+    rows: Node = Project(
+        input=sink.input, columns=tuple(written.items()), step="", origin=sink.origin
+    )
     if derived:
         columns = tuple((n, parse_scalar(n)) for n in written if n not in derived)
         texts = tuple((d.name, parse_scalar(f'{d.by}("{d.of}")')) for d in derived.values())
@@ -184,13 +207,14 @@ def sink_rows(sink: Sink) -> Node:
 
 
 def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[int]) -> frozenset[int]:
-    """Draw an edge from each write to each read that shares a (label, property); a read over [L, r] does not depend on the
-    merge of r itself into L, if all rows of r are known beforehand.
+    """Draw an edge from each write to each read that shares a (label, property); a read over [L, r]
+    does not depend on the merge of r itself into L, if all rows of r are known beforehand.
     """
     found: set[int] = set()
     for node in nodes:
         own = isinstance(node, Reading) and any(
-            node.label_reads & sink.label_writes and not _same_rows(node, sink, whole) for sink in plan.writes
+            node.label_reads & sink.label_writes and not _same_rows(node, sink, whole)
+            for sink in plan.writes
         )
         if own or any(id(child) in found for child in node.inputs):
             found.add(id(node))
@@ -199,7 +223,9 @@ def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[int]) -> fro
 
 def _same_rows(node: Node, sink: Sink, whole: frozenset[int]) -> bool:
     within = node.within if isinstance(node, Search) else None
-    return within is not None and id(within) in whole and within.fingerprint == sink.input.fingerprint
+    return (
+        within is not None and id(within) in whole and within.fingerprint == sink.input.fingerprint
+    )
 
 
 def _boundary(
@@ -220,7 +246,9 @@ def _trips(nodes: list[Node], store: Store) -> dict[int, tuple[SearchSpec, ...]]
     groups: dict[str, list[SearchSpec]] = {}
     for node in nodes:
         if isinstance(node, Search):
-            groups.setdefault(node.trip or f"#{id(node)}", []).append(SearchSpec.compile(node, store))
+            groups.setdefault(node.trip or f"#{id(node)}", []).append(
+                SearchSpec.compile(node, store)
+            )
     return {id(spec.node): tuple(group) for group in groups.values() for spec in group}
 
 
@@ -237,7 +265,9 @@ def _choose(
         try:
             way = library.get(node.keyword, choice)
         except PlanError as error:
-            problems += [Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems]
+            problems += [
+                Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems
+            ]
             continue
         role = node.prompt.first.role
         refusal = way.refuses(node, limits.get(role) or limits.get("default") or Limits())

@@ -1,4 +1,6 @@
-"""A search as one DuckDB statement: hits of the store and of a step's rows, ranked alike, fused, cut to k."""
+"""A search as one DuckDB statement: hits of the store and of a step's rows, ranked alike, fused,
+cut to k.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def vector_column(method: int) -> str:
 
 @lru_cache(maxsize=256)
 def statement(spec: SearchSpec) -> str:
-    """The statement of a search over `LEFT` (rows, with `asked_column`s), `STORED` (hits) and `STEP` (a step's rows)."""
+    """The statement of a search over `LEFT` (rows, with `asked_column`s), `STORED` (hits) and
+    `STEP` (a step's rows).
+    """
     node = spec.node
     alias = quote(node.alias)
     branches = []
@@ -62,10 +66,15 @@ def statement(spec: SearchSpec) -> str:
     terms = [f"{name} {'DESC' if t.descending else 'ASC'} NULLS LAST" for name, t in _terms(spec)]
     order = f"{_SCORE} DESC" if node.by else ", ".join(terms)
     own = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}"
-    place = f"row_number() OVER (PARTITION BY {_Q}, {_METHOD} ORDER BY {order}, {_KEY}) - 1 AS {_PLACE}"
+    place = (
+        f"row_number() OVER (PARTITION BY {_Q}, {_METHOD} ORDER BY {order}, {_KEY}) - 1 AS {_PLACE}"
+    )
     ranked = f"SELECT {own}, {place} FROM ({' UNION ALL '.join(branches)}) AS {INNER} QUALIFY {_PLACE} < {node.k}"
     fused, best = _fusion(spec, alias)
-    packed = ", ".join(f"{quote(f.name)} := CAST({_field(f.name, alias)} AS {sql_type(f.type)})" for f in node.hit_type)
+    packed = ", ".join(
+        f"{quote(f.name)} := CAST({_field(f.name, alias)} AS {sql_type(f.type)})"
+        for f in node.hit_type
+    )
     rest = [name for name in hidden(node) if name != ORDINAL]
     columns = [f"{LEFT}.{quote(n)}" for n in node.input.schema.names]
     ends = [_end(alias, end, kind, getattr(node, end)) for end, kind in node.ends.items()]
@@ -102,7 +111,9 @@ def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
 
 
 def _terms(spec: SearchSpec) -> list[tuple[str, Sort]]:
-    """The terms of `order`, each with the column that holds it: they may read the row and the hit."""
+    """The terms of `order`, each with the column that holds it: they may read the row and the
+    hit.
+    """
     return [(f'"#term{i}"', term) for i, term in enumerate(spec.node.order)]
 
 
@@ -117,12 +128,16 @@ def _field(name: str, alias: str) -> str:
 def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
     """The node at an end of a hit, with the fields that the plan reads."""
     node = f"{alias}.{quote(end_column(end))}"
-    packed = ", ".join(f"{quote(f.name)} := CAST({node}.{quote(f.name)} AS {sql_type(f.type)})" for f in kind)
+    packed = ", ".join(
+        f"{quote(f.name)} := CAST({node}.{quote(f.name)} AS {sql_type(f.type)})" for f in kind
+    )
     return f"CASE WHEN {node} IS NULL THEN NULL ELSE struct_pack({packed}) END AS {quote(name)}"
 
 
 def _base_struct(spec: SearchSpec, present: set[str]) -> str:
-    """A hit with every field that ranking, filters and the plan read; what this side lacks is NULL."""
+    """A hit with every field that ranking, filters and the plan read; what this side lacks is
+    NULL.
+    """
     kinds = {f.name: f.type for f in spec.node.hit_type}
     if spec.node.label:
         columns = spec.node.graph.label(spec.node.label).columns
@@ -132,7 +147,11 @@ def _base_struct(spec: SearchSpec, present: set[str]) -> str:
 
     def value(name: str, kind: pa.DataType) -> str:
         found = quote(name) if name in present else "NULL"
-        return found if name in present and name not in spec.node.vectors else f"CAST({found} AS {sql_type(kind)})"
+        return (
+            found
+            if name in present and name not in spec.node.vectors
+            else f"CAST({found} AS {sql_type(kind)})"
+        )
 
     fields = [f"{quote(n)} := {value(n, t)}" for n, t in kinds.items() if n not in NAMES]
     fields += [f"{quote(end_column(end))} := {quote(end_column(end))}" for end in spec.node.ends]
@@ -177,22 +196,26 @@ def _stored_hits(spec: SearchSpec) -> str:
 
 
 def _same_partition(node: Search, step: str) -> list[tuple[str, str]]:
-    """What must be equal of a row and a row of the step that it finds: one pair of SQL expressions, or none."""
+    """What must be equal of a row and a row of the step that it finds: one pair of SQL expressions,
+    or none.
+    """
     if node.by_window:
         return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
     name = quote(node.graph.partition)
-    return [(f"coalesce({LEFT}.{name}, '')", f"coalesce({step}.{name}, '')")] if node.by_owner else []
+    return (
+        [(f"coalesce({LEFT}.{name}, '')", f"coalesce({step}.{name}, '')")] if node.by_owner else []
+    )
 
 
 def _step_rows(spec: SearchSpec, within: Node) -> str:
     """The rows of the step as hits, with their numbers and vectors."""
     node = spec.node
-    vectors = "".join(f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest")
+    vectors = "".join(
+        f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest"
+    )
     partition = "".join(f", {step} AS {_WHOSE}" for _, step in _same_partition(node, STEP))
     struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
-    return (
-        f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
-    )
+    return f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
 
 
 def _pairs(spec: SearchSpec, within: Node) -> str:
@@ -250,7 +273,11 @@ def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]
 def step_texts(spec: SearchSpec, method: int) -> list[str]:
     """The columns of a step's rows that a method by full text compares."""
     within = spec.node.within
-    return [name for name in spec.node.texts[method] if within is not None and name in within.schema.names]
+    return [
+        name
+        for name in spec.node.texts[method]
+        if within is not None and name in within.schema.names
+    ]
 
 
 _PAIRS = 4_096  # of row and step row that are looked at before a statement is run for them
@@ -267,12 +294,17 @@ class Asked:
 
 
 def step_matters(asked: Asked, hits: pa.Table | None, now: datetime | None) -> bool:
-    """Whether rows of the step may be hits, or stand for stored ones; True where that is not plain to see."""
+    """Whether rows of the step may be hits, or stand for stored ones; True where that is not plain
+    to see.
+    """
     spec, left, within = asked.spec, asked.left, asked.within
     if within is None or not within.num_rows:
         return hits is None
     key = spec.node.graph.key
-    if hits is None or pc.any(pc.is_in(hits.column(key), value_set=within.column(key).combine_chunks())).as_py():
+    if (
+        hits is None
+        or pc.any(pc.is_in(hits.column(key), value_set=within.column(key).combine_chunks())).as_py()
+    ):
         return True
     if left.num_rows * within.num_rows > _PAIRS:
         return True
@@ -305,7 +337,9 @@ def _struct(spec: SearchSpec, rows: pa.Table, **ranking: Any) -> pa.StructArray:
         column = ranking.get(field.name)
         if column is None and field.name in rows.column_names and field.name not in dict(RANKING):
             column = rows.column(field.name).combine_chunks()
-        arrays.append(pa.nulls(rows.num_rows, field.type) if column is None else column.cast(field.type))
+        arrays.append(
+            pa.nulls(rows.num_rows, field.type) if column is None else column.cast(field.type)
+        )
     return pa.StructArray.from_arrays(arrays, fields=list(spec.node.hit_type))
 
 
@@ -317,18 +351,26 @@ def _part_of(structs: Any, kind: pa.StructType) -> pa.StructArray:
 
 
 def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
-    """The result of a search from the store's hits alone: as the statement of `search_sql` has it."""
+    """The result of a search from the store's hits alone: as the statement of `search_sql` has
+    it.
+    """
     spec, node = asked.spec, asked.spec.node
     ranked = _ranked(asked, hits)
     key = node.graph.key
     if node.fuse == "rrf" and node.by:
-        ranked = ranked.append_column("_s", pc.divide(1.0, pc.add(ranked.column("_r"), 1).cast(pa.float64())))
+        ranked = ranked.append_column(
+            "_s", pc.divide(1.0, pc.add(ranked.column("_r"), 1).cast(pa.float64()))
+        )
         groups = ranked.group_by(["_q", key], use_threads=False).aggregate(
             [("_s", "sum"), ("_first", "min"), ("_row", "min")]
         )
         scores = pa.array(np.round(_numbers(groups, "_s_sum"), 12))
         table = pa.table(
-            {"_q": groups.column("_q"), "_k": groups.column(key), "_first": groups.column("_first_min")}
+            {
+                "_q": groups.column("_q"),
+                "_k": groups.column(key),
+                "_first": groups.column("_first_min"),
+            }
             | {"_row": groups.column("_row_min"), "_score": scores}
         )
     else:
@@ -336,7 +378,12 @@ def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
         table = pa.table({name: ranked.column(column) for name, column in names.items()})
     if node.fuse == "rrf" and node.by:
         table = table.sort_by(
-            [("_q", "ascending"), ("_score", "descending"), ("_first", "ascending"), ("_k", "ascending")]
+            [
+                ("_q", "ascending"),
+                ("_score", "descending"),
+                ("_first", "ascending"),
+                ("_k", "ascending"),
+            ]
         )
         ranks = _within(_numbers(table, "_q"))
         table = table.append_column("_rank", pa.array(ranks)).filter(pa.array(ranks < node.k))
@@ -352,13 +399,17 @@ def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) 
     ranking = {
         "rank": table.column("_rank").combine_chunks(),
         "score": table.column("_score").combine_chunks(),
-        "via": pa.array([vias[first % 100] for first in values(table.column("_first"))], pa.string()),
+        "via": pa.array(
+            [vias[first % 100] for first in values(table.column("_first"))], pa.string()
+        ),
     }
     rows = hits.take(table.column("_row").combine_chunks())
     q = table.column("_q").combine_chunks()
     found = asked.left.take(q).append_column(node.alias, _struct(spec, rows, **ranking))
     for end, kind in node.ends.items():
-        found = found.append_column(getattr(node, end), _part_of(rows.column(end_column(end)).combine_chunks(), kind))
+        found = found.append_column(
+            getattr(node, end), _part_of(rows.column(end_column(end)).combine_chunks(), kind)
+        )
     if node.how == "left":
         numbers = pa.array(range(asked.left.num_rows), pa.int64())
         alone = pc.invert(pc.is_in(numbers, value_set=q))
@@ -372,7 +423,9 @@ def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) 
 
 
 def _ranked(asked: Asked, hits: pa.Table) -> pa.Table:
-    """Hits with `_r`, the rank within row and method; by overlap anew where the plan says so; the k best of each."""
+    """Hits with `_r`, the rank within row and method; by overlap anew where the plan says so; the k
+    best of each.
+    """
     node = asked.spec.node
     key = node.graph.key
     scores = values(hits.column("score"))
@@ -392,12 +445,21 @@ def _ranked(asked: Asked, hits: pa.Table) -> pa.Table:
         table = table.filter(pa.array(_numbers(table, "_score") > 0))
     if node.by:
         table = table.sort_by(
-            [("_q", "ascending"), ("_method", "ascending"), ("_score", "descending"), (key, "ascending")]
+            [
+                ("_q", "ascending"),
+                ("_method", "ascending"),
+                ("_score", "descending"),
+                (key, "ascending"),
+            ]
         )
     groups = _numbers(table, "_q") * 100 + _numbers(table, "_method")
     ranks = _within(groups)
     first = pa.array(ranks * 100 + _numbers(table, "_method"))
-    return table.append_column("_r", pa.array(ranks)).append_column("_first", first).filter(pa.array(ranks < node.k))
+    return (
+        table.append_column("_r", pa.array(ranks))
+        .append_column("_first", first)
+        .filter(pa.array(ranks < node.k))
+    )
 
 
 def _overlaps(asked: Asked, hits: pa.Table, method: int, scores: list[float]) -> None:
@@ -420,9 +482,12 @@ def _within(groups: Any) -> Any:
 
 
 MANY = 20_000
-"""Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer than this does."""
+"""Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer
+than this does.
+"""
 _BLOCK = 8_000_000  # pairs that are looked at together
-_CLOSE = 1e-3  # cosines that are nearer than this may come in another order where they are computed exactly
+# cosines that are nearer than this may come in another order where they are computed exactly
+_CLOSE = 1e-3
 _EQUAL = 1e-6
 _SCHEMA = pa.schema([pa.field(name.strip('"'), pa.int64()) for name in PAIR])
 Numbers = npt.NDArray[Any]
@@ -446,11 +511,14 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
 
     Args:
         spec: The search.
-        tables: As its statement gets them: the rows with what each method asks, the step's rows with their vectors.
+        tables: As its statement gets them: the rows with what each method asks, the step's rows
+            with their vectors.
         now: The time of the run.
     """
     left, step = tables[LEFT], tables[STEP]
-    place = np.empty(step.num_rows, np.int64)  # of each key in their order, which decides between equals
+    place = np.empty(
+        step.num_rows, np.int64
+    )  # of each key in their order, which decides between equals
     place[pc.sort_indices(step.column(spec.node.graph.key)).to_numpy()] = np.arange(step.num_rows)
     methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.by)]
     found: list[tuple[int, int, Numbers]] = []
@@ -461,10 +529,14 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
         may = np.zeros((rows.num_rows, step.num_rows), bool)
         may[pairs.column(0).to_numpy(), pairs.column(2).to_numpy()] = True
         for n, method in enumerate(methods):
-            found += [(first + q, n, best) for q, best in method.best(first, may, place, spec.node.k)]
+            found += [
+                (first + q, n, best) for q, best in method.best(first, may, place, spec.node.k)
+            ]
     counts = [len(best) for _, _, best in found]
     columns = [np.repeat(np.array([one[i] for one in found], np.int64), counts) for i in (0, 1)]
-    columns.append(np.concatenate([best for _, _, best in found]) if found else np.zeros(0, np.int64))
+    columns.append(
+        np.concatenate([best for _, _, best in found]) if found else np.zeros(0, np.int64)
+    )
     return pa.table([pa.array(column) for column in columns], schema=_SCHEMA)
 
 
@@ -475,7 +547,8 @@ class _Compared:
     Args:
         left: For each row the number of what it asks; -1: nothing.
         step: For each row of the step the number of what it is; -1: nothing.
-        scores: How like what is asked is to each different thing of the step, for numbers of `left`.
+        scores: How like what is asked is to each different thing of the step, for numbers of
+            `left`.
         floor: Scores up to this do not count.
         close: How exact scores are.
     """
@@ -486,8 +559,12 @@ class _Compared:
     floor: float
     close: float
 
-    def best(self, first: int, may: Numbers, place: Numbers, k: int) -> Iterator[tuple[int, Numbers]]:
-        """Of a block of rows from `first` on: each that finds something, and the step rows that can be its k best."""
+    def best(
+        self, first: int, may: Numbers, place: Numbers, k: int
+    ) -> Iterator[tuple[int, Numbers]]:
+        """Of a block of rows from `first` on: each that finds something, and the step rows that can
+        be its k best.
+        """
         own = self.left[first : first + len(may)]
         asked, which = np.unique(own, return_inverse=True)
         if not len(self.step) or self.step.max() < 0:
@@ -525,11 +602,15 @@ def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Num
 def _compared(spec: SearchSpec, by: By, method: int, left: pa.Table, step: pa.Table) -> _Compared:
     asked = left.column(asked_column(method))
     if by.via == "nearest":
-        return _vectors(asked, step.column(vector_column(method)), -np.inf if by.above is None else by.above)
+        return _vectors(
+            asked, step.column(vector_column(method)), -np.inf if by.above is None else by.above
+        )
     if by.via == "equal":
         return _equals(values(asked), values(step.column(by.prop)))
     columns = [values(step.column(name)) for name in step_texts(spec, method)]
-    texts = [" ".join(text for text in row if text is not None) for row in zip(*columns, strict=True)]
+    texts = [
+        " ".join(text for text in row if text is not None) for row in zip(*columns, strict=True)
+    ]
     return _texts(values(asked), texts)
 
 
@@ -588,7 +669,9 @@ def _vectors(asked: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: 
 
     def scores(which: Numbers) -> Numbers:
         found = mine[which] @ others.T
-        return np.where(np.isnan(found), np.inf, found)  # a vector without a direction: the statement's to tell
+        return np.where(
+            np.isnan(found), np.inf, found
+        )  # a vector without a direction: the statement's to tell
 
     return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
 
@@ -598,7 +681,13 @@ def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
     array: Any = column.combine_chunks()
     size = array.type.list_size
     there = np.asarray(pc.is_valid(array))
-    flat = array.filter(pa.array(there)).flatten().to_numpy(zero_copy_only=False).reshape(-1, size).astype(np.float32)
+    flat = (
+        array.filter(pa.array(there))
+        .flatten()
+        .to_numpy(zero_copy_only=False)
+        .reshape(-1, size)
+        .astype(np.float32)
+    )
     numbers, firsts = dense([vector.tobytes() for vector in flat])
     found = np.full(len(array), -1, np.int64)
     found[there] = numbers

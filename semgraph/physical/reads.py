@@ -29,7 +29,11 @@ class Taking(Protocol):
 
 
 def is_pushed(
-    store: Taking, part: Scalar, alias: Alias, labels: Mapping[str, Label], rows: pa.Schema | None = None
+    store: Taking,
+    part: Scalar,
+    alias: Alias,
+    labels: Mapping[str, Label],
+    rows: pa.Schema | None = None,
 ) -> bool:
     """Whether a store decides a conjunct.
 
@@ -47,7 +51,9 @@ def is_pushed(
 
     if part.asks_now or not store.takes(part, alias):
         return False
-    return compares_alike(part, alias, type_of, {} if rows is None else {f.name: f.type for f in rows})
+    return compares_alike(
+        part, alias, type_of, {} if rows is None else {f.name: f.type for f in rows}
+    )
 
 
 class Scanning(Taking, Protocol):
@@ -72,20 +78,29 @@ def scanned_where(node: Scan, store: Taking) -> tuple[Scalar, ...]:
 
 
 async def run_scan(
-    node: Scan, whose: Mapping[str, Sequence[tuple[int, int]]] | None, store: Scanning, now: datetime | None
+    node: Scan,
+    whose: Mapping[str, Sequence[tuple[int, int]]] | None,
+    store: Scanning,
+    now: datetime | None,
 ) -> pa.Table:
     """The rows of a label in the schema of the node; one round trip.
 
     Args:
         node: The operator.
-        whose: The partitions that are read, and of each the windows that see its rows: `_p` and `_m`; None: all rows, once.
+        whose: The partitions that are read, and of each the windows that see its rows: `_p` and
+            `_m`; None: all rows, once.
         store: Where they are. Conjuncts that it does not take are decided here.
         now: The value of `$now`.
     """
     taken = scanned_where(node, store)
-    # The first rows of several partitions are not the first of each, nor those of which conjuncts are decided here.
-    first = node.limit if len(taken) == len(node.where) and (whose is None or len(whose) < 2) else None
-    found = await store.scan(node.label, node.schema.names, None if whose is None else list(whose), taken, first)
+    # The first rows of several partitions are not the first of each, nor those of which conjuncts
+    # are decided here.
+    first = (
+        node.limit if len(taken) == len(node.where) and (whose is None or len(whose) < 2) else None
+    )
+    found = await store.scan(
+        node.label, node.schema.names, None if whose is None else list(whose), taken, first
+    )
     table = found.select(node.schema.names).cast(node.schema)
     if whose is not None:
         table = _seen_by(table, found.column(node.graph.partition), whose)
@@ -95,11 +110,18 @@ async def run_scan(
     where = " AND ".join(f"({scalar_sql(part, node.partitioned)})" for part in rest)
     names = ", ".join(quote(name) for name in table.column_names)
     return await execute(
-        f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}", {ROWS: table}, table.schema, now
+        f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}",
+        {ROWS: table},
+        table.schema,
+        now,
     )
 
 
-def _seen_by(table: pa.Table, partition: pa.ChunkedArray, whose: Mapping[str, Sequence[tuple[int, int]]]) -> pa.Table:  # type: ignore[type-arg]
+def _seen_by(
+    table: pa.Table,
+    partition: pa.ChunkedArray,  # type: ignore[type-arg]
+    whose: Mapping[str, Sequence[tuple[int, int]]],
+) -> pa.Table:
     """The rows once for each window that sees them, and whose they are."""
     parts = []
     for name, windows in whose.items():
@@ -107,9 +129,13 @@ def _seen_by(table: pa.Table, partition: pa.ChunkedArray, whose: Mapping[str, Se
         for numbers in windows:
             seen = own
             for column, number in zip((PARTITION, MEMBER), numbers, strict=True):
-                seen = seen.append_column(column, pa.repeat(pa.scalar(number, pa.int64()), own.num_rows))
+                seen = seen.append_column(
+                    column, pa.repeat(pa.scalar(number, pa.int64()), own.num_rows)
+                )
             parts.append(seen)
-    schema = pa.schema([*table.schema, pa.field(PARTITION, pa.int64()), pa.field(MEMBER, pa.int64())])
+    schema = pa.schema(
+        [*table.schema, pa.field(PARTITION, pa.int64()), pa.field(MEMBER, pa.int64())]
+    )
     return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
 
 
@@ -124,18 +150,29 @@ class Matching(Taking, Protocol):
 def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar, ...]]:
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
-    whole = {element.var for element in node.pattern.variables}  # a store reads fields of a variable, not the variable
+    whole = {
+        element.var for element in node.pattern.variables
+    }  # a store reads fields of a variable, not the variable
     labels = dict(node.labelled)
-    taken = tuple(p for p in parts if _of_fields(p, whole) and is_pushed(store, p, None, labels, node.input.schema))
+    taken = tuple(
+        p
+        for p in parts
+        if _of_fields(p, whole) and is_pushed(store, p, None, labels, node.input.schema)
+    )
     skip = {node.graph.key, "source", "target"}
-    properties = {var: tuple(n for n in node.brought(var, label) if n not in skip) for var, label in node.labelled}
+    properties = {
+        var: tuple(n for n in node.brought(var, label) if n not in skip)
+        for var, label in node.labelled
+    }
     partition = None if node.partition == "all" else node.partition or node.graph.partition
     rest = tuple(p for p in parts if p not in taken)
     return MatchQuery(node.pattern, properties, taken, partition), rest
 
 
 def _of_fields(part: Scalar, variables: set[str]) -> bool:
-    """Whether a conjunct reads fields of the pattern's variables and plain columns of the row alone."""
+    """Whether a conjunct reads fields of the pattern's variables and plain columns of the row
+    alone.
+    """
     roots = {path.split(".")[0] for path in part.columns if "." in path}
     return variables.isdisjoint(part.columns) and roots <= variables
 
@@ -151,16 +188,25 @@ async def run_match(node: Match, left: pa.Table, store: Matching, now: datetime 
         rows = rows.append_column(name, left.column(name))
     found = await store.match(query, rows)
     table = left.take(found.column("_q").combine_chunks())
-    columns: Mapping[str, pa.ChunkedArray] = {name: table.column(name) for name in left.column_names}  # type: ignore[type-arg]
-    table = pa.table({**columns, **{e.var: found.column(e.var) for e in node.pattern.variables}})
+    columns = {name: table.column(name) for name in left.column_names}
+    columns |= {edge.var: found.column(edge.var) for edge in node.pattern.variables}
+    table = pa.table(columns)
     table = table.append_column("_q", found.column("_q"))
     if rest:
         where = " AND ".join(f"({scalar_sql(p, node.partitioned)})" for p in rest)
-        own = [quote(n) for n in node.schema.names] + [h for h in hidden(node) if h != ORDINAL] + ["_q"]
+        own = (
+            [quote(n) for n in node.schema.names]
+            + [h for h in hidden(node) if h != ORDINAL]
+            + ["_q"]
+        )
         sql = f"SELECT {', '.join(own)} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}"
-        table = await execute(sql, {ROWS: table}, pa.schema([*schema, pa.field("_q", pa.int64())]), now)
+        table = await execute(
+            sql, {ROWS: table}, pa.schema([*schema, pa.field("_q", pa.int64())]), now
+        )
     if node.how == "left":
-        missing = pc.invert(pc.is_in(rows.column("_q"), value_set=table.column("_q").combine_chunks()))
+        missing = pc.invert(
+            pc.is_in(rows.column("_q"), value_set=table.column("_q").combine_chunks())
+        )
         alone = left.append_column("_q", rows.column("_q")).filter(missing)
         table = pa.concat_tables([table, alone], promote_options="default").sort_by("_q")
     return conform(table.drop_columns("_q"), schema)

@@ -25,8 +25,12 @@ _NAMES = tuple(name for name, _ in RANKING)
 _OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
 
 
-def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """The conjuncts of `where` that the store takes, as it sees them, and those left for DuckDB, as the plan says them."""
+def conjuncts_for_store(
+    node: Search, store: Store
+) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+    """The conjuncts of `where` that the store takes, as it sees them, and those left for DuckDB, as
+    the plan says them.
+    """
     names = tuple(name for name in (node.alias, node.source, node.target) if name)
     taken: list[tuple[Scalar, Scalar]] = []
     rest: list[tuple[Scalar, Scalar]] = []
@@ -37,7 +41,9 @@ def conjuncts_for_store(node: Search, store: Store) -> tuple[tuple[Scalar, ...],
         seen = _without_step_columns(part, node.alias, stored)
         if seen.ast == exp.true():
             continue  # "only what came before": all that is stored did
-        (taken if is_pushed(store, seen, names, _labels(node), node.input.schema) else rest).append((part, seen))
+        (taken if is_pushed(store, seen, names, _labels(node), node.input.schema) else rest).append(
+            (part, seen)
+        )
     return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
 
 
@@ -46,7 +52,9 @@ def _labels(node: Search) -> dict[str, Label]:
     if not node.label:
         return {}
     label = node.graph.label(node.label)
-    return {node.alias: label} | {getattr(node, end): node.graph.label(getattr(label, end)) for end in node.ends}
+    return {node.alias: label} | {
+        getattr(node, end): node.graph.label(getattr(label, end)) for end in node.ends
+    }
 
 
 def _without_step_columns(scalar: Scalar, alias: str, stored: set[str]) -> Scalar:
@@ -65,7 +73,9 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def _folded(tree: exp.Expr) -> exp.Expr:
-    """A comparison with NULL is NULL; a COALESCE whose first term besides NULLs is a truth value is that value."""
+    """A comparison with NULL is NULL; a COALESCE whose first term besides NULLs is a truth value is
+    that value.
+    """
     for name, value in list(tree.args.items()):
         if isinstance(value, exp.Expr):
             tree.set(name, _folded(value))
@@ -73,7 +83,9 @@ def _folded(tree: exp.Expr) -> exp.Expr:
             tree.set(name, [_folded(one) if isinstance(one, exp.Expr) else one for one in value])
     if isinstance(tree, exp.Paren) and isinstance(tree.this, (exp.Null, exp.Boolean)):
         return tree.this
-    if isinstance(tree, _COMPARISONS) and (isinstance(tree.this, exp.Null) or isinstance(tree.expression, exp.Null)):
+    if isinstance(tree, _COMPARISONS) and (
+        isinstance(tree.this, exp.Null) or isinstance(tree.expression, exp.Null)
+    ):
         return exp.Null()
     if isinstance(tree, exp.Coalesce):
         terms = [term for term in (tree.this, *tree.expressions) if not isinstance(term, exp.Null)]
@@ -88,8 +100,8 @@ class SearchSpec:
     Args:
         node: The operator.
         taken: Conjuncts that the store evaluates.
-        residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched without a limit; so they are
-            where `order` is more than properties.
+        residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched
+            without a limit; so they are where `order` is more than properties.
         with_step: Whether there are rows of the step to search.
         listed: Whether the statement gets the pairs of row and step row that it ranks.
         nearest: How exact the nearest of the store are, in words.
@@ -115,18 +127,33 @@ class SearchSpec:
 
     @cached_property
     def step_vectors(self) -> dict[str, str]:
-        """The vectors of a step's rows that are embedded for the hits, with the texts that they are of."""
+        """The vectors of a step's rows that are embedded for the hits, with the texts that they are
+        of.
+        """
         within = self.node.within.schema.names if self.node.within is not None else ()
-        of = {v: k for k, v in self.node.graph.label(self.node.label).vectors.items()} if self.node.label else {}
-        return {name: of[name] for name in self.node.vectors if name not in within and of[name] in within}
+        of = (
+            {v: k for k, v in self.node.graph.label(self.node.label).vectors.items()}
+            if self.node.label
+            else {}
+        )
+        return {
+            name: of[name]
+            for name in self.node.vectors
+            if name not in within and of[name] in within
+        }
 
     @cached_property
     def properties(self) -> tuple[str, ...]:
-        """What the store must return: what is read of a hit, and what ranking and residual filters need."""
+        """What the store must return: what is read of a hit, and what ranking and residual filters
+        need.
+        """
         label = self.node.graph.label(self.node.label)
         extra = set(self.node.ranked_by)
         extra |= {
-            path.split(".")[1] for s in self.residual for path in s.columns if path.startswith(f"{self.node.alias}.")
+            path.split(".")[1]
+            for s in self.residual
+            for path in s.columns
+            if path.startswith(f"{self.node.alias}.")
         }
         wanted = [*self.fields, *sorted(extra - set(self.fields))]
         skip = {self.node.graph.key, "source", "target"}
@@ -134,17 +161,25 @@ class SearchSpec:
         return tuple(name for name in wanted if name in known)
 
     def query(self, k: int, prefix: str) -> SearchQuery:
-        """The store's part, for the `k` best of each method; row values are in columns that start with `prefix`."""
+        """The store's part, for the `k` best of each method; row values are in columns that start
+        with `prefix`.
+        """
         node = self.node
         limit = None if self.unlimited else k
         methods = tuple(
             Method(
-                by.via, by.prop, f"{prefix}{i}", by.above, limit and limit * (_OVERFETCH if by.rank == "overlap" else 1)
+                by.via,
+                by.prop,
+                f"{prefix}{i}",
+                by.above,
+                limit and limit * (_OVERFETCH if by.rank == "overlap" else 1),
             )
             for i, by in enumerate(node.by)
         )
         stored = node.graph.label(node.label).columns
-        order = tuple(term for term in self.terms if term[0] in stored)  # what a step alone has is NULL in stored rows
+        order = tuple(
+            term for term in self.terms if term[0] in stored
+        )  # what a step alone has is NULL in stored rows
         partition = None if node.partition == "all" else node.partition or node.graph.partition
         return SearchQuery(
             node.label,
@@ -164,26 +199,42 @@ class SearchSpec:
         found = {}
         for end, kind in self.node.ends.items():
             prefix = f"{getattr(self.node, end)}."
-            read = {path.split(".")[1] for s in scalars for path in s.columns if path.startswith(prefix)}
+            read = {
+                path.split(".")[1] for s in scalars for path in s.columns if path.startswith(prefix)
+            }
             names = dict.fromkeys([*(f.name for f in kind), *sorted(read)])
             found[end] = tuple(name for name in names if name != self.node.graph.key)
         return found
 
     @cached_property
     def unlimited(self) -> bool:
-        """Whether the store must return all hits: what it cannot evaluate chooses or orders them here."""
-        return bool(self.residual) or not all(_plain_term(term.by, self.node) for term in self.node.order)
+        """Whether the store must return all hits: what it cannot evaluate chooses or orders them
+        here.
+        """
+        return bool(self.residual) or not all(
+            _plain_term(term.by, self.node) for term in self.node.order
+        )
 
     @property
     def terms(self) -> tuple[tuple[str, bool], ...]:
-        """The properties that hits are ordered by, and whether descending; none where `unlimited`."""
-        return () if self.unlimited else tuple((t.by.columns[0].split(".")[1], t.descending) for t in self.node.order)
+        """The properties that hits are ordered by, and whether descending; none where
+        `unlimited`.
+        """
+        return (
+            ()
+            if self.unlimited
+            else tuple((t.by.columns[0].split(".")[1], t.descending) for t in self.node.order)
+        )
 
     @property
     def row_columns(self) -> frozenset[str]:
         """Columns of the rows that the store's part reads, besides the methods' values."""
         own = {path.split(".")[0] for s in self.taken for path in s.columns} - self.node.adds
-        partition = {self.node.partition or self.node.graph.partition} if self.node.partition != "all" else set[str]()
+        partition = (
+            {self.node.partition or self.node.graph.partition}
+            if self.node.partition != "all"
+            else set[str]()
+        )
         return frozenset(own | partition)
 
     @cached_property
@@ -196,7 +247,9 @@ class SearchSpec:
 
 def _plain_term(scalar: Scalar, node: Search) -> bool:
     path = scalar.columns[0] if len(scalar.columns) == 1 else ""
-    return path.startswith(f"{node.alias}.") and scalar.sql == ".".join(quote(p) for p in path.split(".")[:2])
+    return path.startswith(f"{node.alias}.") and scalar.sql == ".".join(
+        quote(p) for p in path.split(".")[:2]
+    )
 
 
 Whom = str | int
@@ -208,11 +261,16 @@ def whose(table: pa.Table, partition: str) -> list[Whom]:
     """For each row its partition: texts of two never share a request."""
     if partition in table.column_names and table.schema.field(partition).type == pa.string():
         return [name or "" for name in values(table.column(partition))]
-    return values(table.column(PARTITION)) if PARTITION in table.column_names else [""] * table.num_rows
+    return (
+        values(table.column(PARTITION))
+        if PARTITION in table.column_names
+        else [""] * table.num_rows
+    )
 
 
 async def vectors_of(texts: pa.Array, embed: Embed, of: Sequence[Whom]) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of a column of texts, each distinct text of a partition embedded once; NULL stays NULL.
+    """Vectors of a column of texts, each distinct text of a partition embedded once; NULL stays
+    NULL.
 
     Vectors have one element where there is no text at all: how many a vector has is not known then.
     """
@@ -222,13 +280,18 @@ async def vectors_of(texts: pa.Array, embed: Embed, of: Sequence[Whom]) -> pa.Ar
             asked.setdefault(whom, {}).setdefault(text, len(asked.get(whom, ())))
     if not asked:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await asyncio.gather(*(embed(list(distinct), whom) for whom, distinct in asked.items()))
+    vectors = await asyncio.gather(
+        *(embed(list(distinct), whom) for whom, distinct in asked.items())
+    )
     starts = dict(zip(asked, _starts([len(distinct) for distinct in asked.values()]), strict=True))
     index = [
-        None if text is None else starts[whom] + asked[whom][text] for text, whom in zip(values(texts), of, strict=True)
+        None if text is None else starts[whom] + asked[whom][text]
+        for text, whom in zip(values(texts), of, strict=True)
     ]
     flat = pa.concat_arrays([pa.array(found.reshape(-1), pa.float32()) for found in vectors])
-    return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(pa.array(index, pa.int64()))
+    return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(
+        pa.array(index, pa.int64())
+    )
 
 
 def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
@@ -238,7 +301,9 @@ def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     found = values(column)
     sizes = sorted({len(vector) for vector in found if vector is not None})
     if len(sizes) > 1:
-        raise DataError(f"vectors of {sizes[0]:,} and of {sizes[1]:,} numbers cannot be compared with the same hits")
+        raise DataError(
+            f"vectors of {sizes[0]:,} and of {sizes[1]:,} numbers cannot be compared with the same hits"
+        )
     return pa.array(found, pa.list_(pa.float32(), sizes[0] if sizes and sizes[0] else 1))
 
 

@@ -1,7 +1,7 @@
 """Lateral search: hits of the store and of a step's rows, ranked by each method, fused, cut to k.
 
-The store ranks and filters what it can; one DuckDB statement does the rest, so that the two kinds of hits are ranked alike and
-`where` always acts before k.
+The store ranks and filters what it can; one DuckDB statement does the rest, so that the two kinds
+of hits are ranked alike and `where` always acts before k.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from semgraph.physical.ranking import (
     vector_column,
     worth_it,
 )
-from semgraph.physical.retrieval import Embed, SearchSpec, given_vectors, of_one_size, vectors_of, whose
+from semgraph.physical.retrieval import (
+    Embed,
+    SearchSpec,
+    given_vectors,
+    of_one_size,
+    vectors_of,
+    whose,
+)
 from semgraph.relational.fragments import column_of, execute, runtime_schema
 from semgraph.relational.sql import values
 from semgraph.stores.base import SearchQuery
@@ -46,8 +53,8 @@ class Searching(Protocol):
 class Asking:
     """The searches of one round trip, over the same rows and label.
 
-    Where a search sees all partitions for some rows and those of a list for others, it is two queries: in each the rows of
-    the other look for nothing.
+    Where a search sees all partitions for some rows and those of a list for others, it is two
+    queries: in each the rows of the other look for nothing.
 
     Args:
         searches: By number; those without a label ask nothing of the store.
@@ -57,7 +64,9 @@ class Asking:
     def __init__(self, searches: Sequence[Asked], left: pa.Table) -> None:
         self.searches = {n: asked for n, asked in enumerate(searches) if asked.spec.node.label}
         rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
-        for name in sorted(frozenset().union(*(a.spec.row_columns for a in self.searches.values()))):
+        for name in sorted(
+            frozenset().union(*(a.spec.row_columns for a in self.searches.values()))
+        ):
             rows = rows.append_column(name, left.column(name))
         self.free: dict[int, Any] = {}  # for each row whether it sees all partitions
         for n, asked in self.searches.items():
@@ -67,7 +76,9 @@ class Asking:
             for i, column in enumerate(asked.values):
                 rows = rows.append_column(f"_x{n}_{i}", column)
                 if self._mixed(n):
-                    freed = pc.if_else(self.free[n].combine_chunks(), column, pa.scalar(None, column.type))
+                    freed = pc.if_else(
+                        self.free[n].combine_chunks(), column, pa.scalar(None, column.type)
+                    )
                     rows = rows.append_column(f"_y{n}_{i}", freed)
         self.rows = rows
 
@@ -79,7 +90,9 @@ class Asking:
         confined = spec.query(k, f"_x{n}_")
         if n not in self.free or not pc.any(self.free[n]).as_py():
             return [confined]
-        everyone = replace(spec.query(k, f"_y{n}_" if self._mixed(n) else f"_x{n}_"), partition=None)
+        everyone = replace(
+            spec.query(k, f"_y{n}_" if self._mixed(n) else f"_x{n}_"), partition=None
+        )
         return [confined, everyone] if self._mixed(n) else [everyone]
 
     async def hits(self, store: Searching, wanted: Mapping[int, int]) -> dict[int, pa.Table]:
@@ -94,14 +107,22 @@ class Asking:
         return found
 
     def _together(self, n: int, confined: pa.Table, everyone: pa.Table) -> pa.Table:
-        """The hits of both queries; of one that has no values to look for, those of its own rows alone."""
+        """The hits of both queries; of one that has no values to look for, those of its own rows
+        alone.
+        """
         free = pc.indices_nonzero(self.free[n].combine_chunks())
         own = everyone.filter(pc.is_in(everyone.column("_q"), value_set=free.cast(pa.int64())))
         both = pa.concat_tables([confined, own])
         return both.sort_by([("_q", "ascending"), ("method", "ascending"), ("rank", "ascending")])
 
 
-def hidden_hits(asked: Asked, hits: pa.Table, found: pa.ChunkedArray, whom: Sequence[int], k: int) -> bool:  # type: ignore[type-arg]
+def hidden_hits(
+    asked: Asked,
+    hits: pa.Table,
+    found: pa.ChunkedArray,  # type: ignore[type-arg]
+    whom: Sequence[int],
+    k: int,
+) -> bool:
     """Whether stored hits beyond the k-th might belong to the best.
 
     Args:
@@ -114,7 +135,9 @@ def hidden_hits(asked: Asked, hits: pa.Table, found: pa.ChunkedArray, whom: Sequ
     node, within = asked.spec.node, asked.within
     if within is None or asked.spec.unlimited or not hits.num_rows:
         return False
-    taken = pc.is_in(hits.column(node.graph.key), value_set=within.column(node.graph.key).combine_chunks())
+    taken = pc.is_in(
+        hits.column(node.graph.key), value_set=within.column(node.graph.key).combine_chunks()
+    )
     if not pc.any(taken).as_py():
         return False
     groups = hits.append_column("_taken", taken).group_by(["_q", "method"], use_threads=False)
@@ -125,10 +148,15 @@ def hidden_hits(asked: Asked, hits: pa.Table, found: pa.ChunkedArray, whom: Sequ
 
 
 def _settled(asked: Asked, hits: pa.Table, found: tuple[Any, Sequence[int]], cut: set[int]) -> bool:
-    """Whether the hits by order of some rows are k each, none of which comes after what the store ranked last."""
+    """Whether the hits by order of some rows are k each, none of which comes after what the store
+    ranked last.
+    """
     node = asked.spec.node
     key = node.graph.key
-    names = [key, *(name for name, _ in asked.spec.terms if name in hits.column_names and name != key)]
+    names = [
+        key,
+        *(name for name, _ in asked.spec.terms if name in hits.column_names and name != key),
+    ]
     ranked: dict[int, dict[str, dict[str, Any]]] = {q: {} for q in cut}
     for q, hit in zip(values(hits.column("_q")), hits.select(names).to_pylist(), strict=True):
         if q in cut:
@@ -141,7 +169,9 @@ def _settled(asked: Asked, hits: pa.Table, found: tuple[Any, Sequence[int]], cut
     return all(count == node.k for count in settled.values())
 
 
-def _no_later(hit: dict[str, Any], original: dict[str, Any], terms: Sequence[tuple[str, bool]]) -> bool:
+def _no_later(
+    hit: dict[str, Any], original: dict[str, Any], terms: Sequence[tuple[str, bool]]
+) -> bool:
     """Whether a hit comes where the stored row of its key does, or before; NULLs come last."""
     for name, descending in terms:
         mine, stored = hit.get(name), original.get(name)
@@ -150,13 +180,19 @@ def _no_later(hit: dict[str, Any], original: dict[str, Any], terms: Sequence[tup
     return True
 
 
-async def method_values(node: Search, left: pa.Table, embed: Embed, now: datetime | None) -> list[pa.Array]:  # type: ignore[type-arg]
-    """For each method, the rows' values: plain words for full text, vectors for `nearest`, the value itself for `equal`."""
+async def method_values(
+    node: Search, left: pa.Table, embed: Embed, now: datetime | None
+) -> list[pa.Array]:  # type: ignore[type-arg]
+    """For each method, the rows' values: plain words for full text, vectors for `nearest`, the
+    value itself for `equal`.
+    """
     found = []
     for by in node.by:
         column = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
-            column = pa.array([None if v is None else words(v) for v in values(column)], pa.string())
+            column = pa.array(
+                [None if v is None else words(v) for v in values(column)], pa.string()
+            )
         elif node.given_as_vector(by):
             column = given_vectors(column)
         elif by.via == "nearest":
@@ -173,11 +209,14 @@ async def run_searches(
     embed: Embed,
     now: datetime | None,
 ) -> list[pa.Table]:
-    """Run searches over the same rows and label in one round trip; one result for each, in the schema of its node."""
+    """Run searches over the same rows and label in one round trip; one result for each, in the
+    schema of its node.
+    """
     if not left.num_rows:
         return [runtime_schema(spec.node).empty_table() for spec in specs]
     searches = [
-        Asked(spec, left, withins[n], await method_values(spec.node, left, embed, now)) for n, spec in enumerate(specs)
+        Asked(spec, left, withins[n], await method_values(spec.node, left, embed, now))
+        for n, spec in enumerate(specs)
     ]
     asking = Asking(searches, left)
     hits = await asking.hits(store, {n: asked.spec.node.k for n, asked in asking.searches.items()})
@@ -185,7 +224,9 @@ async def run_searches(
     for n, asked in enumerate(searches):
         table, whom = await _finish(asked, hits.get(n), embed, now)
         k = asked.spec.node.k
-        while n in hits and hidden_hits(asked, hits[n], table.column(asked.spec.node.alias), whom, k):
+        while n in hits and hidden_hits(
+            asked, hits[n], table.column(asked.spec.node.alias), whom, k
+        ):
             k *= 4
             hits |= await asking.hits(store, {n: k})
             table, whom = await _finish(asked, hits[n], embed, now)
@@ -205,10 +246,17 @@ async def _with_vectors(spec: SearchSpec, rows: pa.Table, embed: Embed) -> pa.Ta
 async def _finish(
     asked: Asked, hits: pa.Table | None, embed: Embed, now: datetime | None
 ) -> tuple[pa.Table, list[int]]:
-    """The result, and for which row each of its rows is, where a step's rows may be among the hits."""
+    """The result, and for which row each of its rows is, where a step's rows may be among the
+    hits.
+    """
     spec = asked.spec
     with_step = asked.within is not None and step_matters(asked, hits, now)
-    if hits is not None and not with_step and not spec.unlimited and (spec.node.by or not spec.node.within):
+    if (
+        hits is not None
+        and not with_step
+        and not spec.unlimited
+        and (spec.node.by or not spec.node.within)
+    ):
         return fuse(asked, hits), []
     tables = {LEFT: asked.left}
     if hits is not None:
@@ -228,5 +276,7 @@ async def _finish(
         tables[PAIRS] = await shortlist(spec, tables, now)
         chosen = replace(spec, listed=True)
     schema = runtime_schema(spec.node)
-    table = await execute(statement(chosen), tables, schema.append(pa.field(RESULT_OF, pa.int64())), now)
+    table = await execute(
+        statement(chosen), tables, schema.append(pa.field(RESULT_OF, pa.int64())), now
+    )
     return table.select(schema.names), values(table.column(RESULT_OF))

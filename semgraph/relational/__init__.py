@@ -1,1 +1,3 @@
-"""Relational runtime: scalars and operators as DuckDB SQL, and the fragments that run without it."""
+"""Relational runtime: scalars and operators as DuckDB SQL, and the fragments that run without
+it.
+"""

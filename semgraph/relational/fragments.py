@@ -1,4 +1,6 @@
-"""Segments: each maximal relational run between calls to models and stores is one DuckDB statement."""
+"""Segments: each maximal relational run between calls to models and stores is one DuckDB
+statement.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ Change = Callable[[pa.Table, datetime | None], pa.Table]
 
 
 def direct(root: Node, source: Node) -> Change | None:
-    """How to get from the rows of `source` to those of `root` in Arrow alone; None where it takes DuckDB."""
+    """How to get from the rows of `source` to those of `root` in Arrow alone; None where it takes
+    DuckDB.
+    """
     changes: list[Change] = []
     node = root
     while node is not source:
@@ -74,7 +78,9 @@ def _change(node: Node) -> Change | None:
 
 
 def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
-    """A scalar as a function of a table, if it is simple enough; with the type that the plan gives it."""
+    """A scalar as a function of a table, if it is simple enough; with the type that the plan gives
+    it.
+    """
     kind = type_of(scalar, schema)
     try:
         inner = _compile(scalar.ast, schema)
@@ -85,14 +91,20 @@ def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
 
 @lru_cache(maxsize=1024)
 def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
-    found = connection().cursor().sql(f"SELECT CAST({sql} AS {sql_type(kind)}) AS x").to_arrow_table()
+    found = (
+        connection().cursor().sql(f"SELECT CAST({sql} AS {sql_type(kind)}) AS x").to_arrow_table()
+    )
     constant: pa.Scalar[Any] = found.column(0).cast(kind)[
         0
     ]  # not from a decimal: Arrow makes 0.6000000000000001 of 0.6
     return constant
 
 
-_LOGICAL: dict[type[exp.Expr], str] = {exp.And: "and_kleene", exp.Or: "or_kleene", exp.Not: "invert"}
+_LOGICAL: dict[type[exp.Expr], str] = {
+    exp.And: "and_kleene",
+    exp.Or: "or_kleene",
+    exp.Not: "invert",
+}
 _COMPARED: dict[type[exp.Expr], str] = {
     exp.EQ: "equal",
     exp.NEQ: "not_equal",
@@ -104,22 +116,32 @@ _COMPARED: dict[type[exp.Expr], str] = {
 
 
 def _compile(tree: exp.Expr, schema: pa.Schema) -> Value | None:  # noqa: PLR0911 - a return for each form
-    """A syntax tree of a kind that Arrow computes as DuckDB does, NULLs included; both sides of a comparison have one type."""
+    """A syntax tree of a kind that Arrow computes as DuckDB does, NULLs included; both sides of a
+    comparison have one type.
+    """
     if isinstance(tree, exp.Paren):
         return _compile(tree.this, schema)
     if isinstance(tree, exp.Column):
         path = ".".join(part.name for part in tree.parts)
-        return (lambda table, _now: pick(table, path)) if tree.parts[0].name in schema.names else None
+        return (
+            (lambda table, _now: pick(table, path)) if tree.parts[0].name in schema.names else None
+        )
     if isinstance(tree, (exp.Parameter, exp.Placeholder)):
         return lambda table, now: _repeat(pa.scalar(now, TIMESTAMP), table.num_rows)
     if not tree.find(exp.Column):
         return None if tree.find(exp.Window, exp.Parameter, exp.Placeholder) else _fixed(tree)
     name = type(tree)
     if name in _LOGICAL:
-        return _applied(_LOGICAL[name], _operands(tree), schema) if _have(pa.types.is_boolean, tree, schema) else None
+        return (
+            _applied(_LOGICAL[name], _operands(tree), schema)
+            if _have(pa.types.is_boolean, tree, schema)
+            else None
+        )
     if name in _COMPARED and _comparable(tree, schema):
         floats = _have(pa.types.is_floating, tree, schema)
-        return _applied(_COMPARED[name], _operands(tree), schema, _nan_is_greatest if floats else None)
+        return _applied(
+            _COMPARED[name], _operands(tree), schema, _nan_is_greatest if floats else None
+        )
     if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
         return _applied("is_null", [tree.this], schema)
     if isinstance(tree, exp.Coalesce):
@@ -164,19 +186,30 @@ def _comparable(tree: exp.Expr, schema: pa.Schema) -> bool:
 def _of_one_type(operands: Sequence[exp.Expr], schema: pa.Schema) -> bool:
     """Arrow refuses, or widens in its own way, what differs in type; DuckDB is asked then."""
     first, *rest = (_kind(operand, schema) for operand in operands)
-    return all(kind == first for kind in rest) and not pa.types.is_nested(first) and not pa.types.is_null(first)
+    return (
+        all(kind == first for kind in rest)
+        and not pa.types.is_nested(first)
+        and not pa.types.is_null(first)
+    )
 
 
 def _applied(
-    function: str, operands: Sequence[exp.Expr], schema: pa.Schema, change: Callable[[str], Any] | None = None
+    function: str,
+    operands: Sequence[exp.Expr],
+    schema: pa.Schema,
+    change: Callable[[str], Any] | None = None,
 ) -> Value | None:
     inner = [_compile(operand, schema) for operand in operands]
     compute = change(function) if change else getattr(pc, function)
     if None in inner:
         return None
     if function not in {"and_kleene", "or_kleene"}:
-        return lambda table, now: compute(*(value(table, now) for value in inner if value is not None))
-    return lambda table, now: reduce(compute, (value(table, now) for value in inner if value is not None))
+        return lambda table, now: compute(
+            *(value(table, now) for value in inner if value is not None)
+        )
+    return lambda table, now: reduce(
+        compute, (value(table, now) for value in inner if value is not None)
+    )
 
 
 def _nan_is_greatest(function: str) -> Callable[[Column, Column], Column]:
@@ -199,8 +232,14 @@ def _nan_is_greatest(function: str) -> Callable[[Column, Column], Column]:
 
 
 def _text_function(tree: exp.Expr, schema: pa.Schema) -> Value | None:
-    function = TEXT_FUNCTIONS.get(str(tree.this).lower()) if isinstance(tree, exp.Anonymous) else None
-    if function is None or len(tree.expressions) != 1 or not pa.types.is_string(_kind(tree.expressions[0], schema)):
+    function = (
+        TEXT_FUNCTIONS.get(str(tree.this).lower()) if isinstance(tree, exp.Anonymous) else None
+    )
+    if (
+        function is None
+        or len(tree.expressions) != 1
+        or not pa.types.is_string(_kind(tree.expressions[0], schema))
+    ):
         return None
     inner = _compile(tree.expressions[0], schema)
     if inner is None:
@@ -244,13 +283,17 @@ class Segment:
 
 
 def runtime_schema(node: Node) -> pa.Schema:
-    """The schema of a node's rows while a plan runs: its columns and the hidden ones, without the ordinal."""
+    """The schema of a node's rows while a plan runs: its columns and the hidden ones, without the
+    ordinal.
+    """
     extra = [pa.field(name, _HIDDEN[name]) for name in hidden(node) if name != ORDINAL]
     return pa.schema([*node.schema, *extra])
 
 
 def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
-    """Compile a relational node down to the nodes that are materialised: names of their tables, by `id`."""
+    """Compile a relational node down to the nodes that are materialised: names of their tables, by
+    `id`.
+    """
     names: dict[int, str] = {}
     inputs: list[tuple[str, Node]] = []
     parts: list[str] = []
@@ -269,13 +312,20 @@ def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
         return name
 
     last = visit(root)
-    columns = [*(quote(name) for name in root.schema.names), *(h for h in hidden(root) if h != ORDINAL)]
+    columns = [
+        *(quote(name) for name in root.schema.names),
+        *(h for h in hidden(root) if h != ORDINAL),
+    ]
     sql = f"WITH {', '.join(parts)} SELECT {', '.join(columns)} FROM {last} ORDER BY {ORDINAL}"
-    return Segment(root, tuple(inputs), sql, direct(root, inputs[0][1]) if len(inputs) == 1 else None)
+    return Segment(
+        root, tuple(inputs), sql, direct(root, inputs[0][1]) if len(inputs) == 1 else None
+    )
 
 
 def gives_nothing(segment: Segment, empty: frozenset[str]) -> bool:
-    """Whether a segment has no rows because the named tables have none: known without running it."""
+    """Whether a segment has no rows because the named tables have none: known without running
+    it.
+    """
     names = {id(node): name for name, node in segment.inputs}
 
     def visit(node: Node) -> bool:
@@ -291,7 +341,9 @@ def with_ordinal(table: pa.Table) -> pa.Table:
     return table.append_column(ORDINAL, pa.array(np.arange(table.num_rows)))
 
 
-async def run_segment(segment: Segment, tables: Sequence[pa.Table], now: datetime | None) -> pa.Table:
+async def run_segment(
+    segment: Segment, tables: Sequence[pa.Table], now: datetime | None
+) -> pa.Table:
     """The rows of a segment over those of its inputs."""
     schema = runtime_schema(segment.root)
     if segment.direct is not None:
@@ -300,7 +352,9 @@ async def run_segment(segment: Segment, tables: Sequence[pa.Table], now: datetim
     return await execute(segment.sql, named, schema, now)
 
 
-async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, now: datetime | None = None) -> pa.Table:
+async def execute(
+    sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, now: datetime | None = None
+) -> pa.Table:
     """Run one statement over Arrow tables and give its rows the canonical types of `schema`.
 
     Small ones run on the event loop's thread: a hand-off to another costs more than they do.
@@ -318,18 +372,30 @@ async def execute(sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, n
 
 
 async def column_of(
-    scalar: Scalar, source: Node, table: pa.Table, now: datetime | None, kind: pa.DataType | None = None
+    scalar: Scalar,
+    source: Node,
+    table: pa.Table,
+    now: datetime | None,
+    kind: pa.DataType | None = None,
 ) -> pa.Array:  # type: ignore[type-arg]
-    """A scalar over the rows of `source`, as a column of the type that the plan gives it, or of another."""
+    """A scalar over the rows of `source`, as a column of the type that the plan gives it, or of
+    another.
+    """
     own = type_of(scalar, source.schema)
     wanted = kind or own
-    simple = value_of(scalar, source.schema) if own == wanted else None  # else a NULL, which is of any type
+    simple = (
+        value_of(scalar, source.schema) if own == wanted else None
+    )  # else a NULL, which is of any type
     if simple is not None:
         found = simple(table, now)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     value = f"CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(wanted)})"
     sql = f"SELECT {value} AS x FROM {ROWS} ORDER BY {ORDINAL}"
-    return (await execute(sql, {ROWS: table}, pa.schema([pa.field("x", wanted)]), now)).column("x").combine_chunks()
+    return (
+        (await execute(sql, {ROWS: table}, pa.schema([pa.field("x", wanted)]), now))
+        .column("x")
+        .combine_chunks()
+    )
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -342,7 +408,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def plan_segments(roots: Sequence[Node]) -> dict[int, str]:
     """Which nodes (by `id`) are materialised, and what their tables are called.
 
-    What is not relational, what such a node reads, the roots, and a relational node that two segments would compute.
+    What is not relational, what such a node reads, the roots, and a relational node that two
+    segments would compute.
     """
     order = list(walk(*roots))
     found = {id(node) for node in (*order, *roots) if not node.relational or not node.inputs}
@@ -371,7 +438,8 @@ _HINT = "leave such rows out in a step before, or say what they give: CASE WHEN 
 async def placed(
     error: DataError, node: Node, segments: Mapping[int, Segment], rows: Rows, now: datetime | None
 ) -> DataError:
-    """The error with its place: the node's, or that of the operator of its segment that fails first.
+    """The error with its place: the node's, or that of the operator of its segment that fails
+    first.
 
     Args:
         error: What was raised.
@@ -387,11 +455,20 @@ async def placed(
         names = {id(source): name for name, source in segment.inputs}
         tables = await rows([source for _, source in segment.inputs])
         named = dict(zip(names.values(), tables, strict=True))
-        node, error = await _first_to_fail(_operators(node, names), names, named, now) or (node, error)
+        node, error = await _first_to_fail(_operators(node, names), names, named, now) or (
+            node,
+            error,
+        )
     cause = error.__cause__
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(cause, kind)), _HINT)
-    what = f"{node.keyword} cannot compute with its rows" if node.step else "what is to be written cannot be computed"
-    return DataError(f"{what}: {str(cause).splitlines()[0]}", step=node.step, position=node.origin, hint=hint)
+    what = (
+        f"{node.keyword} cannot compute with its rows"
+        if node.step
+        else "what is to be written cannot be computed"
+    )
+    return DataError(
+        f"{what}: {str(cause).splitlines()[0]}", step=node.step, position=node.origin, hint=hint
+    )
 
 
 def _operators(node: Node, given: Mapping[int, str]) -> Iterator[Node]:
@@ -404,12 +481,17 @@ def _operators(node: Node, given: Mapping[int, str]) -> Iterator[Node]:
 
 
 async def _first_to_fail(
-    parts: Iterable[Node], names: Mapping[int, str], tables: Mapping[str, pa.Table], now: datetime | None
+    parts: Iterable[Node],
+    names: Mapping[int, str],
+    tables: Mapping[str, pa.Table],
+    now: datetime | None,
 ) -> tuple[Node, DataError] | None:
     for part in parts:
         own = compile_segment(part, names)
         try:
-            await execute(own.sql, {name: tables[name] for name, _ in own.inputs}, runtime_schema(part), now)
+            await execute(
+                own.sql, {name: tables[name] for name, _ in own.inputs}, runtime_schema(part), now
+            )
         except DataError as error:
             return part, error
     return None

@@ -1,8 +1,10 @@
 """Scalars and relational operators as DuckDB SQL.
 
-Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning, and, where it derives
-from the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row). They see to it that a wave
-of many partitions computes what each would alone: joins, groups, limits and windows are confined by `_p`.
+Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning,
+    and, where it derives
+from the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row).
+They see to it that a wave of many partitions computes what each would alone: joins, groups, limits
+and windows are confined by `_p`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_MEMBER, _BRANCH = '"#o"', '"#p"', '"#m"'
 _RANK = "#rank"
 _RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a place of its own
 _FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
-_PEER_WINDOWS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)  # equal rows have equal places
+_PEER_WINDOWS = (
+    exp.Rank,
+    exp.DenseRank,
+    exp.PercentRank,
+    exp.CumeDist,
+)  # equal rows have equal places
 _UNORDERED = frozenset({  # aggregates that have one result for every order of the rows
     "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "count", "count_if",
     "count_star", "countif", "entropy", "histogram", "histogram_exact", "mad", "max", "median", "min", "quantile",
@@ -65,14 +72,19 @@ def quote(name: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def scalar_sql(scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()) -> str:
-    """SQL of a scalar: aggregates see rows by their own order, else by `order`, ties by the ordinal; those of distinct
-    values by the values; window functions stay within the partition.
+def scalar_sql(
+    scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
+) -> str:
+    """SQL of a scalar: aggregates see rows by their own order, else by `order`, ties by the
+    ordinal; those of distinct values by the values; window functions stay within the partition.
     """
     tree = scalar.ast
     for window in list(tree.find_all(exp.Window)):
         if partitioned:
-            window.set("partition_by", [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])])
+            window.set(
+                "partition_by",
+                [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])],
+            )
         _order_window(window, ordinal)
     for aggregate in [call for call in tree.find_all(exp.Func) if is_aggregate(call)]:
         name = next(called(to_sql(aggregate)), "")
@@ -89,8 +101,14 @@ def _by(ordinal: str) -> list[exp.Ordered]:
 
 
 def _ordered(order: tuple[Sort, ...]) -> list[exp.Ordered]:
-    """The terms of an order. A constant orders nothing; DuckDB would take a number for the place of a column."""
-    return [exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False) for t in order if t.by.columns]
+    """The terms of an order. A constant orders nothing; DuckDB would take a number for the place of
+    a column.
+    """
+    return [
+        exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False)
+        for t in order
+        if t.by.columns
+    ]
 
 
 def _terms(window: exp.Window) -> list[exp.Expr]:
@@ -99,7 +117,9 @@ def _terms(window: exp.Window) -> list[exp.Expr]:
 
 
 def _order_window(window: exp.Window, ordinal: str) -> None:
-    """Have rows that a window function's own order leaves equal go by the ordinal, without a change of its frame."""
+    """Have rows that a window function's own order leaves equal go by the ordinal, without a change
+    of its frame.
+    """
     terms = _terms(window)
     spec, call = window.args.get("spec"), window.this
     while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
@@ -112,7 +132,8 @@ def _order_window(window: exp.Window, ordinal: str) -> None:
 
 
 def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
-    """Complete the order in which a call sees rows: its own terms, then `rest`, which ends with the ordinal.
+    """Complete the order in which a call sees rows: its own terms, then `rest`, which ends with the
+    ordinal.
 
     DuckDB orders distinct values by the values alone.
     """
@@ -159,7 +180,8 @@ def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
     terms = [
         f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
         for t in order
-        if t.by.columns  # a constant orders nothing; DuckDB would take a number for the place of a column
+        # a constant orders nothing; DuckDB would take a number for the place of a column
+        if t.by.columns
     ]
     return ", ".join([*terms, *last])
 
@@ -189,12 +211,16 @@ def _(node: Filter, source: Source) -> str:
 
 @operator_sql.register
 def _(node: Project, source: Source) -> str:
-    return _select([*cast_columns(node.columns, node, node.input), *hidden(node)], source(node.input))
+    return _select(
+        [*cast_columns(node.columns, node, node.input), *hidden(node)], source(node.input)
+    )
 
 
 @operator_sql.register
 def _(node: Add, source: Source) -> str:
-    computed = dict(zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True))
+    computed = dict(
+        zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True)
+    )
     columns = [computed.get(name, quote(name)) for name in node.schema.names]
     return _select([*columns, *hidden(node)], source(node.input))
 
@@ -204,7 +230,9 @@ def _(node: Limit, source: Source) -> str:
     per = [quote(name) for name in node.per] + ([PARTITION] if node.partitioned else [])
     over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     return _select(
-        [*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) <= {node.n}"
+        [*_names(node), *hidden(node)],
+        source(node.input),
+        f"QUALIFY row_number() OVER ({over}) <= {node.n}",
     )
 
 
@@ -217,9 +245,15 @@ def _(node: Ordered, source: Source) -> str:
 
 @operator_sql.register
 def _(node: Distinct, source: Source) -> str:
-    by = [quote(name) for name in node.by or node.schema.names] + ([PARTITION] if node.partitioned else [])
+    by = [quote(name) for name in node.by or node.schema.names] + (
+        [PARTITION] if node.partitioned else []
+    )
     over = f"PARTITION BY {', '.join(by)} ORDER BY {ORDINAL}"
-    return _select([*_names(node), *hidden(node)], source(node.input), f"QUALIFY row_number() OVER ({over}) = 1")
+    return _select(
+        [*_names(node), *hidden(node)],
+        source(node.input),
+        f"QUALIFY row_number() OVER ({over}) = 1",
+    )
 
 
 @operator_sql.register
@@ -245,7 +279,11 @@ def _(node: Union, source: Source) -> str:
         columns = [*own, *hidden(branch), *missing, f"{i} AS {_BRANCH}"]
         branches.append(_select(columns, source(branch)))
     rest = [name for name in hidden(node) if name != ORDINAL]
-    columns = [*_names(node), f"row_number() OVER (ORDER BY {_BRANCH}, {ORDINAL}) AS {ORDINAL}", *rest]
+    columns = [
+        *_names(node),
+        f"row_number() OVER (ORDER BY {_BRANCH}, {ORDINAL}) AS {ORDINAL}",
+        *rest,
+    ]
     return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS {ROWS}"
 
 
@@ -259,7 +297,10 @@ def _part(value: str, there: pa.DataType, wanted: pa.DataType) -> str:
     if not pa.types.is_struct(there) or not pa.types.is_struct(wanted) or there == wanted:
         return value
     kinds = {f.name: f.type for f in there}
-    parts = (f"{quote(f.name)} := {_part(f'{value}.{quote(f.name)}', kinds[f.name], f.type)}" for f in wanted)
+    parts = (
+        f"{quote(f.name)} := {_part(f'{value}.{quote(f.name)}', kinds[f.name], f.type)}"
+        for f in wanted
+    )
     return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
 
 
@@ -268,7 +309,9 @@ def _(node: Unnest, source: Source) -> str:
     column, position = quote(node.column), quote(node.position or "#i")
     kind = sql_type(node.input.schema.field(node.column).type)
     listed = (
-        column if node.how == "inner" else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
+        column
+        if node.how == "inner"
+        else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
     )
     kept = [quote(name) for name in node.input.schema.names if name != node.column]
     inner = _select(
@@ -291,8 +334,13 @@ def struct_sql(names: Sequence[str]) -> str:
 
 
 def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | None = None) -> str:
-    """The other relation of a join: its row as a struct named `alias`, and its hidden columns under other names."""
-    columns = [f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
+    """The other relation of a join: its row as a struct named `alias`, and its hidden columns under
+    other names.
+    """
+    columns = [
+        f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}",
+        f"{ORDINAL} AS {RIGHT_ORDINAL}",
+    ]
     if other.partitioned:
         columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{MEMBER} AS {_RIGHT_MEMBER}"]
     return f"({_select(columns, source(other))})"
@@ -323,11 +371,16 @@ def _(node: Join, source: Source) -> str:
         exists = f"WHERE {no}EXISTS (SELECT 1 FROM {side} AS {RIGHT} WHERE {on})"
         return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {exists}"
     columns = [*_names(left, f"{LEFT}."), f"{RIGHT}.{quote(alias)}"]
-    columns.append(f"row_number() OVER (ORDER BY {LEFT}.{ORDINAL}, {RIGHT}.{RIGHT_ORDINAL}) AS {ORDINAL}")
+    columns.append(
+        f"row_number() OVER (ORDER BY {LEFT}.{ORDINAL}, {RIGHT}.{RIGHT_ORDINAL}) AS {ORDINAL}"
+    )
     if left.partitioned:
         columns += [f"{LEFT}.{PARTITION}", f"{LEFT}.{MEMBER}"]
     elif right.partitioned:
-        columns += [f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}", f"{RIGHT}.{_RIGHT_MEMBER} AS {MEMBER}"]
+        columns += [
+            f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}",
+            f"{RIGHT}.{_RIGHT_MEMBER} AS {MEMBER}",
+        ]
     kind = "LEFT JOIN" if node.how == "left" else "JOIN"
     return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {kind} {side} AS {RIGHT} ON {on}"
 
@@ -337,7 +390,12 @@ def _(node: GroupJoin, source: Source) -> str:
     left, alias = node.input, quote(node.alias)
     on = join_condition(left, node.other, node.alias, node.using, node.where)
     ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"
-    own = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left)), f"{RIGHT}.{alias}", ordinal]
+    own = [
+        *_names(left, f"{LEFT}."),
+        *(f"{LEFT}.{name}" for name in hidden(left)),
+        f"{RIGHT}.{alias}",
+        ordinal,
+    ]
     order, by, within = node.order, RIGHT_ORDINAL.strip('"'), ""
     if node.limit is not None:
         over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order_sql(node.order, left, ordinal)}"
@@ -346,8 +404,13 @@ def _(node: GroupJoin, source: Source) -> str:
     right = right_side(node.other, source, node.alias)
     pairs = f"SELECT {', '.join(own)} FROM {source(left)} AS {LEFT} LEFT JOIN {right} AS {RIGHT} ON {on}"
     matches = tuple((name, _of_matches(scalar)) for name, scalar in node.add)
-    computed = dict(zip((n for n, _ in node.add), cast_columns(matches, node, left, by, order), strict=True))
-    columns = [computed.get(name, f"any_value({quote(name)}) AS {quote(name)}") for name in node.schema.names]
+    computed = dict(
+        zip((n for n, _ in node.add), cast_columns(matches, node, left, by, order), strict=True)
+    )
+    columns = [
+        computed.get(name, f"any_value({quote(name)}) AS {quote(name)}")
+        for name in node.schema.names
+    ]
     rest = [f"any_value({name}) AS {name}" for name in hidden(left) if name != ORDINAL]
     return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS {ROWS} {within} GROUP BY {ORDINAL}"
 
@@ -386,7 +449,9 @@ def values(column: Any) -> list[Any]:
 
 
 def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """For each value its number in order of first appearance, and where each number first appears."""
+    """For each value its number in order of first appearance, and where each number first
+    appears.
+    """
     seen: dict[Any, int] = {}
     first: list[int] = []
     numbers = []

@@ -1,4 +1,6 @@
-"""A comparison in a terminal: the table with the best of each column bold, what stands below it, the chart."""
+"""A comparison in a terminal: the table with the best of each column bold, what stands below it,
+the chart.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def ranked(comparison: Comparison) -> list[Arm]:
 
 
 def quality_of(arm: Arm) -> float | None:
-    """The one number of a way's quality: F1, or where there is no truth its agreement with the reference.
+    """The one number of a way's quality: F1, or where there is no truth its agreement with the
+    reference.
 
     Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
     """
@@ -67,7 +70,9 @@ def columns(comparison: Comparison) -> list[Cells]:
     if any(arm.failed for arm in arms):
         found.append(_column("failed", arms, lambda a: f"{a.failed:,}", lambda a: -a.failed))
     if comparison.missing:
-        found.append(Cells("trials", tuple(f"{len(arm.trials)} of {comparison.trials}" for arm in arms)))
+        found.append(
+            Cells("trials", tuple(f"{len(arm.trials)} of {comparison.trials}" for arm in arms))
+        )
     return found
 
 
@@ -80,7 +85,10 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
     if comparison.kind == "step" and not comparison.truth:
         return [
             _column(
-                "agreement [95 %]", arms, lambda a: _with(a.quality.same, a.quality.interval), lambda a: a.quality.same
+                "agreement [95 %]",
+                arms,
+                lambda a: _with(a.quality.same, a.quality.interval),
+                lambda a: a.quality.same,
             ),
             *_spread(arms),
         ]
@@ -95,7 +103,12 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
         *nodes[:2],
         _measure(f"{of}P", arms, lambda q: q.precision),
         _measure(f"{of}R", arms, lambda q: q.recall),
-        _column(f"{of}F1 [95 %]", arms, lambda a: _with(a.quality.f1, a.quality.interval), lambda a: a.quality.f1),
+        _column(
+            f"{of}F1 [95 %]",
+            arms,
+            lambda a: _with(a.quality.f1, a.quality.interval),
+            lambda a: a.quality.f1,
+        ),
         *_spread(arms),
         *nodes[2:],
     ]
@@ -116,9 +129,16 @@ def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | No
     return _column(title, arms, lambda a: share(of(a.quality)), lambda a: of(a.quality))
 
 
-def _column(title: str, arms: Sequence[Arm], text: Callable[[Arm], str], worth: Callable[[Arm], float | None]) -> Cells:
+def _column(
+    title: str,
+    arms: Sequence[Arm],
+    text: Callable[[Arm], str],
+    worth: Callable[[Arm], float | None],
+) -> Cells:
     """A column; the best are those of the greatest worth, unless all are alike."""
-    known = {i: value for i, arm in enumerate(arms) if arm.trials and (value := worth(arm)) is not None}
+    known = {
+        i: value for i, arm in enumerate(arms) if arm.trials and (value := worth(arm)) is not None
+    }
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
     texts = tuple(text(arm) if arm.trials else _NONE for arm in arms)
@@ -190,7 +210,11 @@ def share(value: float | None, digits: int = 2) -> str:
     ('.93', '1.00', '–', '.941')
     """
     return (
-        _NONE if value is None else f"{value:.{digits}f}".replace("0.", ".", 1) if value < 1 else f"{value:.{digits}f}"
+        _NONE
+        if value is None
+        else f"{value:.{digits}f}".replace("0.", ".", 1)
+        if value < 1
+        else f"{value:.{digits}f}"
     )
 
 
@@ -204,14 +228,18 @@ def _between(interval: tuple[float, float] | None) -> str:
 
 
 def _signed(value: float) -> str:
-    return ("−" if value < 0 else "+" if value > 0 else "±") + f"{abs(value):.3f}".replace("0.", ".", 1)
+    return ("−" if value < 0 else "+" if value > 0 else "±") + f"{abs(value):.3f}".replace(
+        "0.", ".", 1
+    )
 
 
 def _difference(arm: Arm) -> str:
     if arm.quality.difference is None:
         return _NONE
     value, low, high = arm.quality.difference
-    return _signed(value) + (f" [{_signed(low)} {_signed(high)}]" if low is not None and high is not None else "")
+    return _signed(value) + (
+        f" [{_signed(low)} {_signed(high)}]" if low is not None and high is not None else ""
+    )
 
 
 def _same(arm: Arm) -> str:
@@ -228,7 +256,9 @@ def footer(comparison: Comparison) -> list[str]:
     said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
-        said.append(f"{replayed:,} answer{'s' * (replayed != 1)} of earlier comparisons replayed, without a time")
+        said.append(
+            f"{replayed:,} answer{'s' * (replayed != 1)} of earlier comparisons replayed, without a time"
+        )
     paid = comparison.paid
     money = "price unknown" if paid.dollars is None else f"${dollars(paid.dollars)}"
     said.append(f"paid now {paid.calls:,} call{'s' * (paid.calls != 1)}, {money}")
@@ -240,7 +270,9 @@ def footer(comparison: Comparison) -> list[str]:
     if comparison.stopped:
         found.append(f"! stopped: {comparison.stopped}")
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
-        found.append(f"! trials that are missing: {missing}. Run it again with a higher limit: it goes on from here")
+        found.append(
+            f"! trials that are missing: {missing}. Run it again with a higher limit: it goes on from here"
+        )
     return found
 
 
@@ -264,21 +296,30 @@ _MARKS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def points(comparison: Comparison) -> tuple[str, list[Point]]:
-    """What is across, and the ways that have a cost and a quality: dollars where they differ, else tokens.
+    """What is across, and the ways that have a cost and a quality: dollars where they differ, else
+    tokens.
 
     Without a truth the reference agrees with itself.
     """
     arms = [(arm, _quality(comparison, arm)) for arm in ranked(comparison) if arm.trials]
-    priced = all(arm.cold.dollars is not None for arm, _ in arms) and any(arm.cold.dollars for arm, _ in arms)
+    priced = all(arm.cold.dollars is not None for arm, _ in arms) and any(
+        arm.cold.dollars for arm, _ in arms
+    )
     cost: Callable[[Arm], float] = lambda a: a.cold.dollars or 0.0  # noqa: E731
     tokens: Callable[[Arm], float] = lambda a: a.cold.tokens_in + a.cold.tokens_out  # noqa: E731
     across = cost if priced else tokens
-    return ("$" if priced else "tokens"), [(arm, across(arm), q) for arm, q in arms if q is not None]
+    return ("$" if priced else "tokens"), [
+        (arm, across(arm), q) for arm, q in arms if q is not None
+    ]
 
 
 def _quality(comparison: Comparison, arm: Arm) -> float | None:
     found = quality_of(arm)
-    return 1.0 if found is None and not comparison.truth and arm.name == comparison.reference else found
+    return (
+        1.0
+        if found is None and not comparison.truth and arm.name == comparison.reference
+        else found
+    )
 
 
 def measure(comparison: Comparison) -> str:
@@ -313,7 +354,9 @@ def chart(comparison: Comparison) -> Any:
 
 
 def _places(found: Sequence[Point]) -> Iterator[tuple[str, Arm, float, float]]:
-    """The ways by what they cost and how good they are: alike ones are one point with all their names."""
+    """The ways by what they cost and how good they are: alike ones are one point with all their
+    names.
+    """
     together: dict[tuple[float, float], list[Arm]] = {}
     for arm, x, y in found:
         together.setdefault((x, y), []).append(arm)
@@ -322,7 +365,9 @@ def _places(found: Sequence[Point]) -> Iterator[tuple[str, Arm, float, float]]:
 
 
 def text(comparison: Comparison, width: int) -> str:
-    """The chart in characters; "" with fewer than two points. Ways in one place have one mark, and equal ones one line."""
+    """The chart in characters; "" with fewer than two points. Ways in one place have one mark, and
+    equal ones one line.
+    """
     unit, found = points(comparison)
     if len(found) < 2:
         return ""
@@ -366,7 +411,9 @@ class Part(NamedTuple):
 
 
 def table_parts(comparison: Comparison, width: int) -> Iterator[list[Part]]:
-    """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
+    """The whole, a line at a time; columns that do not fit fall away from the right, and a line
+    says which.
+    """
     yield from _table(comparison, width)
     for line in footer(comparison):
         yield from ([Part(part)] for part in folded(line, width))
@@ -394,12 +441,16 @@ def _table(comparison: Comparison, width: int) -> Iterator[list[Part]]:
     for i in range(len(comparison)):
         yield [Part(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
     if gone := cells[len(kept) :]:
-        more = f"… {len(gone)} more column{'s' * (len(gone) > 1)}: {', '.join(c.title for c in gone)}"
+        more = (
+            f"… {len(gone)} more column{'s' * (len(gone) > 1)}: {', '.join(c.title for c in gone)}"
+        )
         yield from ([Part(part)] for part in folded(more, width))
 
 
 def lines(comparison: Comparison, width: int) -> Iterator[Text]:
-    """The whole, a line at a time; columns that do not fit fall away from the right, and a line says which."""
+    """The whole, a line at a time; columns that do not fit fall away from the right, and a line
+    says which.
+    """
     for parts in table_parts(comparison, width):
         found = Text(" " * GAP).join(Text(part.text, "bold" if part.best else "") for part in parts)
         found.rstrip()
@@ -410,7 +461,9 @@ def html(comparison: Comparison) -> str:
     """The whole as one piece of HTML."""
     cells = columns(comparison)
     head = "".join(f"<th>{escape(column.title)}</th>" for column in cells)
-    rows = "".join(f"<tr>{''.join(_cell(column, i) for column in cells)}</tr>" for i in range(len(comparison)))
+    rows = "".join(
+        f"<tr>{''.join(_cell(column, i) for column in cells)}</tr>" for i in range(len(comparison))
+    )
     below = "".join(f"<p>{escape(line)}</p>" for line in footer(comparison))
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="semgraph">{table}{below}{_chart(comparison)}</div>'

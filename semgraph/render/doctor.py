@@ -1,4 +1,6 @@
-"""What works on this machine, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the remedy."""
+"""What works on this machine, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,22 @@ class Fact:
 
         text = f"{self.sign} {self.about:<11} {self.what}"
         whole = f"{text}. {self.remedy}" if self.remedy else text
-        parts = [whole] if len(whole) <= width else [text, *([" " * 14 + self.remedy] if self.remedy else [])]
+        parts = (
+            [whole]
+            if len(whole) <= width
+            else [text, *([" " * 14 + self.remedy] if self.remedy else [])]
+        )
         indent = " " * 14
         return [
             line
             for part in parts
-            for line in wrap(part, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            for line in wrap(
+                part,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         ]
 
 
@@ -83,7 +95,10 @@ class Asked(Protocol):
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
 
@@ -105,13 +120,20 @@ def facts(session: Asked, *, call: bool, told: Callable[[str], None]) -> Iterato
             yield _called(spec, settings)
     yield _store(session)
     yield _disk(settings)
-    yield from (Fact(GOOD, "setting", f"{key} = {value}   ({origin})") for key, value, origin in settings.rows())
+    yield from (
+        Fact(GOOD, "setting", f"{key} = {value}   ({origin})")
+        for key, value, origin in settings.rows()
+    )
 
 
 def _python() -> Fact:
     what = f"{platform.python_version()} on {platform.system()} {platform.machine()}, semgraph {version('semgraph')}"
     good = (3, 11) <= sys.version_info[:2] <= (3, 12)
-    return Fact(GOOD, "Python", what) if good else Fact(BAD, "Python", what, "semgraph is for Python 3.11 and 3.12")
+    return (
+        Fact(GOOD, "Python", what)
+        if good
+        else Fact(BAD, "Python", what, "semgraph is for Python 3.11 and 3.12")
+    )
 
 
 def _extras(settings: Settings) -> Iterator[Fact]:
@@ -132,7 +154,9 @@ def _models(settings: Settings) -> Iterator[Fact]:
         yield _model(role, settings.model(role), settings)
         if role not in ROLES:
             what = f"a role of your own: only prompts with `role: {role}` use this model"
-            yield Fact(NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role")
+            yield Fact(
+                NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role"
+            )
     yield _model("embedder", settings.embedder, settings)
 
 
@@ -155,19 +179,30 @@ def _local(about: str, spec: ModelSpec, settings: Settings) -> Fact:
     fetched = f"{described(spec)}: not on disk yet, {size(model.size)}"
     if settings.offline:
         return Fact(
-            BAD, about, fetched, f"SEMGRAPH_OFFLINE forbids to fetch it: semgraph model pull {model.name} --from PATH"
+            BAD,
+            about,
+            fetched,
+            f"SEMGRAPH_OFFLINE forbids to fetch it: semgraph model pull {model.name} --from PATH",
         )
-    return Fact(NOTE, about, fetched, f"The first run fetches it; now: semgraph model pull {model.name}")
+    return Fact(
+        NOTE, about, fetched, f"The first run fetches it; now: semgraph model pull {model.name}"
+    )
 
 
 def _endpoint(about: str, spec: ModelSpec, settings: Settings) -> Fact:
     """Whether an endpoint can be reached and takes the key; and whether its price is known."""
     base = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or None
-    known = "price known" if price_of(spec.model, base) else "price unknown: tokens are counted, dollars are not"
+    known = (
+        "price known"
+        if price_of(spec.model, base)
+        else "price unknown: tokens are counted, dollars are not"
+    )
     key_name = spec.option("key_env") or "OPENAI_API_KEY"
     key = settings.environment.get(key_name)
     if key is None and base is None:
-        return Fact(BAD, about, f"{spec}: no key", f"export {key_name}=…, or use another model: --llm local")
+        return Fact(
+            BAD, about, f"{spec}: no key", f"export {key_name}=…, or use another model: --llm local"
+        )
     sign, answer, remedy = asyncio.run(_reach(base or "https://api.openai.com/v1", key))
     return Fact(sign, about, f"{spec}: {answer}; {known}", remedy)
 
@@ -212,9 +247,7 @@ def _store(session: Asked) -> Fact:
     what = f"{shown(session.settings)}: {counts}{vectors}"
     own = _dimensions(session.settings.embedder)
     if own and lengths and own not in lengths:
-        remedy = (
-            f"Name the embedder that made them, or another store: {session.settings.embedder} gives {own} dimensions"
-        )
+        remedy = f"Name the embedder that made them, or another store: {session.settings.embedder} gives {own} dimensions"
         return Fact(BAD, "store", what, remedy)
     return Fact(GOOD, "store", what)
 
@@ -239,7 +272,12 @@ def _disk(settings: Settings) -> Fact:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
     if free < _LEAST_FREE:
-        return Fact(NOTE, "disk", f"{size(free)} free for models in {folder}", "Make room, or set SEMGRAPH_HOME")
+        return Fact(
+            NOTE,
+            "disk",
+            f"{size(free)} free for models in {folder}",
+            "Make room, or set SEMGRAPH_HOME",
+        )
     return Fact(GOOD, "disk", f"{size(free)} free for models in {folder}")
 
 
@@ -300,14 +338,20 @@ async def try_spec(spec: ModelSpec, settings: Settings) -> str:
     Raises:
         SemgraphError: It does not answer, or not as it should; `BudgetReached` if not in time.
     """
-    budget = Budget(max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None))
+    budget = Budget(
+        max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None)
+    )
     if spec.kind == "embedder":
         embedder = build_embedder(settings)
         try:
-            return await budget.spend(Cost(), lambda: embed(embedder), lambda _: Cost(), "an embedding")
+            return await budget.spend(
+                Cost(), lambda: embed(embedder), lambda _: Cost(), "an embedding"
+            )
         finally:
             await embedder.aclose()
-    model = stack(build_model(spec, settings), Limiter(), retry=RetryPolicy(attempts=1), budget=budget)
+    model = stack(
+        build_model(spec, settings), Limiter(), retry=RetryPolicy(attempts=1), budget=budget
+    )
     try:
         return await ask(model)
     finally:
@@ -318,4 +362,6 @@ def trial(model: Model) -> str:
     """Load a local model and let it answer. Raises as `ask` does."""
     key = "llm" if model.kind == "model" else "embedder"
     settings = Settings.load({key: f"local:{model.name}"})
-    return asyncio.run(try_spec(settings.model() if model.kind == "model" else settings.embedder, settings))
+    return asyncio.run(
+        try_spec(settings.model() if model.kind == "model" else settings.embedder, settings)
+    )

@@ -1,4 +1,6 @@
-"""Numbers as people read them: counts, tokens, money, time, bytes. What is not known is a dash, never a zero."""
+"""Numbers as people read them: counts, tokens, money, time, bytes. What is not known is a dash,
+never a zero.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ WIDEST = 60
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its title, its cells as text, and whether they stand at the right, as numbers do."""
+    """One column: its title, its cells as text, and whether they stand at the right, as numbers
+    do.
+    """
 
     title: str
     cells: Sequence[str]
@@ -28,12 +32,18 @@ class Column:
 
 
 def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
-    """The columns that fit, and how wide they are; the last of them may be cut to at least half its width."""
+    """The columns that fit, and how wide they are; the last of them may be cut to at least half its
+    width.
+    """
     natural = [column.width() for column in columns]
     for n in range(len(columns), 0, -1):
         over = sum(natural[:n]) + GAP * (n - 1) - width
         longest = max(range(n), key=lambda i: natural[i])
-        if over <= 0 or n == 1 or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2):
+        if (
+            over <= 0
+            or n == 1
+            or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2)
+        ):
             widths = natural[:n]
             widths[longest] = max(4, widths[longest] - max(0, over))
             return columns[:n], widths
@@ -55,7 +65,8 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """A line as lines of at most `width` places, cut at ` · `, else between words; what follows the first is indented.
+    """A line as lines of at most `width` places, cut at ` · `, else between words; what follows the
+    first is indented.
 
     >>> folded("3 trials of each · paid now 8 calls · nothing written", 36)
     ['3 trials of each · paid now 8 calls', '  nothing written']
@@ -74,12 +85,15 @@ def folded(line: str, width: int) -> list[str]:
 
 
 def plain_line(text: str) -> str:
-    r"""A text on one line, without the control characters by which it could move a terminal's cursor.
+    r"""A text on one line, without the control characters by which it could move a terminal's
+    cursor.
 
     >>> plain_line("red \x1b[31mfox\n jumps ")
     'red [31mfox jumps'
     """
-    return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split())
+    return " ".join(
+        "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split()
+    )
 
 
 UNKNOWN = "—"
@@ -152,7 +166,9 @@ def clock(seconds: float) -> str:
     ('0:41', '1:02:05')
     """
     minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    )
 
 
 def size(number: float) -> str:
@@ -188,9 +204,16 @@ def day(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    r"""A value of a result, on one line: times without the seconds that say nothing, lists and structs as JSON.
+    r"""A value of a result, on one line: times without the seconds that say nothing, lists and
+    structs as JSON.
 
-    >>> cell(0.63512), cell(None), cell(["a", 1]), cell("two\nlines"), cell(datetime(2025, 1, 15, 9, tzinfo=UTC))
+    >>> (
+    ...     cell(0.63512),
+    ...     cell(None),
+    ...     cell(["a", 1]),
+    ...     cell("two\nlines"),
+    ...     cell(datetime(2025, 1, 15, 9, tzinfo=UTC)),
+    ... )
     ('0.635', '', '["a",1]', 'two lines', '2025-01-15 09:00')
     """
     if value is None:

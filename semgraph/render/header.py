@@ -1,4 +1,6 @@
-"""The first lines of a run: which plan, input, model, embedder and store, and where each choice came from."""
+"""The first lines of a run: which plan, input, model, embedder and store, and where each choice
+came from.
+"""
 
 from __future__ import annotations
 
@@ -63,15 +65,26 @@ class Needs:
         nodes = list(walk(*plan.roots))
         asking = [node for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in asking for prompt in node.prompt.all}
-        roles |= {str(value) for choice in plan.use.values() for name, value in choice.params if name == "model"}
+        roles |= {
+            str(value)
+            for choice in plan.use.values()
+            for name, value in choice.params
+            if name == "model"
+        }
         near = any(node.embeds for node in nodes)
         writes = any(isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes)
         stores = any(node.calls_store for node in nodes)
-        return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores)
+        return cls(
+            tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores
+        )
 
 
 def header(
-    plan: LogicalPlan, typed: str, given: Mapping[str, Given], settings: Settings, asked: Asked = NOTHING
+    plan: LogicalPlan,
+    typed: str,
+    given: Mapping[str, Given],
+    settings: Settings,
+    asked: Asked = NOTHING,
 ) -> Iterator[str]:
     """The lines.
 
@@ -101,7 +114,11 @@ def header(
 
 def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: Asked) -> Iterator[str]:
     for each in given.values():
-        whose = each.rows.column(_partition(plan)).to_pylist() if _partition(plan) in each.rows.column_names else []
+        whose = (
+            each.rows.column(_partition(plan)).to_pylist()
+            if _partition(plan) in each.rows.column_names
+            else []
+        )
         said = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
         yield f"input  {each.source}: {said}{_first(plan, each.name, asked)}"
     if not given and asked.resume is not None:
@@ -146,7 +163,9 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
-    """A few plans that read what this one wrote, for their example builds on its: what to type, and what they do."""
+    """A few plans that read what this one wrote, for their example builds on its: what to type, and
+    what they do.
+    """
     folder = find_plan(typed)[0].parent
     found = {}
     for path in sorted(folder.glob("*.yaml")):
@@ -169,8 +188,12 @@ def _sentence(doc: str) -> str:
     return shorten(first, _LONG, placeholder=" …")
 
 
-def described(spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None) -> str:
-    """A model in words; of a recording what was recorded, and when, where it is known whose recording is meant."""
+def described(
+    spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None
+) -> str:
+    """A model in words; of a recording what was recorded, and when, where it is known whose
+    recording is meant.
+    """
     if spec.provider == "local":
         from semgraph.llm.local.gguf import default_threads
 
@@ -180,9 +203,15 @@ def described(spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settin
         why = " (others keep the cores busy; ?threads=N decides otherwise)" if busy else ""
         return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{why}"
     if spec.provider == "recorded" and plan is not None and settings is not None:
-        file = settings.cwd / spec.model if spec.model else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+        file = (
+            settings.cwd / spec.model
+            if spec.model
+            else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+        )
         found = Recording.read(file)
-        return f"{spec}: {found.embedder if spec.kind == 'embedder' else found.model} on {found.date}"
+        return (
+            f"{spec}: {found.embedder if spec.kind == 'embedder' else found.model} on {found.date}"
+        )
     return str(spec)
 
 
@@ -190,7 +219,9 @@ def local(spec: ModelSpec) -> Model:
     """The catalogue's entry of a local model or embedder. Raises PlanError."""
     from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find
 
-    return find(spec.model or (DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER), spec.kind)
+    return find(
+        spec.model or (DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER), spec.kind
+    )
 
 
 def store(settings: Settings) -> str:
@@ -208,7 +239,9 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[Model]:
     from semgraph.llm.local.catalogue import on_disk
 
     needs = Needs.of(plan)
-    specs = [settings.model(role) for role in needs.roles] + ([settings.embedder] if needs.embeds else [])
+    specs = [settings.model(role) for role in needs.roles] + (
+        [settings.embedder] if needs.embeds else []
+    )
     models = {m.name: m for m in (local(spec) for spec in specs if spec.provider == "local")}
     return [model for model in models.values() if not on_disk(model, settings.environment)]
 
@@ -231,4 +264,8 @@ def announcement(models: list[Model], plan: LogicalPlan, settings: Settings) -> 
 def recordings(plan: LogicalPlan) -> bool:
     """Whether answers to the plan's example are shipped beside it."""
     folder = Path(plan.file).parent / "recordings"
-    return any(path.name.startswith(plan.name) for path in folder.glob("*")) if folder.is_dir() else False
+    return (
+        any(path.name.startswith(plan.name) for path in folder.glob("*"))
+        if folder.is_dir()
+        else False
+    )

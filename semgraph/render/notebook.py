@@ -1,4 +1,5 @@
-"""A result as HTML, for notebooks: one line of what it took, the first rows of each table, what was asked about each row.
+"""A result as HTML, for notebooks: one line of what it took, the first rows of each table, what was
+asked about each row.
 
 Everything is escaped.
 """
@@ -56,7 +57,9 @@ def _fold(items: Sequence[Mapping[str, Any]], lookup: Lookup) -> str:
 def _answer(item: Mapping[str, Any]) -> str:
     if item.get("error"):
         return f"no answer: {item['error']}"
-    answers = {name: value for name, value in item.items() if name not in _FIXED and value is not None}
+    answers = {
+        name: value for name, value in item.items() if name not in _FIXED and value is not None
+    }
     return _plain(answers)
 
 
@@ -64,8 +67,13 @@ def _call(call: str, found: Exchange | None) -> str:
     if found is None:
         return f"<p>call {escape(call)}: the journal does not have it</p>"
     usage, reply = found.reply.usage, found.reply
-    parts = [f"<p>{escape(reply.model)} · {usage.prompt:,} → {usage.completion:,} tokens · {reply.seconds:.1f} s</p>"]
-    texts = [*((message.role, message.content) for message in found.request.messages), ("answer", reply.text)]
+    parts = [
+        f"<p>{escape(reply.model)} · {usage.prompt:,} → {usage.completion:,} tokens · {reply.seconds:.1f} s</p>"
+    ]
+    texts = [
+        *((message.role, message.content) for message in found.request.messages),
+        ("answer", reply.text),
+    ]
     parts += [f"<p><i>{escape(role)}</i></p><pre>{_cut(text, _TEXT)}</pre>" for role, text in texts]
     return "".join(parts)
 
@@ -91,7 +99,9 @@ _TEXT = 200
 def html(result: Result) -> str:
     """The whole as one piece of HTML."""
     asked = folds(result.record) if result.record is not None else ()
-    return "\n".join(['<div class="semgraph">', *_summary(result), *_tables(result), *asked, "</div>"])
+    return "\n".join(
+        ['<div class="semgraph">', *_summary(result), *_tables(result), *asked, "</div>"]
+    )
 
 
 class Drawing(str):
@@ -113,7 +123,9 @@ def _summary(result: Result) -> Iterator[str]:
         dollars,
     ]
     if result.members:
-        parts.append(f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} were there")
+        parts.append(
+            f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} were there"
+        )
     if result.failed:
         parts.append(f"<b>{len(result.failed):,} failed</b>")
     yield f"<p>{' · '.join(parts)}</p>"
@@ -146,7 +158,10 @@ _MILLION = 1_000_000
 
 
 def session_html(
-    settings: Settings, llm: LLM | None = None, embedder: Embedder | None = None, store: object | None = None
+    settings: Settings,
+    llm: LLM | None = None,
+    embedder: Embedder | None = None,
+    store: object | None = None,
 ) -> str:
     """The session as a table.
 
@@ -156,9 +171,15 @@ def session_html(
         embedder: Likewise.
         store: Likewise.
     """
-    rows = [*_models(settings, llm, embedder), ("store", *_store(settings, store)), *_limits(settings)]
+    rows = [
+        *_models(settings, llm, embedder),
+        ("store", *_store(settings, store)),
+        *_limits(settings),
+    ]
     head = "".join(f"<th>{name}</th>" for name in ("", "", "$ a million tokens in / out", "from"))
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
     return f'<div class="semgraph"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -166,7 +187,9 @@ Row = tuple[str, str, str, str]
 
 
 def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:
-    roles = [key.removeprefix("models.") for key, _, _ in settings.rows() if key.startswith("models.")]
+    roles = [
+        key.removeprefix("models.") for key, _, _ in settings.rows() if key.startswith("models.")
+    ]
     if llm is not None:
         yield "model", llm.name, _prices(llm.dollars), "given"
     for role in roles:
@@ -200,9 +223,20 @@ def _store(settings: Settings, store: object | None) -> tuple[str, str, str]:
 
 
 def _limits(settings: Settings) -> Iterator[Row]:
-    known = {key: (value, origin) for key, value, origin in settings.rows() if key.startswith("limits.max_")}
-    shown = {key.removeprefix("limits.max_"): found for key, found in known.items() if found[0] != "none"}
+    known = {
+        key: (value, origin)
+        for key, value, origin in settings.rows()
+        if key.startswith("limits.max_")
+    }
+    shown = {
+        key.removeprefix("limits.max_"): found for key, found in known.items() if found[0] != "none"
+    }
     if not shown:
-        yield "limits", "none: max_usd=, max_calls=, max_tokens=, max_seconds= set them", "", "default"
+        yield (
+            "limits",
+            "none: max_usd=, max_calls=, max_tokens=, max_seconds= set them",
+            "",
+            "default",
+        )
     for name, (value, origin) in shown.items():
         yield f"at most {name}", value, "", origin

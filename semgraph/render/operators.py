@@ -13,7 +13,9 @@ OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
 
 
 def ways(settings: Settings) -> dict[str, list[Listed]]:
-    """The ways of each operator, the reference first: shipped ones and those of the configured folders. Raises PlanError."""
+    """The ways of each operator, the reference first: shipped ones and those of the configured
+    folders. Raises PlanError.
+    """
     library = Library(settings.operators)
     return {operator: library.list(operator) for operator in OPERATORS}
 
@@ -21,16 +23,21 @@ def ways(settings: Settings) -> dict[str, list[Listed]]:
 def described(found: Mapping[str, list[Listed]]) -> dict[str, Any]:
     """The ways as plain data."""
     return {
-        operator: [{**way._asdict(), "file": str(way.file)} for way in listed] for operator, listed in found.items()
+        operator: [{**way._asdict(), "file": str(way.file)} for way in listed]
+        for operator, listed in found.items()
     }
 
 
 def list_lines(found: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
-    """Each way with all its parameters and what its answers are to the reference's, and below it what it does."""
+    """Each way with all its parameters and what its answers are to the reference's, and below it
+    what it does.
+    """
     wide = max(map(len, found)) + 2
     room = max(width - wide - 2, 20)
     for operator, listed in found.items():
         for i, way in enumerate(listed):
-            answers = "the reference" if way.reference else "same answers" if way.same else "may differ"
+            answers = (
+                "the reference" if way.reference else "same answers" if way.same else "may differ"
+            )
             yield (operator if i == 0 else "").ljust(wide) + f"{way.signature}  [{answers}]"
             yield from (" " * (wide + 2) + line for line in textwrap.wrap(way.doc, room))

@@ -1,4 +1,6 @@
-"""What is printed after a run: the graph or the results, the steps with their costs, what was written, what failed."""
+"""What is printed after a run: the graph or the results, the steps with their costs, what was
+written, what failed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from semgraph.execution.result import Result
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
-from semgraph.render.formats import UNKNOWN, count, dollars, duration, known, plain_line, plural, short
+from semgraph.render.formats import (
+    UNKNOWN,
+    count,
+    dollars,
+    duration,
+    known,
+    plain_line,
+    plural,
+    short,
+)
 from semgraph.render.picture import Picture, lines, pictures
 from semgraph.render.tables import Column, fitting, result_lines
 from semgraph.render.tables import lines as table_lines
@@ -24,7 +35,13 @@ _PROSE = "is not one JSON document"
 
 
 def outcome(
-    result: Result, plan: LogicalPlan, width: int, seconds: float, *, every: bool = False, until: str | None = None
+    result: Result,
+    plan: LogicalPlan,
+    width: int,
+    seconds: float,
+    *,
+    every: bool = False,
+    until: str | None = None,
 ) -> Iterator[str]:
     """All of it, a line at a time.
 
@@ -66,9 +83,14 @@ def outcome(
 
 
 def first_lines(result: Result) -> Iterator[str]:
-    """What the plans wrote after which the example comes, in a line; "nothing" where their rows were there already."""
+    """What the plans wrote after which the example comes, in a line; "nothing" where their rows
+    were there already.
+    """
     if result.first:
-        each = (f"{first.plan}, {written(first.written).replace('written:', 'wrote')}" for first in result.first)
+        each = (
+            f"{first.plan}, {written(first.written).replace('written:', 'wrote')}"
+            for first in result.first
+        )
         yield f"first, for the example: {'; '.join(each)}"
 
 
@@ -112,9 +134,13 @@ def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
 
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
-    """The steps that had something to ask a model or met failures, with what they cost; empty if there are none."""
+    """The steps that had something to ask a model or met failures, with what they cost; empty if
+    there are none.
+    """
     shown = {
-        name: m for name, m in steps.items() if every or m.rows_failed or (m.operator and (m.rows_in or _answers(m)))
+        name: m
+        for name, m in steps.items()
+        if every or m.rows_failed or (m.operator and (m.rows_in or _answers(m)))
     }
     if not shown:
         return []
@@ -137,13 +163,20 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
 
 
 def narrowed(columns: list[Column], width: int) -> list[Column]:
-    """The columns of steps for a terminal: where not all fit, what the plan says too falls away before what it cost."""
+    """The columns of steps for a terminal: where not all fit, what the plan says too falls away
+    before what it cost.
+    """
     short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
     tries = [
         columns,
-        *([c for c in short_titles if c.title not in gone] for gone in ((), ("how",), ("how", "operator"))),
+        *(
+            [c for c in short_titles if c.title not in gone]
+            for gone in ((), ("how",), ("how", "operator"))
+        ),
     ]
-    return next((found for found in tries if len(fitting(found, width)[0]) == len(found)), tries[-1])
+    return next(
+        (found for found in tries if len(fitting(found, width)[0]) == len(found)), tries[-1]
+    )
 
 
 def _answers(m: StepMetrics) -> int:
@@ -168,11 +201,15 @@ def written(rows: Mapping[str, int]) -> str:
     >>> written({"Person": 3, "KNOWS": 2})
     'written: 3 Person, 2 KNOWS'
     """
-    return "written: " + (", ".join(f"{count(n)} {label}" for label, n in rows.items() if n) or "nothing")
+    return "written: " + (
+        ", ".join(f"{count(n)} {label}" for label, n in rows.items() if n) or "nothing"
+    )
 
 
 def cost(total: StepMetrics, seconds: float) -> str:
-    """One line: calls, tokens, dollars, wall time, store queries; and what a known model would have cost, if this was free."""
+    """One line: calls, tokens, dollars, wall time, store queries; and what a known model would have
+    cost, if this was free.
+    """
     parts = [plural(total.calls_issued, "call")]
     if total.calls_journal:
         parts[0] += f" (+{count(total.calls_journal)} from the journal)"
@@ -189,7 +226,9 @@ def cost(total: StepMetrics, seconds: float) -> str:
 
 
 def yardstick(total: StepMetrics) -> float | None:
-    """What the same tokens cost with a model that everybody knows; None if its price is not known."""
+    """What the same tokens cost with a model that everybody knows; None if its price is not
+    known.
+    """
     from semgraph.llm.base import Usage
     from semgraph.llm.prices import price_of
 
@@ -199,7 +238,8 @@ def yardstick(total: StepMetrics) -> float | None:
 
 
 def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> Iterator[str]:
-    """What the user should know besides: notes, failed rows and how to run them again, why the run ended early.
+    """What the user should know besides: notes, failed rows and how to run them again, why the run
+    ended early.
 
     Args:
         result: Of the run.
@@ -281,9 +321,15 @@ def _shown(path: Path) -> Path:
 
 
 def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
-    """What to do next: see what was asked about the first edge; run the plans whose example builds on this one's."""
+    """What to do next: see what was asked about the first edge; run the plans whose example builds
+    on this one's.
+    """
     if result.meter.total().calls_issued and result.record:
-        edges = [edge for picture in drawing(result, plan) for edge in picture.edges.values()] if plan.writes else []
+        edges = (
+            [edge for picture in drawing(result, plan) for edge in picture.edges.values()]
+            if plan.writes
+            else []
+        )
         if edges:
             yield f"Models make mistakes. What this one was asked: semgraph why {result.run} {edges[0].name}"
     for name, doc in following.items():

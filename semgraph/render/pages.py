@@ -1,4 +1,6 @@
-"""Pages about plans, made from the plans themselves: Markdown, one page for a plan, and an index."""
+"""Pages about plans, made from the plans themselves: Markdown, one page for a plan, and an
+index.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ INDEX = "README.md"
 def pages(files: Sequence[PlanFile]) -> dict[str, str]:
     """The pages of some plans, and an index, by the name of their file. Raises PlanError."""
     found = {f"{file.plan.name}.md": page(file) for file in files}
-    rows = [(f"[{f.plan.name}]({f.plan.name}.md)", _first(f.plan.doc), str(len(f.semantic) or "")) for f in files]
+    rows = [
+        (f"[{f.plan.name}]({f.plan.name}.md)", _first(f.plan.doc), str(len(f.semantic) or ""))
+        for f in files
+    ]
     index = [
         "# Plans",
         "",
@@ -29,7 +34,9 @@ def pages(files: Sequence[PlanFile]) -> dict[str, str]:
 
 
 def page(file: PlanFile) -> str:
-    """A plan: what it does, as algebra, its inputs, parameters and steps, what it takes and returns. Raises PlanError."""
+    """A plan: what it does, as algebra, its inputs, parameters and steps, what it takes and
+    returns. Raises PlanError.
+    """
     text = read_text(file.path)
     notes = Notes(text, parse(text, file.path.name))
     parts: list[Iterable[str]] = [
@@ -64,7 +71,9 @@ class Notes:
         return next((i for i, line in enumerate(self._lines) if not line.startswith("#")), 0)
 
     def at(self, *path: str | int) -> str:
-        """The comment at the end of the line on which a key stands; nothing if another one stands before it there."""
+        """The comment at the end of the line on which a key stands; nothing if another one stands
+        before it there.
+        """
         trail: Trail = path
         place = self._document.keys.get(trail)
         if place is None:
@@ -94,7 +103,9 @@ def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
         said = notes.at("inputs", name)
         may = "; ".join(part for part in ("may be left out" if spec.optional else "", said) if part)
         rows.append((f"**{name}**", "", may))
-        rows += [(column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns]
+        rows += [
+            (column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns
+        ]
     yield from _table(("column", "type", ""), rows)
 
 
@@ -102,17 +113,25 @@ def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
     document = file.plan.document
     if document.get("params"):
         yield from ("## Parameters", "")
-        rows = [(name, f"`{_plain(value)}`", notes.at("params", name)) for name, value in document["params"].items()]
+        rows = [
+            (name, f"`{_plain(value)}`", notes.at("params", name))
+            for name, value in document["params"].items()
+        ]
         yield from _table(("`--set`", "default", ""), rows)
     if document.get("presets"):
         yield from (*([""] if document.get("params") else []), "## Presets", "")
-        rows = [(name, _preset(body), notes.at("presets", name)) for name, body in document["presets"].items()]
+        rows = [
+            (name, _preset(body), notes.at("presets", name))
+            for name, body in document["presets"].items()
+        ]
         yield from _table(("`--preset`", "sets", ""), rows)
 
 
 def _preset(body: Mapping[str, Any]) -> str:
     values = [f"`{name} = {_plain(value)}`" for name, value in (body.get("params") or {}).items()]
-    return ", ".join([*values, *(f"`{step}: {_plain(way)}`" for step, way in (body.get("use") or {}).items())])
+    return ", ".join(
+        [*values, *(f"`{step}: {_plain(way)}`" for step, way in (body.get("use") or {}).items())]
+    )
 
 
 def _calls(file: PlanFile) -> Iterator[str]:
@@ -136,7 +155,12 @@ def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
     yield from ("## Steps", "")
     asks = {node.step: node for node in file.semantic}
     rows = [
-        (name, ", ".join(dict.fromkeys(_operators(body))), _asked(file, asks.get(name)), notes.at("steps", name))
+        (
+            name,
+            ", ".join(dict.fromkeys(_operators(body))),
+            _asked(file, asks.get(name)),
+            notes.at("steps", name),
+        )
         for name, body in steps.items()
     ]
     yield from _table(("step", "operators", "asks", ""), rows)
@@ -164,7 +188,13 @@ def _operators(body: Any) -> Iterator[str]:
                 yield f"call [{value['plan']}]({value['plan']}.md)"
             elif keyword == "switch":
                 yield f"switch on `{value.get('on')}`"
-                yield from _operators([form for name, form in value.items() if name != "on" and isinstance(form, list)])
+                yield from _operators(
+                    [
+                        form
+                        for name, form in value.items()
+                        if name != "on" and isinstance(form, list)
+                    ]
+                )
             elif keyword == "union":
                 yield keyword
                 yield from _operators([branch for branch in value if isinstance(branch, list)])
@@ -181,20 +211,27 @@ def _condition(value: Any) -> str:
 def _results(file: PlanFile) -> Iterator[str]:
     plan = file.plan
     yield from ("## Results", "")
-    rows = [(name, ", ".join(f"{f.name}" for f in node.schema)) for name, node in plan.returns.items()]
+    rows = [
+        (name, ", ".join(f"{f.name}" for f in node.schema)) for name, node in plan.returns.items()
+    ]
     if rows:
         yield from _table(("table", "columns"), rows)
     if plan.writes:
         yield from (*([""] if rows else []), "## Writes", "")
         yield from _table(
-            ("label", "", "columns"), [(s.label.name, s.keyword, ", ".join(s.schema.names)) for s in plan.writes]
+            ("label", "", "columns"),
+            [(s.label.name, s.keyword, ", ".join(s.schema.names)) for s in plan.writes],
         )
 
 
 def _plain(value: Any) -> str:
     import json
 
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
+    return (
+        value
+        if isinstance(value, str) and value
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
 
 
 def _first(doc: str) -> str:

@@ -1,7 +1,9 @@
 """A graph in a terminal: what a run wrote, or would have written, as arrows between names.
 
-What can be drawn is decided by the tables alone: a table with the graph's key and the property that `draw: node` names holds
-nodes, one that has `source` and `target` too and what `draw: edge` or `draw: text` names holds edges.
+What can be drawn is decided by the tables alone: a table with the graph's key and the property that
+    `draw: node` names holds
+nodes, one that has `source` and `target` too and what `draw: edge` or `draw: text` names holds
+    edges.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Edge:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key. `has_edges`: whether its graph has types of edges."""
+    """All nodes and edges of one partition, by key. `has_edges`: whether its graph has types of
+    edges.
+    """
 
     partition: str
     has_edges: bool = False
@@ -68,7 +72,9 @@ class Picture:
 
 
 def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
-    """What the tables hold of the graph, a picture for each partition; none if there is nothing to draw."""
+    """What the tables hold of the graph, a picture for each partition; none if there is nothing to
+    draw.
+    """
     found: dict[str, Picture] = {}
     for table in tables.values():
         names = set(table.column_names)
@@ -76,7 +82,9 @@ def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
             continue
         for row in table.to_pylist():
             whose = row.get(graph.partition)
-            picture = found.setdefault(str(whose or ""), Picture(str(whose or ""), bool(graph.edges)))
+            picture = found.setdefault(
+                str(whose or ""), Picture(str(whose or ""), bool(graph.edges))
+            )
             _add(picture, row, graph, names)
     return [p for p in found.values() if p.nodes or p.edges]
 
@@ -89,7 +97,10 @@ def _add(picture: Picture, row: Mapping[str, Any], graph: Graph, names: set[str]
             edge = picture.edges.setdefault(key, new)
             edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
             edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
-            edge.start, edge.end = day(row.get(draw.start)) or edge.start, day(row.get(draw.end)) or edge.end
+            edge.start, edge.end = (
+                day(row.get(draw.start)) or edge.start,
+                day(row.get(draw.end)) or edge.end,
+            )
     elif draw.node in names:
         picture.nodes[key] = plain_line(str(row[draw.node] or "")) or key[:_MORE]
     if key in picture.edges:
@@ -97,14 +108,17 @@ def _add(picture: Picture, row: Mapping[str, Any], graph: Graph, names: set[str]
         known += [s for s in row.get(draw.sources) or () if s not in known]
 
 
-def lines(picture: Picture, graph: Graph, width: int, members: Mapping[str, int] | None = None) -> Iterator[str]:
+def lines(
+    picture: Picture, graph: Graph, width: int, members: Mapping[str, int] | None = None
+) -> Iterator[str]:
     """The picture, a line at a time: under each node what leaves it. At most 40 edges are shown.
 
     Args:
         picture: What to draw.
         graph: Says what the partition is called.
         width: Of the terminal.
-        members: Numbers for the keys of the nodes that edges were learnt from; without them they are not shown.
+        members: Numbers for the keys of the nodes that edges were learnt from; without them they
+            are not shown.
     """
     from rich.cells import cell_len
 
@@ -120,13 +134,17 @@ def lines(picture: Picture, graph: Graph, width: int, members: Mapping[str, int]
     columns, gone = _columns(shown, members or {}, width - body)
     head = "".join(f"  {fit(title, size)}" for title, size, _ in columns)
     yield (
-        (fit(_title(picture, graph), body) + head).rstrip() if columns else fit(_title(picture, graph), width).rstrip()
+        (fit(_title(picture, graph), body) + head).rstrip()
+        if columns
+        else fit(_title(picture, graph), width).rstrip()
     )
     for source, group in groupby(enumerate(shown), key=lambda pair: pair[1].source):
         lead = fit(picture.name(source), left)
         for i, edge in group:
             line = f"  {lead} {arrows[i]:─<{arrow}}▶ {fit(picture.name(edge.target), right)}"
-            yield (fit(line, body) + "".join(f"  {fit(cells[i], size)}" for _, size, cells in columns)).rstrip()
+            yield (
+                fit(line, body) + "".join(f"  {fit(cells[i], size)}" for _, size, cells in columns)
+            ).rstrip()
             lead = " " * left
             if edge.text:
                 yield fit(f'  {lead} "{edge.text}"', width).rstrip()
@@ -154,8 +172,13 @@ def _title(picture: Picture, graph: Graph) -> str:
 def _columns(
     edges: Sequence[Edge], members: Mapping[str, int], room: int
 ) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
-    """What stands right of the arrows, as (title, width, a cell for each edge); and the titles for which there is no room."""
-    origins = [", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members)) for edge in edges]
+    """What stands right of the arrows, as (title, width, a cell for each edge); and the titles for
+    which there is no room.
+    """
+    origins = [
+        ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))
+        for edge in edges
+    ]
     found: list[tuple[str, int, list[str]]] = []
     gone: list[str] = []
     for title, cells in (("holds", [edge.holds for edge in edges]), ("from", origins)):

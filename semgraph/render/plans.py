@@ -1,4 +1,6 @@
-"""Plan files for people: what there is, what one plan does, what is wrong with it, and a copy to change."""
+"""Plan files for people: what there is, what one plan does, what is wrong with it, and a copy to
+change.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class PlanFile:
     @property
     def prompts(self) -> list[Prompt]:
         """All prompts, each once."""
-        return list({prompt.name: prompt for node in self.semantic for prompt in node.prompt.all}.values())
+        return list(
+            {prompt.name: prompt for node in self.semantic for prompt in node.prompt.all}.values()
+        )
 
 
 def plan_file(ref: str) -> PlanFile:
@@ -85,11 +89,16 @@ def described(file: PlanFile) -> dict[str, Any]:
         "file": str(file.path),
         "shipped": file.shipped,
         "doc": plan.doc.strip(),
-        "inputs": {name: {column: str(kind) for column, kind in spec.columns} for name, spec in plan.inputs.items()},
+        "inputs": {
+            name: {column: str(kind) for column, kind in spec.columns}
+            for name, spec in plan.inputs.items()
+        },
         "params": dict(plan.params),
         "presets": plan.document.get("presets") or {},
         "steps": len(plan.steps),
-        "semantic": {node.step: {"operator": node.keyword, "how": _way(plan, node)} for node in file.semantic},
+        "semantic": {
+            node.step: {"operator": node.keyword, "how": _way(plan, node)} for node in file.semantic
+        },
         "prompts": [prompt.name for prompt in file.prompts],
         "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema else []),
         "returns": list(plan.returns),
@@ -129,24 +138,47 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     for name, spec in plan.inputs.items():
         yield ""
         yield f"input {name}{' (optional)' if spec.optional else ''}"
-        columns = [Column("column", [n for n, _ in spec.columns]), Column("type", [str(t) for _, t in spec.columns])]
+        columns = [
+            Column("column", [n for n, _ in spec.columns]),
+            Column("type", [str(t) for _, t in spec.columns]),
+        ]
         yield from list(lines(columns, width))[1:]
-    yield from _section("params (--set NAME=VALUE)", {n: _value(v) for n, v in plan.params.items()}, width)
+    yield from _section(
+        "params (--set NAME=VALUE)", {n: _value(v) for n, v in plan.params.items()}, width
+    )
     presets = plan.document.get("presets") or {}
-    yield from _section("presets (--preset NAME)", {n: _value(v) for n, v in presets.items()}, width)
+    yield from _section(
+        "presets (--preset NAME)", {n: _value(v) for n, v in presets.items()}, width
+    )
     yield from _asking(file, width)
     if plan.writes or plan.schema:
         labels = dict.fromkeys(
-            [*(["schema"] if plan.schema else []), *(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)]
+            [
+                *(["schema"] if plan.schema else []),
+                *(f"{sink.keyword} {sink.label.name}" for sink in plan.writes),
+            ]
         )
         yield from ("", *wrap(f"writes   {', '.join(labels)}", width, subsequent_indent=" " * 9))
-    yield from wrap(f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9)
+    yield from wrap(
+        f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9
+    )
     typed, shows = f"try: semgraph run {file.path.stem}", example(plan)
     fits = len(typed) + len(shows) + 5 <= width
-    yield from ("", *([f"{typed}     {shows}"] if fits else [typed, *wrap(shows, width, initial_indent=" " * 5)]))
+    yield from (
+        "",
+        *(
+            [f"{typed}     {shows}"]
+            if fits
+            else [typed, *wrap(shows, width, initial_indent=" " * 5)]
+        ),
+    )
     for prompt in file.prompts if prompts else ():
         yield from ("", f"── prompt {prompt.name} {'─' * max(2, width - 12 - len(prompt.name))}")
-        yield from Path(prompt.file).read_text(encoding="utf-8").splitlines() if prompt.file else ["(inline)"]
+        yield from (
+            Path(prompt.file).read_text(encoding="utf-8").splitlines()
+            if prompt.file
+            else ["(inline)"]
+        )
 
 
 def example(plan: LogicalPlan) -> str:
@@ -183,7 +215,9 @@ def _asking(file: PlanFile, width: int) -> Iterator[str]:
             Column("step", [node.step for node in nodes]),
             Column("operator", [node.keyword for node in nodes]),
             Column("way", [_way(file.plan, node) for node in nodes]),
-            Column("prompt", [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]),
+            Column(
+                "prompt", [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
+            ),
         ],
         width,
     )
@@ -196,16 +230,21 @@ def copied(ref: str, folder: Path) -> list[Path]:
         What was written; files that are there already with the same content are left alone.
 
     Raises:
-        PlanError: There is no such plan, or a file is there with another content; nothing was written.
+        PlanError: There is no such plan, or a file is there with another content; nothing was
+            written.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref), texts)
     targets = {folder / inner: text for inner, text in texts.items()}
-    changed = [path for path, text in targets.items() if path.exists() and path.read_bytes() != text]
+    changed = [
+        path for path, text in targets.items() if path.exists() and path.read_bytes() != text
+    ]
     if changed:
         there = ", ".join(str(path) for path in changed)
         hint = "name another folder, or delete them first"
-        raise PlanError(Problem("files are there already, with another content", there=there, hint=hint))
+        raise PlanError(
+            Problem("files are there already, with another content", there=there, hint=hint)
+        )
     new = [path for path in targets if not path.exists()]
     for path in new:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,8 +256,16 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
     """The prompts of all steps, those too that only other parameters bring in."""
     for _, value in walk_paths(document):
         if isinstance(value, dict) and (given := value.get("prompt")):
-            names = [name for key, name in given.items() if key != "by"] if isinstance(given, dict) else [given]
-            files = (home / "prompts" / f"{name}.md" for name in map(str, names) if not re.search(r"[\s{]", name))
+            names = (
+                [name for key, name in given.items() if key != "by"]
+                if isinstance(given, dict)
+                else [given]
+            )
+            files = (
+                home / "prompts" / f"{name}.md"
+                for name in map(str, names)
+                if not re.search(r"[\s{]", name)
+            )
             yield from (path for path in files if inside(path, (home,)) and path.is_file())
 
 
@@ -234,7 +281,9 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     beside = [home / str(document["graph"])] if document.get("graph") else []
     beside += _prompt_files(document, home)
     for path in beside:
-        texts[path.relative_to(home) if path.is_relative_to(home) else Path(path.name)] = path.read_bytes()
+        texts[path.relative_to(home) if path.is_relative_to(home) else Path(path.name)] = (
+            path.read_bytes()
+        )
     for _, value in walk_paths(document):
         if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
             _gather(PlanFile(find_plan(str(call["plan"]), (home,))[0], file.shipped), texts)
@@ -271,16 +320,23 @@ def files_in(names: Sequence[str]) -> list[Path]:
         elif "/" not in name and not name.endswith((".yaml", ".yml")):
             found.append(find_plan(name)[0])
         else:
-            raise PlanError(Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list"))
+            raise PlanError(
+                Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list")
+            )
     if not found:
         raise PlanError(
-            Problem(f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan")
+            Problem(
+                f"{', '.join(names)}: there is no plan",
+                hint="a plan is a .yaml file with the key plan",
+            )
         )
     return found
 
 
 def checked(path: Path, library: Library) -> Checked:
-    """Load a plan and its presets, with the ways that they choose, or a graph; all that is wrong is told."""
+    """Load a plan and its presets, with the ways that they choose, or a graph; all that is wrong is
+    told.
+    """
     kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
     try:
         if kind == "graph":
@@ -306,7 +362,10 @@ def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
     file = PlanFile(path, shipped=False)
     plan = file.plan
     warnings: dict[Problem, None] = {}
-    for loaded in (plan, *(load_plan(path, preset=preset) for preset in plan.document.get("presets") or {})):
+    for loaded in (
+        plan,
+        *(load_plan(path, preset=preset) for preset in plan.document.get("presets") or {}),
+    ):
         warnings |= dict.fromkeys(loaded.warnings)
         if loaded.use:  # the reference of an operator does all of it
             check_ways(optimized(loaded, {}), library)

@@ -33,12 +33,16 @@ def spent(total: StepMetrics) -> str:
     parts = [plural(total.calls_issued, "call")]
     if total.calls_journal:
         parts.append(f"{short(total.calls_journal)} from the journal")
-    return " · ".join([*parts, f"{short(total.tokens_in + total.tokens_out)} tokens", dollars(total.dollars)])
+    return " · ".join(
+        [*parts, f"{short(total.tokens_in + total.tokens_out)} tokens", dollars(total.dollars)]
+    )
 
 
 @dataclass
 class Watch:
-    """What is known of a run: for each step, and for the commits (step ""), how many are done of how many."""
+    """What is known of a run: for each step, and for the commits (step ""), how many are done of
+    how many.
+    """
 
     members: str
     clock: Clock = time.monotonic
@@ -62,10 +66,14 @@ class Watch:
         return self.clock() - self.started
 
     def asked(self, step: str) -> bool:
-        """Whether a step has asked a model, or is about to: what is settled without one is no news."""
+        """Whether a step has asked a model, or is about to: what is settled without one is no
+        news.
+        """
         done, total = self.steps[step]
         found = self.meter.steps.get(step) if self.meter is not None else None
-        return done < total or bool(found and found.calls_issued + found.calls_journal + found.calls_coalesced)
+        return done < total or bool(
+            found and found.calls_issued + found.calls_journal + found.calls_coalesced
+        )
 
     def summary(self) -> str:
         """One line: members, what was spent, the time and how long it may still take."""
@@ -74,8 +82,14 @@ class Watch:
         if self.meter is not None:
             parts.append(spent(self.meter.total()))
         each = (self.committed - self.started) / done if done else 0.0
-        left = each * (total - done) - (self.clock() - self.committed)  # counts down until the next commit
-        rest = f", about {clock(left)} left" if done < total and self.elapsed > _WARMUP and left >= 1 else ""
+        left = each * (total - done) - (
+            self.clock() - self.committed
+        )  # counts down until the next commit
+        rest = (
+            f", about {clock(left)} left"
+            if done < total and self.elapsed > _WARMUP and left >= 1
+            else ""
+        )
         return " · ".join([*parts, clock(self.elapsed) + rest])
 
 
@@ -86,7 +100,8 @@ def watched(
     """Something to hand to `Session.run` as `progress`.
 
     Args:
-        console: Where to say it: live if it is a terminal, else a plain line every few seconds at most.
+        console: Where to say it: live if it is a terminal, else a plain line every few seconds at
+            most.
         members: What the rows are called that are committed one by one; "" if there are none.
         quiet: Say nothing.
         clock: Tells seconds.
@@ -97,7 +112,9 @@ def watched(
     elif console.is_terminal:
         yield from _live(console, watch)
     else:
-        yield _Plain(watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True))
+        yield _Plain(
+            watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
+        )
 
 
 def _live(console: Console, watch: Watch) -> Iterator[OnProgress]:
@@ -116,13 +133,18 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
     running = [step for step in named if step[1] < step[2]]
     finished = [step for step in named if step[1] >= step[2]]
     shown = [*finished[-max(1, _STEPS - len(running)) :], *running[:_STEPS]] if named else []
-    parts = [f"{'✓' if done >= total else spinner} {name}  {done} of {total}" for name, done, total in shown]
+    parts = [
+        f"{'✓' if done >= total else spinner} {name}  {done} of {total}"
+        for name, done, total in shown
+    ]
     lines = [f"  {'     '.join(parts)}"] if parts else []
     return Group(*(Text(fit(line, width).rstrip()) for line in (*lines, f"  {watch.summary()}")))
 
 
 class _Plain:
-    """A line now and then: what was just finished and all that is done so far; always one for the last commit."""
+    """A line now and then: what was just finished and all that is done so far; always one for the
+    last commit.
+    """
 
     def __init__(self, watch: Watch, say: Say) -> None:
         self.watch, self.say = watch, say
@@ -134,7 +156,9 @@ class _Plain:
         finished = 0 < progress.total <= progress.done
         if finished and (now - self._last >= EVERY or not progress.step):
             self._last = now
-            step = f"✓ {progress.step} {progress.done} of {progress.total} · " if progress.step else ""
+            step = (
+                f"✓ {progress.step} {progress.done} of {progress.total} · " if progress.step else ""
+            )
             self.say(f"  {step}{self.watch.summary()}")
         elif not progress.step and progress.done and now - self._last >= EVERY:
             self._last = now
@@ -142,8 +166,12 @@ class _Plain:
 
 
 @contextmanager
-def downloading(console: Console, what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """Something to hand to `pull` as `progress`: a bar on a terminal, else a line when it begins and ends."""
+def downloading(
+    console: Console, what: str, *, quiet: bool = False
+) -> Iterator[Callable[[int, int, str], None]]:
+    """Something to hand to `pull` as `progress`: a bar on a terminal, else a line when it begins
+    and ends.
+    """
     seen: list[int] = []
     started = time.monotonic()
 
@@ -157,7 +185,12 @@ def downloading(console: Console, what: str, *, quiet: bool = False) -> Iterator
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        columns = (
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+        )
         with Bar(*columns, console=console, transient=True) as bar:
             task = bar.add_task(what, total=None)
 

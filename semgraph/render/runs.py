@@ -59,7 +59,9 @@ def list_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
             Column("calls", [count(row["calls"]) for row in rows], right=True),
             Column("$", [dollars(row["dollars"]) for row in rows], right=True),
             Column(
-                "time", [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows], right=True
+                "time",
+                [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows],
+                right=True,
             ),
         ],
         width,
@@ -82,8 +84,13 @@ def page(run: Run, width: int) -> Iterator[str]:
             yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
         elif value not in (None, {}, [], ""):
             yield f"{name:<24} {_value(value)}"
-    steps = {name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()}
-    parts = {name: [metrics_of(m) for m in some] for name, some in (run.metrics.get("operators") or {}).items()}
+    steps = {
+        name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()
+    }
+    parts = {
+        name: [metrics_of(m) for m in some]
+        for name, some in (run.metrics.get("operators") or {}).items()
+    }
     if steps:
         yield ""
         yield from lines(narrowed(step_columns(split(steps, parts), every=True), width - 2), width)

@@ -1,4 +1,6 @@
-"""Tables in a terminal. Columns fall away from the right until the rest fits, and the last line says which."""
+"""Tables in a terminal. Columns fall away from the right until the rest fits, and the last line
+says which.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,22 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
 
 
 def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
-    """The first rows of a result as columns; keys by their beginning, which `semgraph why` takes too."""
+    """The first rows of a result as columns; keys by their beginning, which `semgraph why` takes
+    too.
+    """
     import pyarrow.types as kinds
 
     found = []
     for name in table.column_names:
         kind = table.schema.field(name).type
         number = kinds.is_integer(kind) or kinds.is_floating(kind)
-        found.append(Column(name, [_cell(v) for v in table.column(name).slice(0, rows).to_pylist()], right=number))
+        found.append(
+            Column(
+                name,
+                [_cell(v) for v in table.column(name).slice(0, rows).to_pylist()],
+                right=number,
+            )
+        )
     return found
 
 
@@ -57,17 +67,24 @@ def _cell(value: Any) -> str:
 def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -> Iterator[str]:
     """A result with its name and the number of its rows; at most `rows` of them are shown.
 
-    A column without values is left out and named below; one that says the same in every row stands beside the name.
+    A column without values is left out and named below; one that says the same in every row stands
+    beside the name.
     """
     every = of_arrow(table, rows=rows)
     columns = [column for column in every if any(column.cells)]
     same = [c for c in columns if table.num_rows > 1 and len(set(c.cells)) == 1 and not c.right]
-    said = f"   ({', '.join(f'{c.title} {c.cells[0]}' for c in same)})" if same and len(same) < len(columns) else ""
+    said = (
+        f"   ({', '.join(f'{c.title} {c.cells[0]}' for c in same)})"
+        if same and len(same) < len(columns)
+        else ""
+    )
     yield fit(f"{name}: {plural(table.num_rows, 'row')}{said}", width).rstrip()
     if columns:
         yield from lines([c for c in columns if not said or c not in same], width)
     if table.num_rows and (bare := [column.title for column in every if not any(column.cells)]):
         where = " in these rows" if table.num_rows > rows else ""
-        yield fit(f"  {plural(len(bare), 'column')} without a value{where}: {', '.join(bare)}", width).rstrip()
+        yield fit(
+            f"  {plural(len(bare), 'column')} without a value{where}: {', '.join(bare)}", width
+        ).rstrip()
     if table.num_rows > rows:
         yield f"  … {plural(table.num_rows - rows, 'more row')}"

@@ -1,4 +1,6 @@
-"""The chain of `semgraph why` for people, newest first; with the exact requests and answers where asked for."""
+"""The chain of `semgraph why` for people, newest first; with the exact requests and answers where
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def described(chain: Chain) -> dict[str, Any]:
                         "right": asked.right,
                         "answers": dict(asked.answers),
                         "error": asked.error,
-                        "calls": [{"id": call, **(_exchange(found) if found else {})} for call, found in asked.calls],
+                        "calls": [
+                            {"id": call, **(_exchange(found) if found else {})}
+                            for call, found in asked.calls
+                        ],
                     }
                     for asked in link.asked
                 ],
@@ -58,7 +63,9 @@ def _exchange(found: Exchange) -> dict[str, Any]:
     }
 
 
-def lines(chain: Chain, width: int, *, messages: bool = False, every: bool = False) -> Iterator[str]:
+def lines(
+    chain: Chain, width: int, *, messages: bool = False, every: bool = False
+) -> Iterator[str]:
     """The chain, a line at a time.
 
     Args:
@@ -84,7 +91,9 @@ def lines(chain: Chain, width: int, *, messages: bool = False, every: bool = Fal
     if chain.others:
         yield ""
         yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
-        yield from (fit(f"  {step}   {_row(row)}", width).rstrip() for step, row in chain.others[:_OTHERS])
+        yield from (
+            fit(f"  {step}   {_row(row)}", width).rstrip() for step, row in chain.others[:_OTHERS]
+        )
         yield "  to see one of them, name its key"
 
 
@@ -93,12 +102,16 @@ def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
     from textwrap import wrap
 
     indent = min(len(lead), 14)
-    lines = wrap(lead + text, max(width, 40), subsequent_indent=" " * indent, break_on_hyphens=False)
+    lines = wrap(
+        lead + text, max(width, 40), subsequent_indent=" " * indent, break_on_hyphens=False
+    )
     yield from lines or [lead.rstrip()]
 
 
 def _row(row: Row) -> str:
-    """A row in a line: what people read first, then keys by their beginning; nothing that is NULL or hidden."""
+    """A row in a line: what people read first, then keys by their beginning; nothing that is NULL
+    or hidden.
+    """
     shown = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
     parts = sorted(shown.items(), key=lambda part: _is_key(part[1]))
     return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"
@@ -112,7 +125,11 @@ def _value(value: Any) -> str:
     if _is_key(value):
         return str(value)[:_KEY]
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v not in (None, "", [])) + "}"
+        return (
+            "{"
+            + ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v not in (None, "", []))
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(v) for v in value) + "]"
     text = cell(value)

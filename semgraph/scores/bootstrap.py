@@ -1,4 +1,6 @@
-"""Intervals by the bootstrap: units are drawn with replacement as often as there are units, and the statistic taken again."""
+"""Intervals by the bootstrap: units are drawn with replacement as often as there are units, and the
+statistic taken again.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ class Value(NamedTuple):
 def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Value:
     """A statistic of sums over units, and its 95 % interval.
 
-    Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so the result depends on
-    neither their order nor on how many of a kind there are.
+    Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so
+    the result depends on neither their order nor on how many of a kind there are.
 
     Args:
         units: The numbers of each unit, all of one length.

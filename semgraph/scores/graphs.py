@@ -1,4 +1,6 @@
-"""What is scored: a graph of nodes that stand for something in the sources, and edges that hold for some time."""
+"""What is scored: a graph of nodes that stand for something in the sources, and edges that hold for
+some time.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ class Node:
 
     Args:
         key: Its key in its graph; two graphs need not have keys in common.
-        members: What it stands for: its occurrences in the sources, named alike in both graphs. None: its key.
+        members: What it stands for: its occurrences in the sources, named alike in both graphs.
+            None: its key.
         label: Members of nodes with different labels are different.
-        name: Where members say only roughly what it stands for (the sources, of which each speaks of several nodes): what it
-            is called. Nodes that share members and are called the same are aligned before those that share more.
+        name: Where members say only roughly what it stands for (the sources, of which each speaks
+            of several nodes): what it is called. Nodes that share members and are called the same
+            are aligned before those that share more.
     """
 
     key: Hashable
@@ -104,11 +108,15 @@ def _shared(ours: Iterable[Node], theirs: Iterable[Node]) -> dict[tuple[Hashable
     for node in theirs:
         for member in node.occurrences:
             where[member].append(node.key)
-    return Counter((node.key, key) for node in ours for member in node.occurrences for key in where[member])
+    return Counter(
+        (node.key, key) for node in ours for member in node.occurrences for key in where[member]
+    )
 
 
 def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
-    """The weights as a graph, cut into connected parts; in an order that depends on the keys alone."""
+    """The weights as a graph, cut into connected parts; in an order that depends on the keys
+    alone.
+    """
     import networkx as nx
 
     graph = nx.Graph()
@@ -128,13 +136,16 @@ def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
         yield own, true
 
 
-def partition(nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment) -> tuple[Score, Score]:
+def partition(
+    nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment
+) -> tuple[Score, Score]:
     """Whether members are together that belong together: pairs-F1, and B-cubed.
 
-    Pairs count pairs of members of one node; B-cubed asks for each member how much of its node belongs with it, so it also
-    sees nodes of one member. A merged pair of nodes lowers precision, a split node recall. A member that is missing costs
-    recall; one that is in no true node, or in more nodes than it should be, costs precision. Pairs have no F1 where no node
-    has two members; B-cubed has none where there are no nodes.
+    Pairs count pairs of members of one node; B-cubed asks for each member how much of its node
+    belongs with it, so it also sees nodes of one member. A merged pair of nodes lowers precision, a
+    split node recall. A member that is missing costs recall; one that is in no true node, or in
+    more nodes than it should be, costs precision. Pairs have no F1 where no node has two members;
+    B-cubed has none where there are no nodes.
     """
     ours, theirs = list(nodes), list(truth)
     common = _occurrences_in_common(ours, theirs, alignment)
@@ -150,14 +161,18 @@ def partition(nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment
     found = sum(n * n / true[b] for (_, b), n in common.items())
     precision, recall = (right / given if given else None), (found / wanted if wanted else None)
     both = (precision or 0.0) + (recall or 0.0)
-    f1 = 2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
+    f1 = (
+        2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
+    )
     return pairs, Score(precision, recall, f1, None, (sum(common.values()), given, wanted))
 
 
 def _occurrences_in_common(
     ours: Iterable[Node], theirs: Iterable[Node], alignment: Alignment
 ) -> Counter[tuple[Hashable, Hashable]]:
-    """Members in common by node and true node; each occurrence of a member once, first where the nodes are aligned."""
+    """Members in common by node and true node; each occurrence of a member once, first where the
+    nodes are aligned.
+    """
     where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
     for node in sorted(theirs, key=lambda node: repr(node.key)):
         for member in node.occurrences:
@@ -189,11 +204,13 @@ class GraphScore:
         alignment: The true node of each node that has one.
         pairs: Nodes as a partition of their members: pairs that are together.
         b_cubed: The same, member by member.
-        edges: Edges: both ends, label and properties are the same; each counts once. Its interval is by kinds of edges.
+        edges: Edges: both ends, label and properties are the same; each counts once. Its interval
+            is by kinds of edges.
         validity: Edges that hold, over all times that were looked at; None without times.
         at: The same for each time.
         ended: Edges that have an end: whether they should, and whether those that should do.
-        tally: Hits, edges given, edges wanted for each pair of ends with label and properties, for `difference`.
+        tally: Hits, edges given, edges wanted for each pair of ends with label and properties, for
+            `difference`.
     """
 
     alignment: Mapping[Hashable, Hashable]
@@ -217,10 +234,13 @@ def score_graph(graph: Graph, truth: Graph, times: Sequence[Any] | None = None) 
     alignment = align(graph.nodes, truth.nodes)
     ours, theirs = _said(graph.edges, alignment), _said(truth.edges, None)
     tally: dict[Hashable, tuple[int, int, int]] = {
-        saying: _counts(ours.get(saying, ()), theirs.get(saying, ())) for saying in {**ours, **theirs}
+        saying: _counts(ours.get(saying, ()), theirs.get(saying, ()))
+        for saying in {**ours, **theirs}
     }
     pairs, b_cubed = partition(graph.nodes, truth.nodes, alignment)
-    at = {time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)}
+    at = {
+        time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)
+    }
     return GraphScore(
         alignment, pairs, b_cubed, score(tally),
         score(pooled(at.values())) if at else None,
@@ -230,18 +250,23 @@ def score_graph(graph: Graph, truth: Graph, times: Sequence[Any] | None = None) 
 
 
 def moments(graph: Graph, most: int = _MOMENTS) -> list[Any]:
-    """When something begins or ceases to hold, in order; evenly spread ones where there are more than `most`.
+    """When something begins or ceases to hold, in order; evenly spread ones where there are more
+    than `most`.
 
     >>> moments(Graph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
     [1, 4]
     """
-    found = sorted({time for edge in graph.edges for time in (edge.start, edge.end) if time is not None})
+    found = sorted(
+        {time for edge in graph.edges for time in (edge.start, edge.end) if time is not None}
+    )
     if len(found) <= most:
         return found
     return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
 
 
-def _said(edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None) -> dict[Saying, list[Edge]]:
+def _said(
+    edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
+) -> dict[Saying, list[Edge]]:
     """The edges by what they say: their ends as true nodes, label and properties."""
     found: defaultdict[Saying, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -249,7 +274,8 @@ def _said(edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None) 
             ends: tuple[Hashable, ...] = (("true", edge.source), ("true", edge.target))
         else:
             ends = tuple(
-                ("true", alignment[key]) if key in alignment else ("own", key) for key in (edge.source, edge.target)
+                ("true", alignment[key]) if key in alignment else ("own", key)
+                for key in (edge.source, edge.target)
             )
         found[(*ends, edge.label, tuple(sorted(edge.properties.items())))].append(edge)
     return dict(found)
@@ -280,16 +306,22 @@ def _ended(ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequen
         mine, true = ours.get(saying, ()), theirs.get(saying, ())
         hits["given"] += sum(edge.end is not None for edge in mine)
         hits["wanted"] += sum(edge.end is not None for edge in true)
-        hits["right"] += sum(a.end is not None and b.end is not None for a, b in _matched(mine, true))
+        hits["right"] += sum(
+            a.end is not None and b.end is not None for a, b in _matched(mine, true)
+        )
     return Score.of(hits["right"], hits["given"], hits["wanted"])
 
 
 def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:
-    """Edges that say the same, one to one: first those with the same times, then with the same beginning, then in order."""
+    """Edges that say the same, one to one: first those with the same times, then with the same
+    beginning, then in order.
+    """
     left, rest = list(ours), sorted(theirs, key=_when)
     for times in (("start", "end"), ("start",), ()):
         for edge in sorted(left, key=_when):
-            other = next((o for o in rest if all(getattr(o, t) == getattr(edge, t) for t in times)), None)
+            other = next(
+                (o for o in rest if all(getattr(o, t) == getattr(edge, t) for t in times)), None
+            )
             if other is not None:
                 left.remove(edge)
                 rest.remove(other)

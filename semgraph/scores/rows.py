@@ -1,7 +1,10 @@
-"""Rows against true rows: precision, recall and F1, with intervals; agreement where nobody knows the truth.
+"""Rows against true rows: precision, recall and F1, with intervals; agreement where nobody knows
+the truth.
 
-A *unit* is what is asked about, named by its key: a row, a pair, a group. Each unit has some answers, none where nothing was
-found. Hits are answers that the truth has too; a unit that failed has no answers, so a failure costs recall.
+A *unit* is what is asked about, named by its key: a row, a pair, a group. Each unit has some
+    answers, none where nothing was
+found. Hits are answers that the truth has too; a unit that failed has no answers, so a failure
+costs recall.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ class Score:
     Args:
         precision: Share of the answers given that are right; None if none were given.
         recall: Share of the answers wanted that were given; None if none were wanted.
-        f1: Their harmonic mean; None if there was nothing to judge: none were given and none wanted.
+        f1: Their harmonic mean; None if there was nothing to judge: none were given and none
+            wanted.
         interval: 95 % interval of F1, where there are units to draw from.
         counts: Hits, answers given, answers wanted.
     """
@@ -40,7 +44,9 @@ class Score:
     counts: tuple[float, float, float] = (0, 0, 0)
 
     @classmethod
-    def of(cls, hits: float, given: float, wanted: float, interval: Interval | None = None) -> Score:
+    def of(
+        cls, hits: float, given: float, wanted: float, interval: Interval | None = None
+    ) -> Score:
         """The score of some counts.
 
         >>> Score.of(1, 2, 1).f1
@@ -54,21 +60,27 @@ class Score:
 
 
 def answers(
-    rows: Iterable[Mapping[str, Any]], key: Sequence[str], compare: Sequence[str] = (), units: Iterable[Any] = ()
+    rows: Iterable[Mapping[str, Any]],
+    key: Sequence[str],
+    compare: Sequence[str] = (),
+    units: Iterable[Any] = (),
 ) -> dict[Hashable, Counter[Hashable]]:
     """The answers of each unit.
 
     Args:
         rows: Rows of a result or of the truth.
         key: The columns that name the unit.
-        compare: The columns that are the answer. None: that there is a row is the answer. A row whose compared columns are
-            all NULL names its unit and answers nothing.
-        units: Units that were asked about, as tuples of their key's values, whether or not they have rows.
+        compare: The columns that are the answer. None: that there is a row is the answer. A row
+            whose compared columns are all NULL names its unit and answers nothing.
+        units: Units that were asked about, as tuples of their key's values, whether or not they
+            have rows.
 
     >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
     {(1,): Counter({('a',): 1}), (2,): Counter()}
     """
-    found: dict[Hashable, Counter[Hashable]] = {tuple(map(lookup, unit)): Counter() for unit in units}
+    found: dict[Hashable, Counter[Hashable]] = {
+        tuple(map(lookup, unit)): Counter() for unit in units
+    }
     for row in rows:
         own = found.setdefault(tuple(lookup(row[name]) for name in key), Counter())
         said = tuple(lookup(row[name]) for name in compare)
@@ -123,12 +135,15 @@ def score(units: Tally) -> Score:
 def difference(ours: Tally, theirs: Tally) -> Value:
     """F1 of one tally less F1 of another, paired: each sample draws the same units of both."""
     none = (0, 0, 0)
-    both = [(*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])]
+    both = [
+        (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
+    ]
     return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]))
 
 
 def agreement(*trials: tuple[Answers, Answers]) -> Value:
-    """The share of units with the same answers in two sets, over all trials; 1 where there are no units.
+    """The share of units with the same answers in two sets, over all trials; 1 where there are no
+    units.
 
     >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
     0.5

@@ -1,4 +1,6 @@
-"""Tables of answers: from outcomes to what an implementation returns, and the check of what it returned."""
+"""Tables of answers: from outcomes to what an implementation returns, and the check of what it
+returned.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,22 @@ import pyarrow.compute as pc
 
 from semgraph.errors import EngineError, SemgraphError
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import SCORE, Context, Implementation, Outcome, Rows, answer_schema, verdict_field
+from semgraph.semantic.contract import (
+    SCORE,
+    Context,
+    Implementation,
+    Outcome,
+    Rows,
+    answer_schema,
+    verdict_field,
+)
 
 LONGEST = 2.0
 """Seconds that a check allows without an await."""
 _SAID_FROM = 5.0
-"""Seconds without an await from which a run says so: its tables are larger than those of a check."""
+"""Seconds without an await from which a run says so: its tables are larger than those of a
+check.
+"""
 _LOG = logging.getLogger("semgraph")
 
 
@@ -29,7 +41,8 @@ class Blocked(EngineError):
 
 
 class Watched:
-    """An `answer` under way. Await it: the result is that of the coroutine; `longest` then is known.
+    """An `answer` under way. Await it: the result is that of the coroutine; `longest` then is
+    known.
 
     Args:
         call: What `answer` returned.
@@ -48,7 +61,9 @@ class Watched:
             EngineError: It raised something that semgraph does not know; file and line are named.
         """
         if not hasattr(self._call, "send"):
-            raise EngineError(f"{self._place()}{named(self._way)}: answer must be written with async def")
+            raise EngineError(
+                f"{self._place()}{named(self._way)}: answer must be written with async def"
+            )
         began = time.perf_counter()
         send: Any = None
         throw: BaseException | None = None
@@ -97,7 +112,9 @@ class Watched:
 
     def _broken(self, error: Exception) -> EngineError:
         said = f": {error}" if str(error) else ""
-        return EngineError(f"{self._place()}{named(self._way, error)} raised {type(error).__name__}{said}")
+        return EngineError(
+            f"{self._place()}{named(self._way, error)} raised {type(error).__name__}{said}"
+        )
 
     def _place(self) -> str:
         return f"step {self._step}: " if self._step else ""
@@ -132,9 +149,11 @@ def named(way: object, error: BaseException | None = None) -> str:
 
 
 def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
-    """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group), in order.
+    """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group),
+    in order.
 
-    `scored`: what outcomes have under `score` is kept beside the verdicts, for sem_filter and sem_join.
+    `scored`: what outcomes have under `score` is kept beside the verdicts, for sem_filter and
+        sem_join.
     """
     schema = answer_schema(node)
     columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
@@ -155,16 +174,23 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
     """The outcomes in a table of answers, by item: the reverse of `answer_table`."""
     names = [f.name for f in answer_schema(node)][1:-2]
     return [
-        Outcome(None if row["error"] else {name: row[name] for name in names}, row["error"], tuple(row["calls"]))
+        Outcome(
+            None if row["error"] else {name: row[name] for name in names},
+            row["error"],
+            tuple(row["calls"]),
+        )
         for row in table.sort_by("item").to_pylist()
     ]
 
 
-def check_answer(node: Semantic, rows: Rows, table: pa.Table, implementation: object = None) -> None:
+def check_answer(
+    node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
+) -> None:
     """Check what an implementation returned; `implementation` is named in the error, with its file.
 
     Raises:
-        EngineError: Another schema, an item missing, foreign or twice, an item with neither verdict nor error.
+        EngineError: Another schema, an item missing, foreign or twice, an item with neither verdict
+            nor error.
     """
     wanted = answer_schema(node)
     wrong = None
@@ -173,14 +199,20 @@ def check_answer(node: Semantic, rows: Rows, table: pa.Table, implementation: ob
     elif not table.schema.equals(wanted) and not _scored(node, table):
         wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(wanted)})"
     else:
-        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(node, table)
+        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
+            node, table
+        )
     if wrong:
         who = "its implementation" if implementation is None else named(implementation)
-        raise EngineError(f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`")
+        raise EngineError(
+            f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`"
+        )
 
 
 def _scored(node: Semantic, table: pa.Table) -> bool:
-    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(answer_schema(node, scored=True))
+    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(
+        answer_schema(node, scored=True)
+    )
 
 
 def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
@@ -190,7 +222,9 @@ def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None
     odd = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
     if not missing and not odd:
         return None
-    parts = [f"missing: {_some(missing)}"] * bool(missing) + [f"twice or unknown: {_some(odd)}"] * bool(odd)
+    parts = [f"missing: {_some(missing)}"] * bool(missing) + [
+        f"twice or unknown: {_some(odd)}"
+    ] * bool(odd)
     return f"each of the {count} items must come once; {'; '.join(parts)}"
 
 
@@ -200,7 +234,11 @@ def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
         return None
     bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
     item = pc.index(bare, True).as_py()
-    return None if item < 0 else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
+    return (
+        None
+        if item < 0
+        else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
+    )
 
 
 def _some(items: Sequence[Any]) -> str:

@@ -1,7 +1,7 @@
 """Semantic operators: what is asked about, and what becomes of the answers.
 
-The engine makes the items (rows, pairs, groups), hands them to an implementation, checks what it returns, and puts the result
-together. An implementation never sees `how`, `keep` or `on_error`.
+The engine makes the items (rows, pairs, groups), hands them to an implementation, checks what it
+returns, and puts the result together. An implementation never sees `how`, `keep` or `on_error`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,25 @@ from semgraph.logical.typecheck import Stop
 from semgraph.relational.fragments import execute, runtime_schema
 from semgraph.relational.sql import MEMBER, PARTITION, dense, hidden, order_sql, pick, quote, values
 from semgraph.semantic.answers import answer_table, watched
-from semgraph.semantic.contract import Context, Implementation, Outcome, RowEstimate, Rows, answer_schema
+from semgraph.semantic.contract import (
+    Context,
+    Implementation,
+    Outcome,
+    RowEstimate,
+    Rows,
+    answer_schema,
+)
 from semgraph.semantic.library import estimated
 
 _HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _SHOWN = 120
 
 
-def shaped(node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]) -> tuple[SemMap, list[int]]:
-    """The node with a prompt for each form of answer that its rows ask for, and the number of each row's prompt in it.
+def shaped(
+    node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
+) -> tuple[SemMap, list[int]]:
+    """The node with a prompt for each form of answer that its rows ask for, and the number of each
+    row's prompt in it.
 
     Args:
         node: One with a schema.
@@ -64,13 +74,17 @@ def shaped(node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]) ->
                 what = f"{node.form} is no schema: {fault.what}{shown}"
                 raise DataError(what, hint=fault.hint or _HINT) from None
         rows.append(numbers[place])
-    return replace(node, prompt=PromptSet(tuple(("", prompt) for prompt in found), node.prompt.by)), rows
+    return replace(
+        node, prompt=PromptSet(tuple(("", prompt) for prompt in found), node.prompt.by)
+    ), rows
 
 
 def _formed(prompt: Prompt, text: str) -> Prompt:
     fields, meanings = form_of(text)
     name = next(name for name, kind in prompt.returns if kind.name == "json")
-    returns = tuple((n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns)
+    returns = tuple(
+        (n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns
+    )
     described = tuple((f"{name}.{path}", meaning) for path, meaning in meanings)
     return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
 
@@ -96,14 +110,20 @@ def _field(name: str, value: Any) -> tuple[Type, str]:
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
     given = value if isinstance(value, Mapping) else {"type": value}
     kind, meaning = given.get("type"), given.get("describe", "")
-    if not isinstance(kind, str) or not isinstance(meaning, str) or not set(given) <= {"type", "describe"}:
+    if (
+        not isinstance(kind, str)
+        or not isinstance(meaning, str)
+        or not set(given) <= {"type", "describe"}
+    ):
         raise Fault(f'"{name}" has no type')
     return parse_type(kind), meaning
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A row whose answer could not be had. `member` is its member row of the order's input, if it has one."""
+    """A row whose answer could not be had. `member` is its member row of the order's input, if it
+    has one.
+    """
 
     step: str
     error: str
@@ -119,11 +139,13 @@ class Answered:
         table: The result, with hidden columns.
         failures: Rows that were left out, or kept with NULLs if `kept`.
         kept: Whether failed rows stayed (`on_error: null`).
-        evidence: What was asked and answered, an item a row: `_m`, `left` and `right` (JSON of what the prompt read), the
-            answers, `error`, `calls`.
+        evidence: What was asked and answered, an item a row: `_m`, `left` and `right` (JSON of what
+            the prompt read), the answers, `error`, `calls`.
         rows_in: How many rows (for sem_join: pairs) were asked about.
-        stays: The rows of the input that the result has, for operators that give each row at most once.
-        members: For each row that was asked about its member row, where `evidence` has not a row for each.
+        stays: The rows of the input that the result has, for operators that give each row at most
+            once.
+        members: For each row that was asked about its member row, where `evidence` has not a row
+            for each.
     """
 
     table: pa.Table
@@ -135,7 +157,9 @@ class Answered:
     members: Sequence[int | None] | None = None
 
     def asked_of(self, members: Collection[int] | None) -> int:
-        """How many rows were asked about that derive from some members (None: all), or from none."""
+        """How many rows were asked about that derive from some members (None: all), or from
+        none.
+        """
         if members is None or self.evidence is None:
             return self.rows_in
         own = set(members)
@@ -149,15 +173,22 @@ class Answered:
             return []
         errors, calls = values(self.evidence.column("error")), values(self.evidence.column("calls"))
         return list(
-            dict.fromkeys(call for error, own in zip(errors, calls, strict=True) if error for call in own or ())
+            dict.fromkeys(
+                call
+                for error, own in zip(errors, calls, strict=True)
+                if error
+                for call in own or ()
+            )
         )
 
 
 @dataclass(frozen=True)
 class Asking:
-    """What an operator needs to be answered: the way, what it may touch, the partition values by `_p`, and `$now`.
+    """What an operator needs to be answered: the way, what it may touch, the partition values by
+    `_p`, and `$now`.
 
-    `known` has the answers to earlier parts of the same relation, and takes those to this one; None: it is whole.
+    `known` has the answers to earlier parts of the same relation, and takes those to this one;
+    None: it is whole.
     """
 
     way: Implementation[Any]
@@ -204,7 +235,9 @@ def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
     found: list[int | None] = []
     for value in values(pick(table, prompts.by)):
         prompt = prompts.pick(value)
-        found.append(None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt))
+        found.append(
+            None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt)
+        )
     return found
 
 
@@ -219,7 +252,8 @@ async def ask(
 ) -> pa.Table:
     """Hand items to the implementation and check what comes back: every item once, in order.
 
-    A row for which there is no prompt is not asked about: that is its error. `times` says for how many rows each left row
+    A row for which there is no prompt is not asked about: that is its error. `times` says for how
+        many rows each left row
     stands. `owners` are the partitions of the left rows, where these do not say it themselves.
     """
     prompts = _prompts(left, node.prompt)
@@ -229,7 +263,9 @@ async def ask(
     numbers = [p or 0 for p in prompts]
     if isinstance(node, SemMap) and node.form:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
-    rows = Rows(_flat(left, node.prompt.fields), other, part, owners or whose(left, asking), numbers, times)
+    rows = Rows(
+        _flat(left, node.prompt.fields), other, part, owners or whose(left, asking), numbers, times
+    )
     if not part.num_rows:
         return _with_errors(node, answer_schema(node).empty_table(), units, refused)
     table = await watched(asking.way, node, rows, asking.ctx)
@@ -237,12 +273,18 @@ async def ask(
     return _with_errors(node, table, units, refused)
 
 
-def _refused(node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]) -> dict[int, str]:
-    """The items (for sem_agg: the groups) with a row for which there is no prompt, and what is said of them."""
+def _refused(
+    node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
+) -> dict[int, str]:
+    """The items (for sem_agg: the groups) with a row for which there is no prompt, and what is said
+    of them.
+    """
     if None not in prompts:
         return {}
     there = ", ".join(value for value, _ in node.prompt.prompts)
-    picked = ["NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.by))]
+    picked = [
+        "NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.by))
+    ]
     lefts, numbers = values(items.column("left")), _units(node, items)
     return {
         unit: f"no_prompt: there is none for {node.prompt.by} {picked[row]}, only for {there}: add otherwise to the prompt"
@@ -253,11 +295,17 @@ def _refused(node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[
 
 def _units(node: Semantic, items: pa.Table) -> list[int]:
     """What each item's answer is numbered by."""
-    return values(items.column("group")) if node.keyword == "sem_agg" else list(range(items.num_rows))
+    return (
+        values(items.column("group")) if node.keyword == "sem_agg" else list(range(items.num_rows))
+    )
 
 
-def _without(node: Semantic, items: pa.Table, refused: Mapping[int, str]) -> tuple[pa.Table, list[int]]:
-    """The items that can be asked about, groups numbered anew, and the number that each answer about them had before."""
+def _without(
+    node: Semantic, items: pa.Table, refused: Mapping[int, str]
+) -> tuple[pa.Table, list[int]]:
+    """The items that can be asked about, groups numbered anew, and the number that each answer
+    about them had before.
+    """
     numbers = _units(node, items)
     if not refused:
         return items, list(dict.fromkeys(numbers))
@@ -267,13 +315,19 @@ def _without(node: Semantic, items: pa.Table, refused: Mapping[int, str]) -> tup
         groups = values(part.column("group"))
         dense = {group: i for i, group in enumerate(dict.fromkeys(groups))}
         part = part.set_column(
-            part.column_names.index("group"), "group", pa.array([dense[group] for group in groups], pa.int64())
+            part.column_names.index("group"),
+            "group",
+            pa.array([dense[group] for group in groups], pa.int64()),
         )
     return part, list(dict.fromkeys(numbers[i] for i in kept))
 
 
-def _with_errors(node: Semantic, table: pa.Table, units: Sequence[int], refused: Mapping[int, str]) -> pa.Table:
-    """The answers, by their numbers before, with the errors of those that were not asked about; in order."""
+def _with_errors(
+    node: Semantic, table: pa.Table, units: Sequence[int], refused: Mapping[int, str]
+) -> pa.Table:
+    """The answers, by their numbers before, with the errors of those that were not asked about; in
+    order.
+    """
     table = table.sort_by("item")
     if not refused:
         return table
@@ -292,8 +346,11 @@ def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[s
     return [texts[i] for i in index]
 
 
-def told_apart(node: Semantic, rows: pa.Table, asking: Asking, owners: Sequence[str] | None = None) -> list[object]:
-    """For each row what tells it from others: whose it is, what the prompts read or are picked by, the form of the answer.
+def told_apart(
+    node: Semantic, rows: pa.Table, asking: Asking, owners: Sequence[str] | None = None
+) -> list[object]:
+    """For each row what tells it from others: whose it is, what the prompts read or are picked by,
+    the form of the answer.
 
     Rows that are equal in this are one question, whatever else they hold.
     """
@@ -307,16 +364,24 @@ def evidence(
     node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
 ) -> pa.Table:
     """What was asked and answered, an item a row."""
-    members: list[int | None] = values(left.column(MEMBER)) if MEMBER in left.column_names else [None] * left.num_rows
+    members: list[int | None] = (
+        values(left.column(MEMBER)) if MEMBER in left.column_names else [None] * left.num_rows
+    )
     columns: dict[str, Any] = {
         MEMBER: pa.array([members[i] for i in lefts], pa.int64()),
         "left": pa.array(shown(left, node.prompt.fields, lefts), pa.string()),
-        "right": pa.array(list(rights), pa.string()) if rights else pa.nulls(len(lefts), pa.string()),
+        "right": pa.array(list(rights), pa.string())
+        if rights
+        else pa.nulls(len(lefts), pa.string()),
     }
-    return pa.table(columns | {name: answers.column(name) for name in answers.column_names if name != "item"})
+    return pa.table(
+        columns | {name: answers.column(name) for name in answers.column_names if name != "item"}
+    )
 
 
-def failures(node: Node, left: pa.Table, lefts: Sequence[int], errors: Sequence[str | None]) -> tuple[Failure, ...]:
+def failures(
+    node: Node, left: pa.Table, lefts: Sequence[int], errors: Sequence[str | None]
+) -> tuple[Failure, ...]:
     """The items with an error, each with its row."""
     found = []
     for i, error in zip(lefts, errors, strict=True):
@@ -345,7 +410,8 @@ class Told:
     Args:
         asked: The numbers of the rows that were asked about, ascending.
         answers: Their answers, in that order.
-        reached: For each row of the relation, whether it was looked at: all, unless a limit had enough before.
+        reached: For each row of the relation, whether it was looked at: all, unless a limit had
+            enough before.
     """
 
     asked: Sequence[int]
@@ -353,23 +419,33 @@ class Told:
     reached: Flags
 
 
-async def ask_rows(node: SemMap | SemFilter, table: pa.Table, wanted: Flags, asking: Asking) -> Told:
-    """Ask about the wanted rows of a relation; of those that `node.stop` needs no more, about none."""
+async def ask_rows(
+    node: SemMap | SemFilter, table: pa.Table, wanted: Flags, asking: Asking
+) -> Told:
+    """Ask about the wanted rows of a relation; of those that `node.stop` needs no more, about
+    none.
+    """
     if node.stop is None:
         index = [int(i) for i in np.flatnonzero(wanted)]
         if asking.known is None:
             answers_of = await _distinct(node, table, index, asking)
         else:
-            answers_of = _together(node, await _unless_known(node, table, index, asking, asking.known))
+            answers_of = _together(
+                node, await _unless_known(node, table, index, asking, asking.known)
+            )
         return Told(index, answers_of, np.ones(table.num_rows, bool))
     queues = await _queues(node, node.stop, table, asking.now)
     at_once = rows_a_call(node, table.num_rows, asking.way)
-    keys: Sequence[object] = told_apart(node, table, asking) if at_once > 1 else range(table.num_rows)
+    keys: Sequence[object] = (
+        told_apart(node, table, asking) if at_once > 1 else range(table.num_rows)
+    )
     questions = [key if asked else None for key, asked in zip(keys, wanted, strict=True)]
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
     known = {} if asking.known is None else asking.known
-    while chunk := [row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)]:
+    while chunk := [
+        row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)
+    ]:
         reached[chunk] = True
         index = sorted(row for row in chunk if wanted[row])
         found = await _unless_known(node, table, index, asking, known)
@@ -386,9 +462,15 @@ def _together(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table
 
 
 async def in_chunks(
-    node: SemMap | SemFilter, stop: Stop, table: pa.Table, at_once: int, now: datetime | None, through: Through
+    node: SemMap | SemFilter,
+    stop: Stop,
+    table: pa.Table,
+    at_once: int,
+    now: datetime | None,
+    through: Through,
 ) -> pa.Table:
-    """Give the rows of a relation to stacked operators, of which `node` is the lowest, until enough come through.
+    """Give the rows of a relation to stacked operators, of which `node` is the lowest, until enough
+    come through.
 
     Args:
         node: Whose input they are.
@@ -396,14 +478,17 @@ async def in_chunks(
         table: The relation.
         at_once: How many rows fill a call.
         now: `$now`.
-        through: Gives what the uppermost operator makes of some of the rows, and which of these are in it.
+        through: Gives what the uppermost operator makes of some of the rows, and which of these are
+            in it.
 
     Returns:
         What came through, in the order of the relation.
     """
     queues = await _queues(node, stop, table, now)
     pieces, places = [(await through(table.slice(0, 0)))[0]], list[int]()
-    while chunk := sorted(row for queue in queues for row in queue.take(at_once, stop.n, range(table.num_rows), ())):
+    while chunk := sorted(
+        row for queue in queues for row in queue.take(at_once, stop.n, range(table.num_rows), ())
+    ):
         found, stays = await through(table.take(pa.array(chunk, pa.int64())))
         kept = {chunk[i] for i in stays}
         pieces.append(found)
@@ -420,7 +505,9 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
     return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
 
 
-async def _distinct(node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking) -> pa.Table:
+async def _distinct(
+    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking
+) -> pa.Table:
     """The answers for some rows. Rows that a model cannot tell apart are one question."""
     left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
     if len(index) < 2:
@@ -428,19 +515,30 @@ async def _distinct(node: SemMap | SemFilter, table: pa.Table, index: Sequence[i
     numbers, first = dense(told_apart(node, left, asking))
     if len(first) == len(index):
         return await _asked(node, left, asking)
-    distinct, times = left.take(pa.array(first, pa.int64())), np.bincount(np.asarray(numbers)).tolist()
+    distinct, times = (
+        left.take(pa.array(first, pa.int64())),
+        np.bincount(np.asarray(numbers)).tolist(),
+    )
     return (await _asked(node, distinct, asking, times)).take(pa.array(numbers, pa.int64()))
 
 
-async def _asked(node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()) -> pa.Table:
+async def _asked(
+    node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
+) -> pa.Table:
     items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
     return await ask(node, left, None, items, asking, times)
 
 
 async def _unless_known(
-    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking, known: dict[object, pa.Table]
+    node: SemMap | SemFilter,
+    table: pa.Table,
+    index: Sequence[int],
+    asking: Asking,
+    known: dict[object, pa.Table],
 ) -> list[pa.Table]:
-    """The answer for each of some rows; what an equal row was answered before is not asked again."""
+    """The answer for each of some rows; what an equal row was answered before is not asked
+    again.
+    """
     left = table.take(pa.array(index, pa.int64()))
     keys = told_apart(node, left, asking)
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
@@ -455,17 +553,23 @@ async def _unless_known(
 
 @dataclass
 class _Queue:
-    """The rows of one group in the limit's order, how many were looked at, and how many of these stay."""
+    """The rows of one group in the limit's order, how many were looked at, and how many of these
+    stay.
+    """
 
     rows: list[int]
     next: int = 0
     kept: int = 0
     taken: list[int] = field(default_factory=list)
 
-    def take(self, at_once: int, n: int, questions: Sequence[object], known: Collection[object]) -> list[int]:
-        """The rows to look at next: as many as are likely to be enough, at most as many again as there were, full calls.
+    def take(
+        self, at_once: int, n: int, questions: Sequence[object], known: Collection[object]
+    ) -> list[int]:
+        """The rows to look at next: as many as are likely to be enough, at most as many again as
+        there were, full calls.
 
-        A call is full with `at_once` questions that differ, and are not `known`; a row that asks nothing has None.
+        A call is full with `at_once` questions that differ, and are not `known`; a row that asks
+        nothing has None.
         """
         missing = n - self.kept
         self.taken = []
@@ -487,11 +591,17 @@ class _Queue:
         self.taken = []
 
 
-async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: datetime | None) -> list[_Queue]:
-    keys = [quote(name) for name in stop.per] + ([PARTITION] if PARTITION in hidden(node.input) else [])
+async def _queues(
+    node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: datetime | None
+) -> list[_Queue]:
+    keys = [quote(name) for name in stop.per] + (
+        [PARTITION] if PARTITION in hidden(node.input) else []
+    )
     group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     sql = f'SELECT {ORDINAL} AS "#o", {group} AS "#g" FROM {ROWS} ORDER BY "#g", {order_sql(stop.order, node.input, ORDINAL)}'
-    found = await execute(sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now)
+    found = await execute(
+        sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
+    )
     queues: dict[int, _Queue] = {}
     for row, place in zip(values(found.column("#o")), values(found.column("#g")), strict=True):
         queues.setdefault(place, _Queue([])).rows.append(row)
@@ -499,6 +609,8 @@ async def _queues(node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: da
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, way: Implementation[Any]) -> int:
-    """How many rows share a call, as the implementation estimates: chunks of full calls cost no call more."""
+    """How many rows share a call, as the implementation estimates: chunks of full calls cost no
+    call more.
+    """
     cost = estimated(way, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1

@@ -1,6 +1,8 @@
-"""What an implementation may touch while it answers: the model and the embedder, in the name of one node.
+"""What an implementation may touch while it answers: the model and the embedder, in the name of one
+node.
 
-Everything that is asked through it is counted for that node when it arrives, whatever becomes of it afterwards.
+Everything that is asked through it is counted for that node when it arrives, whatever becomes of it
+afterwards.
 """
 
 from __future__ import annotations
@@ -34,16 +36,19 @@ _Task = asyncio.Task[Reply | RowError]
 
 
 class NodeContext:
-    """The `Context` of one node. Use it as an async context manager, or close it: then nothing it began is left running.
+    """The `Context` of one node. Use it as an async context manager, or close it: then nothing it
+    began is left running.
 
     Args:
-        llm: Answers requests. Limits and token counts are those of the model bound to the role of the node's first prompt.
+        llm: Answers requests. Limits and token counts are those of the model bound to the role of
+            the node's first prompt.
         embedder: Embeds texts.
         node: In whose name.
         metrics: The counters of its step.
         seed: What `random` depends on, beside the node and the key.
         trial: Which independent repetition this is.
-        paid: Ids of the calls that this run has accounted for; what it adds is in `replayed`, or in `metrics` if issued.
+        paid: Ids of the calls that this run has accounted for; what it adds is in `replayed`, or in
+            `metrics` if issued.
     """
 
     def __init__(
@@ -93,7 +98,13 @@ class NodeContext:
         return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
 
     def request(
-        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any] | None, partition: str, max_tokens: int
+        self,
+        prompt: Prompt,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any] | None,
+        partition: str,
+        max_tokens: int,
     ) -> Request:
         """A request in this node's name; without a schema any text is an answer."""
         messages = [Message("system", system)] if system else []
@@ -108,15 +119,21 @@ class NodeContext:
         )
 
     def _schema_text(self, schema: Mapping[str, Any]) -> str:
-        """JSON in the order of the schema's keys, which is the order models answer in. Written once for each object."""
+        """JSON in the order of the schema's keys, which is the order models answer in. Written once
+        for each object.
+        """
         known = self._schemas.get(id(schema))
         if known is None:
             text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
             known = self._schemas[id(schema)] = (schema, text)
         return known[1]
 
-    async def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
-        """Send requests, as many at a time as keep the model busy, and yield (index, reply or error) as they arrive."""
+    async def ask(
+        self, requests: Iterable[Request]
+    ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
+        """Send requests, as many at a time as keep the model busy, and yield (index, reply or
+        error) as they arrive.
+        """
         waiting = enumerate(requests)
         arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
         mine: set[_Task] = set()
@@ -177,14 +194,18 @@ class NodeContext:
         return found.vectors[[place[text] for text in texts]]
 
     async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
-        """Ask about the items of each block in one call; see `semgraph.semantic.contract.Context`."""
+        """Ask about the items of each block in one call; see
+        `semgraph.semantic.contract.Context`.
+        """
         count = rows.items.num_rows
         framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
         await framing.ask(framing.works(blocks))
         self._metrics.unusable += framing.unusable
         missing = [item for item in range(count) if item not in framing.outcomes]
         if missing:
-            raise EngineError(f"step {node.step}: item {missing[0]} is in no block: put each item in one")
+            raise EngineError(
+                f"step {node.step}: item {missing[0]} is in no block: put each item in one"
+            )
         return answer_table(node, [framing.outcomes[item] for item in range(count)])
 
     async def ask_words(
@@ -192,8 +213,12 @@ class NodeContext:
     ) -> list[Outcome]:
         """Ask about each item for one word; see `semgraph.semantic.contract.Context`."""
         if role:
-            return await self._of_role(node, role, lambda other, asked: other.ask_words(asked, rows, words))
-        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
+            return await self._of_role(
+                node, role, lambda other, asked: other.ask_words(asked, rows, words)
+            )
+        framing = (RowFraming if rows.right is None else PairFraming)(
+            self, node, rows, words or words_of(node)
+        )
         framing.must_be_sure = True
         works = list(framing.works([item] for item in range(rows.items.num_rows)))
         first = 1 if self.limits.logprobs is None else 0
@@ -202,12 +227,21 @@ class NodeContext:
         return [framing.outcomes[item] for item in range(rows.items.num_rows)]
 
     async def _of_role(
-        self, node: Semantic, role: str, ask: Callable[[NodeContext, Semantic], Awaitable[list[Outcome]]]
+        self,
+        node: Semantic,
+        role: str,
+        ask: Callable[[NodeContext, Semantic], Awaitable[list[Outcome]]],
     ) -> list[Outcome]:
         """Ask the model of another role in this node's name; what it takes is counted here."""
         asked = replace(node, prompt=node.prompt.of_role(role))
         other = NodeContext(
-            self._llm, self._embedder, asked, self._metrics, seed=self._seed, trial=self._trial, paid=self._paid
+            self._llm,
+            self._embedder,
+            asked,
+            self._metrics,
+            seed=self._seed,
+            trial=self._trial,
+            paid=self._paid,
         )
         async with other:
             found = await ask(other, asked)
@@ -233,13 +267,17 @@ class NodeContext:
         await framing.ask(framing.all_works())
         return [framing.outcomes[i] for i in range(len(framing.outcomes))]
 
-    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
+    async def ask_rankings(
+        self, node: Semantic, rows: Rows, windows: Iterable[Block]
+    ) -> list[Ranking]:
         """Rank the items of each window in one call; see `semgraph.semantic.contract.Context`."""
         framing = WindowFraming(self, node, rows, list(windows))
         await framing.ask(framing.all_works())
         return await framing.settled()
 
-    async def ask_reviews(self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]) -> dict[int, Outcome]:
+    async def ask_reviews(
+        self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
+    ) -> dict[int, Outcome]:
         """Ask what given answers missed or got wrong; see `semgraph.semantic.contract.Context`."""
         framing = ReviewFraming(self, node, rows, given)
         await framing.ask(Work((item,)) for item in given)
@@ -270,7 +308,9 @@ def count_reply(metrics: StepMetrics, reply: Reply) -> None:
 
 
 def count_failure(metrics: StepMetrics, error: RowError) -> None:
-    """Count a request that has no answer for a step: its attempts, and what was paid for it all the same."""
+    """Count a request that has no answer for a step: its attempts, and what was paid for it all the
+    same.
+    """
     spent = error.spent if isinstance(error.spent, Reply) else None
     metrics.attempts += error.attempts
     if spent is not None:
@@ -297,7 +337,9 @@ class NeedsVectors(SemgraphError):
 
 @dataclass
 class Batch:
-    """Requests to the model of one role: how many, the tokens their answers may have, and the first of them."""
+    """Requests to the model of one role: how many, the tokens their answers may have, and the first
+    of them.
+    """
 
     calls: int = 0
     tokens_out: int = 0
@@ -312,10 +354,11 @@ class Batch:
 
 
 class Planned(NodeContext):
-    """A context in which nothing is asked: each question has no answer, so that a way ends after what it asks at once.
+    """A context in which nothing is asked: each question has no answer, so that a way ends after
+    what it asks at once.
 
-    `batches` are what it would have sent, by role. With `embeds` texts are embedded; without, a way that wants vectors ends
-    in `NeedsVectors`.
+    `batches` are what it would have sent, by role. With `embeds` texts are embedded; without, a way
+    that wants vectors ends in `NeedsVectors`.
     """
 
     def __init__(self, *given: Any, embeds: bool = False, **more: Any) -> None:
@@ -327,7 +370,9 @@ class Planned(NodeContext):
         for request in requests:
             self.batches.setdefault(request.role, Batch()).add(request)
 
-    async def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
+    async def ask(
+        self, requests: Iterable[Request]
+    ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
         """Count the requests."""
         for index, request in enumerate(requests):
             self._keep([request])
@@ -353,7 +398,9 @@ class Planned(NodeContext):
     ) -> list[Outcome]:
         """Count the requests about the items."""
         node = replace(node, prompt=node.prompt.of_role(role)) if role else node
-        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows, words or words_of(node))
+        framing = (RowFraming if rows.right is None else PairFraming)(
+            self, node, rows, words or words_of(node)
+        )
         self._plan(framing, framing.works([item] for item in range(rows.items.num_rows)))
         return [Outcome(None, _UNASKED)] * rows.items.num_rows
 
@@ -364,12 +411,17 @@ class Planned(NodeContext):
         self._plan(framing, framing.all_works())
         return [Outcome(None, _UNASKED)] * len(wanted)
 
-    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
+    async def ask_rankings(
+        self, node: Semantic, rows: Rows, windows: Iterable[Block]
+    ) -> list[Ranking]:
         """Count the requests about the windows."""
         wanted = list(windows)
         framing = WindowFraming(self, node, rows, wanted)
         self._plan(framing, framing.all_works())
-        return [Ranking(None, _UNASKED, (), dict.fromkeys(window, Outcome(None, _UNASKED))) for window in wanted]
+        return [
+            Ranking(None, _UNASKED, (), dict.fromkeys(window, Outcome(None, _UNASKED)))
+            for window in wanted
+        ]
 
     async def ask_reviews(
         self,

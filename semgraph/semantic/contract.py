@@ -1,7 +1,8 @@
-"""The contract between the engine and the implementations of semantic operators. Authors import it from `semgraph.operator`.
+"""The contract between the engine and the implementations of semantic operators. Authors import it
+from `semgraph.operator`.
 
-The engine owns which rows and pairs are asked about, `how`, `keep`, errors and assembly; an implementation only answers about
-the items it is given, by their numbers.
+The engine owns which rows and pairs are asked about, `how`, `keep`, errors and assembly; an
+implementation only answers about the items it is given, by their numbers.
 """
 
 from __future__ import annotations
@@ -39,16 +40,18 @@ class Rows(NamedTuple):
     """What is asked about.
 
     Args:
-        left: One row for each left row: the columns that the prompts read (dotted paths flattened to columns named by the
-            path), in row order; equal rows once, but for sem_agg.
+        left: One row for each left row: the columns that the prompts read (dotted paths flattened
+            to columns named by the path), in row order; equal rows once, but for sem_agg.
         right: The same of the other side of a join, equal rows once; None for other operators.
-        items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`, `right` int64 for sem_join
-            (the candidate pairs); `group`, `left` int64 for sem_agg and sem_topk (groups from 0, rows in their order). Groups
-            of equal rows are one group; for sem_topk equal rows of a group are one, and a left row may be in several groups.
+        items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`,
+            `right` int64 for sem_join (the candidate pairs); `group`, `left` int64 for sem_agg and
+            sem_topk (groups from 0, rows in their order). Groups of equal rows are one group; for
+            sem_topk equal rows of a group are one, and a left row may be in several groups.
         partition: For each left row, whose it is: rows of two values never share a request.
-        prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts never share a request.
-        times: For each left row, for how many rows of the relation it stands, which the prompt cannot tell apart (sem_map,
-            sem_filter); () where each is one.
+        prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts
+            never share a request.
+        times: For each left row, for how many rows of the relation it stands, which the prompt
+            cannot tell apart (sem_map, sem_filter); () where each is one.
     """
 
     left: pa.Table
@@ -67,7 +70,9 @@ class Rows(NamedTuple):
         pairs: int | None = None,
         order: str | None = None,
     ) -> list[list[int]]:
-        """Items cut into blocks that may share a request; see `semgraph.semantic.contract.blocks`."""
+        """Items cut into blocks that may share a request; see
+        `semgraph.semantic.contract.blocks`.
+        """
         from semgraph.semantic.contract import blocks
 
         return blocks(node, self, left=left, right=right, pairs=pairs, order=order)
@@ -86,7 +91,9 @@ class Rows(NamedTuple):
 
 
 class RowEstimate(NamedTuple):
-    """How many rows an estimate is about: `left` rows, `right` distinct other rows, `items` pairs, `groups`."""
+    """How many rows an estimate is about: `left` rows, `right` distinct other rows, `items` pairs,
+    `groups`.
+    """
 
     left: float
     right: float
@@ -95,10 +102,11 @@ class RowEstimate(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What the same prompts take, per item; after a run, EXPLAIN scales what that saw, and asks for no tokens.
+    """What the same prompts take, per item; after a run, EXPLAIN scales what that saw, and asks for
+    no tokens.
 
-    Where the prompts themselves were looked at, `shared` are the tokens that each call has whatever it is about (rules,
-    examples, the form of the answer), and `own` those of an item alone.
+    Where the prompts themselves were looked at, `shared` are the tokens that each call has whatever
+    it is about (rules, examples, the form of the answer), and `own` those of an item alone.
     """
 
     tokens_in: float
@@ -111,7 +119,8 @@ class Observed(NamedTuple):
 class Cost(NamedTuple):
     """An estimate: model calls, rounds that wait for each other, tokens where known.
 
-    `rounds` above 1 says that what is asked depends on answers: the calls are then an expectation, or, with `least`, the
+    `rounds` above 1 says that what is asked depends on answers: the calls are then an expectation,
+        or, with `least`, the
     most of a range that begins there. With one round all is asked at once.
     """
 
@@ -123,17 +132,23 @@ class Cost(NamedTuple):
 
     @classmethod
     def of_items(cls, calls: float, items: float, seen: Observed | None) -> Cost:
-        """Calls in one round, and the tokens that so many items took before, where that is known."""
+        """Calls in one round, and the tokens that so many items took before, where that is
+        known.
+        """
         if seen is None:
             return cls(calls)
-        sent = items * seen.tokens_in if seen.own is None else calls * seen.shared + items * seen.own
+        sent = (
+            items * seen.tokens_in if seen.own is None else calls * seen.shared + items * seen.own
+        )
         return cls(calls, 1, sent, items * seen.tokens_out)
 
 
 class Outcome(NamedTuple):
-    """What became of a question: the answers by name (and `keep`, `match` or `score`), or `error`, why there are none.
+    """What became of a question: the answers by name (and `keep`, `match` or `score`), or `error`,
+    why there are none.
 
-    `error` is a kind in one word, a colon and what happened. `calls` are the ids of the calls this rests on.
+    `error` is a kind in one word, a colon and what happened. `calls` are the ids of the calls this
+    rests on.
     """
 
     values: Mapping[str, Any] | None
@@ -142,14 +157,18 @@ class Outcome(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some rows of a group that are aggregated in one call: items, or the outcomes of earlier parts."""
+    """Some rows of a group that are aggregated in one call: items, or the outcomes of earlier
+    parts.
+    """
 
     group: int
     members: Sequence[int | Outcome]
 
 
 class Ranking(NamedTuple):
-    """The items of one window, best first; None with an `error`. `faulty` are those that have no answer alone either."""
+    """The items of one window, best first; None with an `error`. `faulty` are those that have no
+    answer alone either.
+    """
 
     order: tuple[int, ...] | None
     error: str | None = None
@@ -158,7 +177,9 @@ class Ranking(NamedTuple):
 
 
 class Context(Protocol):
-    """All that an implementation may touch. Everything asked through it is journalled, limited, budgeted and metered."""
+    """All that an implementation may touch. Everything asked through it is journalled, limited,
+    budgeted and metered.
+    """
 
     @property
     def limits(self) -> Limits:
@@ -170,18 +191,28 @@ class Context(Protocol):
         ...
 
     def request(
-        self, prompt: Prompt, system: str, user: str, schema: Mapping[str, Any] | None, partition: str, max_tokens: int
+        self,
+        prompt: Prompt,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any] | None,
+        partition: str,
+        max_tokens: int,
     ) -> Request:
         """A request in this node's name, for implementations with a framing of their own.
 
-        `schema` keeps the order of its properties: models answer in that order. With None any text is an answer.
+        `schema` keeps the order of its properties: models answer in that order. With None any text
+            is an answer.
         """
         ...
 
-    def ask(self, requests: Iterable[Request]) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
+    def ask(
+        self, requests: Iterable[Request]
+    ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
         """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive.
 
-        Close it (`contextlib.aclosing`) if you leave it early, so that what is under way is cancelled.
+        Close it (`contextlib.aclosing`) if you leave it early, so that what is under way is
+        cancelled.
 
         Raises:
             ModelUnavailable: No request will be answered; the others are cancelled.
@@ -190,21 +221,26 @@ class Context(Protocol):
         ...
 
     async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
-        """Ask about the items of each block in one call; of sem_map, sem_filter, sem_join and sem_topk (a score for each).
+        """Ask about the items of each block in one call; of sem_map, sem_filter, sem_join and
+        sem_topk (a score for each).
 
-        A block of one item is asked as the prompt stands; of more, as numbered records. A block that mixes partitions,
-        prompts or contexts, or does not fit the model, becomes several calls. Checks ids and types, asks again what came
-        back missing or wrong, and returns what `answer` must return. An item in no block is an EngineError.
+        A block of one item is asked as the prompt stands; of more, as numbered records. A block
+        that mixes partitions, prompts or contexts, or does not fit the model, becomes several
+        calls. Checks ids and types, asks again what came back missing or wrong, and returns what
+        `answer` must return. An item in no block is an EngineError.
         """
         ...
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
-        """Ask about each item by itself for one word: yes or no (sem_filter, sem_join), a digit (sem_topk).
+        """Ask about each item by itself for one word: yes or no (sem_filter, sem_join), a digit
+        (sem_topk).
 
-        An outcome for each item, in order: the verdict, and under `logprobs` the log-probability of each word; see
-        `log_odds`. Where it is not known whether the endpoint gives these, one item is asked about first.
+        An outcome for each item, in order: the verdict, and under `logprobs` the log-probability of
+            each word; see
+        `log_odds`. Where it is not known whether the endpoint gives these, one item is asked about
+        first.
 
         Args:
             node: Whose question it is. What a sem_join returns besides is not asked for.
@@ -218,11 +254,15 @@ class Context(Protocol):
         ...
 
     def without_logprobs(self) -> str:
-        """What to say where the endpoint gives no log-probabilities: which one, and what can be used instead."""
+        """What to say where the endpoint gives no log-probabilities: which one, and what can be
+        used instead.
+        """
         ...
 
     def note(self, text: str) -> None:
-        """Add to the notes of the run, which the user sees at its end; equal notes of a step are one."""
+        """Add to the notes of the run, which the user sees at its end; equal notes of a step are
+        one.
+        """
         ...
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
@@ -232,19 +272,26 @@ class Context(Protocol):
         """
         ...
 
-    async def ask_rankings(self, node: Semantic, rows: Rows, windows: Iterable[Block]) -> list[Ranking]:
-        """Rank the items of each window in one call (sem_topk); a ranking for each window, in order.
+    async def ask_rankings(
+        self, node: Semantic, rows: Rows, windows: Iterable[Block]
+    ) -> list[Ranking]:
+        """Rank the items of each window in one call (sem_topk); a ranking for each window, in
+        order.
 
-        Where the endpoint does not answer for a window, or it does not fit the model, each of its rows is tried alone, so
-        that one row does not cost the others: those that fail alone are `faulty`. A window of one is asked about too.
+        Where the endpoint does not answer for a window, or it does not fit the model, each of its
+        rows is tried alone, so that one row does not cost the others: those that fail alone are
+        `faulty`. A window of one is asked about too.
         """
         ...
 
-    async def ask_reviews(self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]) -> dict[int, Outcome]:
-        """Ask what the answers given for some items missed or got wrong (sem_map), one call an item.
+    async def ask_reviews(
+        self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
+    ) -> dict[int, Outcome]:
+        """Ask what the answers given for some items missed or got wrong (sem_map), one call an
+        item.
 
-        The question is the prompt's section `# reflexion`, or a general one. An outcome has all answers: for a list what is
-        to be added to it, for all else what it should be.
+        The question is the prompt's section `# reflexion`, or a general one. An outcome has all
+        answers: for a list what is to be added to it, for all else what it should be.
         """
         ...
 
@@ -259,10 +306,11 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class Implementation(ABC, Generic[N]):
-    """One way of answering an operator. Subclasses are frozen dataclasses; their fields are the parameters users set.
+    """One way of answering an operator. Subclasses are frozen dataclasses; their fields are the
+    parameters users set.
 
-    `same` says whether it answers as the reference does whenever the model is a function of the row; it picks the contract
-    suite. The first line of the module's docstring says what it does.
+    `same` says whether it answers as the reference does whenever the model is a function of the
+    row; it picks the contract suite. The first line of the module's docstring says what it does.
     """
 
     same: ClassVar[bool] = False
@@ -279,11 +327,13 @@ class Implementation(ABC, Generic[N]):
     async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
         """Answer every item once.
 
-        Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the answers, `error` string (NULL:
-        answered) and `calls` list<string> (ids of the calls the answer rests on). Answers by operator: sem_map and sem_agg
-        `node.answers`; sem_filter `keep` boolean; sem_join `match` boolean and `node.answers` (NULL without a match); sem_topk
-        `score` double, higher is better, equal scores stay in row order (a row ruled out early still gets a score). For
-        sem_filter and sem_join a last column `score` double may say what a verdict rests on; it is kept with the answers.
+        Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
+        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls the
+        answer rests on). Answers by operator: sem_map and sem_agg `node.answers`; sem_filter `keep`
+        boolean; sem_join `match` boolean and `node.answers` (NULL without a match); sem_topk
+        `score` double, higher is better, equal scores stay in row order (a row ruled out early
+        still gets a score). For sem_filter and sem_join a last column `score` double may say what a
+        verdict rests on; it is kept with the answers.
         """
 
 
@@ -295,7 +345,9 @@ _VERDICTS: dict[str, pa.Field[Any]] = {
 
 
 def verdict_field(node: Semantic) -> pa.Field[Any] | None:
-    """What the operator itself asks, beside the prompt's answers: `keep`, `match`, `score`, or nothing."""
+    """What the operator itself asks, beside the prompt's answers: `keep`, `match`, `score`, or
+    nothing.
+    """
     return _VERDICTS.get(node.keyword)
 
 
@@ -303,7 +355,9 @@ SCORE = "score"
 
 
 def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
-    """The schema of the table that `answer` returns for a node; `scored`: with the score that a verdict rests on."""
+    """The schema of the table that `answer` returns for a node; `scored`: with the score that a
+    verdict rests on.
+    """
     verdict = verdict_field(node)
     own = [] if verdict is None else [verdict]
     return pa.schema(
@@ -333,9 +387,12 @@ def blocks(
         node: Whose items they are.
         rows: The items.
         left: At most so many left rows in a block; None: all that may be together.
-        right: For pairs: at most so many distinct right rows; None: each left row keeps its whole list.
-        pairs: For pairs: no further left row once a block would hold more pairs than this; one left row's own list may.
-        order: A column of `rows.left` by which items are sorted before they are cut (NULL last); default: their order.
+        right: For pairs: at most so many distinct right rows; None: each left row keeps its whole
+            list.
+        pairs: For pairs: no further left row once a block would hold more pairs than this; one left
+            row's own list may.
+        order: A column of `rows.left` by which items are sorted before they are cut (NULL last);
+            default: their order.
 
     Raises:
         ValueError: The prompts name no column `order`, or a size is below 1.
@@ -381,7 +438,9 @@ class Keys:
         paths = dict.fromkeys(path for context in self._contexts for path in context.fields)
         self._columns = {path: rows.left.column(path).to_pylist() for path in paths}
         own_groups = node.keyword == "sem_agg"
-        self._groups: list[Any] | None = rows.items.column("group").to_pylist() if own_groups else None
+        self._groups: list[Any] | None = (
+            rows.items.column("group").to_pylist() if own_groups else None
+        )
         self._rendered: dict[int, str] = {}
 
     def of(self, item: int) -> tuple[str, int, str, int]:
@@ -413,7 +472,9 @@ def _pair_blocks(
         near = list(dict.fromkeys(rights[item] for item in wide))
         for i in range(0, len(near), right):
             some = set(near[i : i + right])
-            yield from _cut(by_key([item for item in wide if rights[item] in some], lefts), None, pairs)
+            yield from _cut(
+                by_key([item for item in wide if rights[item] in some], lefts), None, pairs
+            )
 
 
 def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
@@ -425,7 +486,9 @@ def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
 
 
 def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Iterator[list[int]]:
-    """Join lists of pairs, a list for each left row, until `left` rows or `pairs` pairs are together."""
+    """Join lists of pairs, a list for each left row, until `left` rows or `pairs` pairs are
+    together.
+    """
     block: list[int] = []
     members = 0
     for mine in lists:

@@ -26,15 +26,23 @@ from semgraph.semantic.ask import (
 )
 
 
-async def _groups(node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, now: datetime | None) -> pa.Table:
-    """Row numbers `o` and group numbers `g` (in order of first appearance), rows of a group in the node's order."""
+async def _groups(
+    node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, now: datetime | None
+) -> pa.Table:
+    """Row numbers `o` and group numbers `g` (in order of first appearance), rows of a group in the
+    node's order.
+    """
     keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node.input) else [])
     first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
     sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order}'
-    found = await execute(sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now)
+    found = await execute(
+        sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
+    )
     numbers, _ = dense(values(found.column("#g")))
-    return pa.table({"group": pa.array(numbers, pa.int64()), "left": found.column("#o").combine_chunks()})
+    return pa.table(
+        {"group": pa.array(numbers, pa.int64()), "left": found.column("#o").combine_chunks()}
+    )
 
 
 def _members(items: pa.Table) -> list[list[int]]:
@@ -63,7 +71,9 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in members])
     several = [rows for rows, alone in zip(members, single, strict=True) if not alone]
     kinds, _ = dense(told_apart(node, table, asking))
-    numbers, first = dense([tuple(kinds[row] for row in rows) for rows in several])  # equal groups are one
+    numbers, first = dense(
+        [tuple(kinds[row] for row in rows) for rows in several]
+    )  # equal groups are one
     answers = await _ask_groups(node, table, [several[i] for i in first], asking)
     answers = answers.take(pa.array(numbers, pa.int64()))
     errors = values(answers.column("error"))
@@ -78,13 +88,17 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
             own = await column_of(dict(node.alone)[f.name], node.input, taken, asking.now, f.type)
             column = pc.if_else(pa.array(single), own, column)
         columns[f.name] = column
-    failed = np.asarray([g in renumber and errors[renumber[g]] is not None for g in range(len(members))])
+    failed = np.asarray(
+        [g in renumber and errors[renumber[g]] is not None for g in range(len(members))]
+    )
     kept = node.on_error == "null"
     result = pa.table(columns)
     if failed.any() and not kept:
         result = result.filter(pa.array(~failed))
     asked = [heads[g] for g in renumber]
-    of: list[int | None] = values(table.column(MEMBER)) if MEMBER in table.column_names else [None] * table.num_rows
+    of: list[int | None] = (
+        values(table.column(MEMBER)) if MEMBER in table.column_names else [None] * table.num_rows
+    )
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, asked, errors),
@@ -102,7 +116,9 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     groups, lefts = values(items.column("group")), values(items.column("left"))
     answers = await _scores(node, table, _members(items), asking)
     errors, scores = values(answers.column("error")), values(answers.column("score"))
-    ranked = sorted((g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None)
+    ranked = sorted(
+        (g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None
+    )
     best: list[tuple[int, int, float]] = []
     ranks: dict[int, int] = {}
     for group, _, left, score in ranked:
@@ -122,8 +138,12 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     )
 
 
-async def _scores(node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: Asking) -> pa.Table:
-    """The answer for each row of each group. Equal rows of a group have one place, groups of equal rows are one."""
+async def _scores(
+    node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: Asking
+) -> pa.Table:
+    """The answer for each row of each group. Equal rows of a group have one place, groups of equal
+    rows are one.
+    """
     kinds, first_rows = dense(told_apart(node, table, asking))
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in members]
     numbers, first = dense(distinct)
@@ -131,5 +151,9 @@ async def _scores(node: SemTopk, table: pa.Table, members: Sequence[Sequence[int
     answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, asking)
     pairs = ((number, kind) for number, group in enumerate(groups) for kind in group)
     place = {pair: item for item, pair in enumerate(pairs)}
-    found = [place[number, kinds[row]] for number, rows in zip(numbers, members, strict=True) for row in rows]
+    found = [
+        place[number, kinds[row]]
+        for number, rows in zip(numbers, members, strict=True)
+        for row in rows
+    ]
     return answers.take(pa.array(found, pa.int64()))

@@ -1,4 +1,5 @@
-"""The implementations that can be chosen: files `<operator>/<name>.py` in the shipped folder and in folders the user names.
+"""The implementations that can be chosen: files `<operator>/<name>.py` in the shipped folder and in
+folders the user names.
 
 A file is loaded by its path, when it is first asked for. Code is run from named folders only.
 """
@@ -27,7 +28,9 @@ from semgraph.semantic.answers import named
 from semgraph.semantic.contract import REFERENCES, Cost, Implementation, Observed, RowEstimate
 from semgraph.shipped import operators_folder
 
-_NODES: dict[str, type[Semantic]] = {kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)}
+_NODES: dict[str, type[Semantic]] = {
+    kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)
+}
 
 
 class Listed(NamedTuple):
@@ -86,7 +89,11 @@ class Library:
             file = self._files[operator][name]
             kind = self._load(operator, file)
             doc = (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n", 1)[0]
-            found.append(Listed(name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file))
+            found.append(
+                Listed(
+                    name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file
+                )
+            )
         return found
 
     def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:
@@ -98,14 +105,18 @@ class Library:
             step: The step that it is for, named in errors.
 
         Raises:
-            PlanError: No such way, no such parameter, a value of a wrong type, or a file that cannot be used.
+            PlanError: No such way, no such parameter, a value of a wrong type, or a file that
+                cannot be used.
         """
         try:
             kind = self._load(operator, self._find(operator, choice.name))
             return _made(kind, choice)
         except PlanError as error:
             raise PlanError(
-                *(Problem(p.what, step or p.step, p.position, p.there, p.hint) for p in error.problems)
+                *(
+                    Problem(p.what, step or p.step, p.position, p.there, p.hint)
+                    for p in error.problems
+                )
             ) from None
 
     def _find(self, operator: str, name: str) -> Path:
@@ -119,11 +130,19 @@ class Library:
             folders = ", ".join(str(folder) for folder in self._folders)
             hint = f"it must be <folder>/{operator}/<name>.py, and the folder named: --operators, or in semgraph.toml"
             raise PlanError(
-                Problem(f'"{name}" is in no folder that code is run from', there=f"folders: {folders}", hint=hint)
+                Problem(
+                    f'"{name}" is in no folder that code is run from',
+                    there=f"folders: {folders}",
+                    hint=hint,
+                )
             )
         there = f"Its ways: {', '.join(self._short(operator, n) for n in self.names(operator))}"
         raise PlanError(
-            Problem(f'"{name}" is no way of doing a {operator}', there=there, hint=did_you_mean(name, files))
+            Problem(
+                f'"{name}" is no way of doing a {operator}',
+                there=there,
+                hint=did_you_mean(name, files),
+            )
         )
 
     def _short(self, operator: str, name: str) -> str:
@@ -141,7 +160,8 @@ class Library:
 def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False) -> str:
     """How a way is written: `block(left=null, right=null)`; short: `block(left, right)`."""
     shown = [
-        f.name if short or f.default is MISSING else f"{f.name}={canonical_json(f.default)}" for f in _parameters(kind)
+        f.name if short or f.default is MISSING else f"{f.name}={canonical_json(f.default)}"
+        for f in _parameters(kind)
     ]
     return f"{name}({', '.join(shown)})" if shown else name
 
@@ -151,8 +171,8 @@ def _parameters(kind: type[Implementation[Any]]) -> tuple[Field[Any], ...]:
 
 
 def _module(operator: str, file: Path) -> ModuleType:
-    """Run a file as a module of its own name: two files of one name, or a file before and after it was edited in a
-    notebook, must not meet in sys.modules.
+    """Run a file as a module of its own name: two files of one name, or a file before and after it
+    was edited in a notebook, must not meet in sys.modules.
     """
     try:
         content = file.read_bytes()
@@ -171,10 +191,14 @@ def _module(operator: str, file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+        lines = [
+            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)
+        ]
         line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
         place = f"{file}:{line}" if line else str(file)
-        raise PlanError(Problem(f"{place}: {type(error).__name__}: {error}", hint="correct the file")) from error
+        raise PlanError(
+            Problem(f"{place}: {type(error).__name__}: {error}", hint="correct the file")
+        ) from error
     return module
 
 
@@ -183,17 +207,25 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
     own = [
         kind
         for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Implementation) and kind.__module__ == module.__name__
+        if isinstance(kind, type)
+        and issubclass(kind, Implementation)
+        and kind.__module__ == module.__name__
     ]
     if len(own) != 1:
         names = ", ".join(kind.__name__ for kind in own) or "none"
         msg = f"{file}: a file holds one implementation, this one holds {names}"
-        raise PlanError(Problem(msg, hint=f"write class Name(Implementation[{_NODES[operator].__name__}])"))
+        raise PlanError(
+            Problem(msg, hint=f"write class Name(Implementation[{_NODES[operator].__name__}])")
+        )
     kind = own[0]
-    node = next((get_args(base)[0] for base in getattr(kind, "__orig_bases__", ()) if get_args(base)), None)
+    node = next(
+        (get_args(base)[0] for base in getattr(kind, "__orig_bases__", ()) if get_args(base)), None
+    )
     if isinstance(node, type) and node is not _NODES[operator]:
         msg = f"{file}: {kind.__name__} is for {node.__name__}, but its folder is {operator}"
-        raise PlanError(Problem(msg, hint=f"move it, or write Implementation[{_NODES[operator].__name__}]"))
+        raise PlanError(
+            Problem(msg, hint=f"move it, or write Implementation[{_NODES[operator].__name__}]")
+        )
     missing = sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
         raise PlanError(Problem(f"{file}: {kind.__name__} lacks the method {', '.join(missing)}"))
@@ -211,16 +243,29 @@ def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any
         if name not in known:
             there = f"Its parameters: {', '.join(known) or 'none'}"
             problems.append(
-                Problem(f'{choice.name} has no parameter "{name}"', there=there, hint=did_you_mean(name, known))
+                Problem(
+                    f'{choice.name} has no parameter "{name}"',
+                    there=there,
+                    hint=did_you_mean(name, known),
+                )
             )
         elif not _fits(hints[name], value):
             wanted = _type_name(hints[name])
-            problems.append(Problem(f"{choice.name}: {name} must be {wanted}, not {canonical_json(value)}"))
+            problems.append(
+                Problem(f"{choice.name}: {name} must be {wanted}, not {canonical_json(value)}")
+            )
     given = {name for name, _ in choice.params}
-    lacking = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in given]
+    lacking = [
+        n
+        for n, f in known.items()
+        if f.default is MISSING and f.default_factory is MISSING and n not in given
+    ]
     if lacking:
         problems.append(
-            Problem(f"{choice.name} needs {', '.join(lacking)}", hint=f"write {choice.name}({lacking[0]}=...)")
+            Problem(
+                f"{choice.name} needs {', '.join(lacking)}",
+                hint=f"write {choice.name}({lacking[0]}=...)",
+            )
         )
     if problems:
         raise PlanError(*problems)
@@ -248,16 +293,24 @@ def _type_name(hint: Any) -> str:
         return " or ".join(_type_name(option) for option in get_args(hint))
     if get_origin(hint) is Literal:
         return " or ".join(canonical_json(value) for value in get_args(hint))
-    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
+    words = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+        NoneType: "null",
+    }
     return words.get(hint, str(hint))
 
 
-def estimated(way: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None) -> Cost:
+def estimated(
+    way: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
+) -> Cost:
     """What answering would take.
 
     Raises:
-        EngineError: The implementation raised, or gave something else than a `Cost` of numbers from 0 on; it is named, with
-            its file.
+        EngineError: The implementation raised, or gave something else than a `Cost` of numbers from
+            0 on; it is named, with its file.
     """
     step = f"step {node.step}: " if node.step else ""
     try:
@@ -265,7 +318,9 @@ def estimated(way: Implementation[Any], node: Semantic, rows: RowEstimate, seen:
     except SemgraphError:
         raise
     except Exception as error:
-        raise EngineError(f"{step}{named(way, error)} raised {type(error).__name__}: {error}") from error
+        raise EngineError(
+            f"{step}{named(way, error)} raised {type(error).__name__}: {error}"
+        ) from error
     wrong = wrong_with(found)
     if wrong is not None:
         raise EngineError(f"{step}{named(way)} broke its contract: {wrong}. Correct its `estimate`")

@@ -38,20 +38,28 @@ from semgraph.semantic.ask import (
 
 
 def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Pairs of row numbers with equal values, in order of left then right; a value with NULL matches nothing."""
+    """Pairs of row numbers with equal values, in order of left then right; a value with NULL
+    matches nothing.
+    """
     places: dict[Any, list[int]] = {}
     for r, value in enumerate(right):
         places.setdefault(value, []).append(r)
-    found = [(n, r) for n, value in enumerate(left) if None not in value for r in places.get(value, ())]
+    found = [
+        (n, r) for n, value in enumerate(left) if None not in value for r in places.get(value, ())
+    ]
     return [n for n, _ in found], [r for _, r in found]
 
 
 def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> list[Any]:
     columns = [values(pick(table, path)) for path in paths]
-    return list(zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True))
+    return list(
+        zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True)
+    )
 
 
-async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None) -> tuple[list[int], list[int]]:
+async def _pairs(
+    node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None
+) -> tuple[list[int], list[int]]:
     both = node.input.partitioned and node.other.partitioned
     plain = all(pa.types.is_string(pick(left, path).type) for path, _ in node.using)
     if node.using and node.where is None and plain:
@@ -72,9 +80,14 @@ async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, now: datetime |
 
 
 def _of_one_partition(
-    node: SemJoin, left: pa.Table, right: pa.Table, pairs: tuple[list[int], list[int]], asking: Asking
+    node: SemJoin,
+    left: pa.Table,
+    right: pa.Table,
+    pairs: tuple[list[int], list[int]],
+    asking: Asking,
 ) -> tuple[list[int], list[int], list[str]]:
-    """The pairs without those of two partitions, and the partition of each: a row of none may meet a row of any.
+    """The pairs without those of two partitions, and the partition of each: a row of none may meet
+    a row of any.
 
     A plan that reads `partition: all` compares rows of all partitions on purpose.
     """
@@ -82,7 +95,9 @@ def _of_one_partition(
     own, other = owners_of(left, asking), owners_of(right, asking)
     if own is None:
         return lefts, rights, [""] * len(lefts) if other is None else [other[b] for b in rights]
-    on_purpose = any(getattr(each, "partition", "") == "all" for each in walk(node.input, node.other))
+    on_purpose = any(
+        getattr(each, "partition", "") == "all" for each in walk(node.input, node.other)
+    )
     if other is not None and not on_purpose:
         kept = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
         lefts, rights = [a for a, _ in kept], [b for _, b in kept]
@@ -100,9 +115,13 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     answers = await _answers(node, left, right_asked, (lefts, sides), owners, asking)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     kept = node.on_error == "null"
-    dropped = set() if kept else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
+    dropped = (
+        set() if kept else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
+    )
     chosen = [i for i, matches in enumerate(match) if matches and lefts[i] not in dropped]
-    found = _matched(node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen)
+    found = _matched(
+        node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen
+    )
     if node.keep == "one":
         found = await _first_match(node, found, asking.now)
     result = _assemble(node, left, found, dropped)
@@ -126,7 +145,8 @@ async def _answers(
     owners: Sequence[str],
     asking: Asking,
 ) -> pa.Table:
-    """The answer for each pair of a left row and a distinct right row; pairs that show the same are one question.
+    """The answer for each pair of a left row and a distinct right row; pairs that show the same are
+    one question.
 
     A left row of no partition stands once for each partition that it is compared with.
     """
@@ -135,7 +155,9 @@ async def _answers(
     whom = [owners[i] for i in rows_first]
     kinds, kinds_first = dense(told_apart(node, asked, asking, whom))  # equal left rows are one
     questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
-    distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # those of a left row together
+    distinct = sorted(
+        dict.fromkeys(questions), key=lambda question: question[0]
+    )  # those of a left row together
     items = pa.table(
         {
             "left": pa.array([kind for kind, _ in distinct], pa.int64()),
@@ -143,7 +165,9 @@ async def _answers(
         }
     )
     distinct_rows = asked.take(pa.array(kinds_first, pa.int64()))
-    answers = await ask(node, distinct_rows, right, items, asking, owners=[whom[i] for i in kinds_first])
+    answers = await ask(
+        node, distinct_rows, right, items, asking, owners=[whom[i] for i in kinds_first]
+    )
     place = {question: item for item, question in enumerate(distinct)}
     return answers.take(pa.array([place[question] for question in questions], pa.int64()))
 
@@ -155,7 +179,9 @@ def _matched(
     answers: pa.Table,
     items: list[int],
 ) -> pa.Table:
-    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l`, the left row's number."""
+    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l`, the left
+    row's number.
+    """
     left, right = inputs
     taken = left.take(pa.array(pairs[0], pa.int64()))
     other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
@@ -166,12 +192,16 @@ def _matched(
     for name in _whose(node):
         taken = taken.append_column(name, other.column(name))
     for f in node.answer_fields():
-        taken = taken.append_column(f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64())))
+        taken = taken.append_column(
+            f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64()))
+        )
     return taken.append_column("_l", pa.array(pairs[0], pa.int64()))
 
 
 def _whose(node: SemJoin) -> tuple[str, ...]:
-    """The hidden columns that a pair has from its right row: where the left rows are of no window."""
+    """The hidden columns that a pair has from its right row: where the left rows are of no
+    window.
+    """
     return (PARTITION, MEMBER) if node.partitioned and not node.input.partitioned else ()
 
 
@@ -191,9 +221,13 @@ def _assemble(node: SemJoin, left: pa.Table, found: pa.Table, dropped: set[int])
     matched = set(values(found.column("_l")))
     everyone = [i for i in range(left.num_rows) if i not in dropped]
     if node.how in {"semi", "anti"}:
-        return left.take(pa.array([i for i in everyone if (i in matched) == (node.how == "semi")], pa.int64()))
+        return left.take(
+            pa.array([i for i in everyone if (i in matched) == (node.how == "semi")], pa.int64())
+        )
     if node.how == "left":
         rest = [i for i in everyone if i not in matched]
-        alone = left.take(pa.array(rest, pa.int64())).append_column("_l", pa.array(rest, pa.int64()))
+        alone = left.take(pa.array(rest, pa.int64())).append_column(
+            "_l", pa.array(rest, pa.int64())
+        )
         found = pa.concat_tables([found, alone], promote_options="default").sort_by("_l")
     return found.drop_columns("_l")

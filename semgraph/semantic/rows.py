@@ -71,7 +71,9 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answ
     kept = node.on_error == "null"
     keep = np.zeros(table.num_rows, bool)
     answered = values(told.answers.column("keep"))
-    keep[np.asarray(told.asked, np.int64)] = [kept if answer is None else bool(answer) for answer in answered]
+    keep[np.asarray(told.asked, np.int64)] = [
+        kept if answer is None else bool(answer) for answer in answered
+    ]
     return Answered(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
         _failures(node, table, told.asked, errors),
@@ -85,10 +87,14 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answ
 def _failures(
     node: SemFilter, table: pa.Table, asked: Sequence[int], errors: Sequence[str | None]
 ) -> tuple[Failure, ...]:
-    """The rows with an error; one that joins repeated before it was asked about is one row, without its partners."""
+    """The rows with an error; one that joins repeated before it was asked about is one row, without
+    its partners.
+    """
     if not node.late:
         return failures(node, table, asked, errors)
-    own = table.select([name for name in (*node.late, MEMBER, PARTITION) if name in table.column_names])
+    own = table.select(
+        [name for name in (*node.late, MEMBER, PARTITION) if name in table.column_names]
+    )
     found = failures(node, own, asked, errors)
     first = {(failure.member, canonical_json(failure.row)): failure for failure in reversed(found)}
     return tuple(reversed(first.values()))

@@ -15,7 +15,16 @@ import pyarrow as pa
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.semantic.contract import REFERENCES, SCORE, Context, Implementation, N, Outcome, Rows, verdict_field
+from semgraph.semantic.contract import (
+    REFERENCES,
+    SCORE,
+    Context,
+    Implementation,
+    N,
+    Outcome,
+    Rows,
+    verdict_field,
+)
 from semgraph.semantic.prompt.words import log_odds
 
 
@@ -29,8 +38,9 @@ class Labelled(NamedTuple):
 def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
     """The labelled rows of a CSV, JSON lines or Parquet file.
 
-    Its columns are those that the prompt reads (of the other side of a join with the alias before them, as `c.name`), the one
-    that picks the prompt where there are several, and the label: `keep` for a sem_filter, `match` for a sem_join.
+    Its columns are those that the prompt reads (of the other side of a join with the alias before
+    them, as `c.name`), the one that picks the prompt where there are several, and the label: `keep`
+    for a sem_filter, `match` for a sem_join.
 
     Args:
         node: Whose rows they are.
@@ -73,12 +83,19 @@ class _File:
     def wrong(self, what: str, hint: str | None = None) -> PlanError:
         """The error to raise."""
         return PlanError(
-            Problem(f"the labels {self._path}: {what}", self._node.step or None, self._node.origin, hint=hint)
+            Problem(
+                f"the labels {self._path}: {what}",
+                self._node.step or None,
+                self._node.origin,
+                hint=hint,
+            )
         )
 
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
         """The columns of one side that the prompts read, with its types."""
-        return pa.table({name: self.column(prefix + name, like.schema.field(name)) for name in names})
+        return pa.table(
+            {name: self.column(prefix + name, like.schema.field(name)) for name in names}
+        )
 
     def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
         """A column with the type of a field."""
@@ -123,9 +140,13 @@ def _read(file: Path) -> pa.Table:
 
 
 _FEW = 5
-"""Labels of each answer that count as seen beforehand: a few labels tell little of how often each answer is right."""
+"""Labels of each answer that count as seen beforehand: a few labels tell little of how often each
+answer is right.
+"""
 _SPREAD = 1 / 6
-"""The least spread within an answer, in distances between the two: labels that are separated cleanly do not make sure."""
+"""The least spread within an answer, in distances between the two: labels that are separated
+cleanly do not make sure.
+"""
 
 
 class Curve(NamedTuple):
@@ -140,9 +161,11 @@ class Curve(NamedTuple):
 
 
 def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
-    """The curve between the labelled scores of both answers, taken as two bells of one width (Fisher, 1936).
+    """The curve between the labelled scores of both answers, taken as two bells of one width
+    (Fisher, 1936).
 
-    With some twenty labels it is nearer to the best curve than logistic regression, which does not know of the bells.
+    With some twenty labels it is nearer to the best curve than logistic regression, which does not
+    know of the bells.
 
     Args:
         scores: Of labelled items.
@@ -172,7 +195,8 @@ def right_when_left_out(scores: Sequence[float], labels: Sequence[bool]) -> int:
 
 
 def cut(scores: Sequence[float]) -> float:
-    """The score between the two groups that scores fall into: those with the least spread within (Otsu, 1979).
+    """The score between the two groups that scores fall into: those with the least spread within
+    (Otsu, 1979).
 
     >>> cut([1.0, 1.5, 2.0, 7.0, 8.0])
     4.5
@@ -198,8 +222,10 @@ class Verdicts:
 
     Args:
         threshold: The probability of yes from which on the answer is yes.
-        labels: A file of labelled rows: log-odds are calibrated on them first. Empty: they are taken as they are.
-        split: Whether the log-odds are divided into two groups, for each partition and prompt by itself, instead.
+        labels: A file of labelled rows: log-odds are calibrated on them first. Empty: they are
+            taken as they are.
+        split: Whether the log-odds are divided into two groups, for each partition and prompt by
+            itself, instead.
 
     Raises:
         ValueError: The threshold is none, or both `labels` and `split` are given.
@@ -217,7 +243,8 @@ class Verdicts:
             raise ValueError("labels and split exclude each other: split needs no labels")
 
     async def answer(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
-        """Ask about each item; outcomes have the verdict and, under `score`, the log-odds of yes after calibration.
+        """Ask about each item; outcomes have the verdict and, under `score`, the log-odds of yes
+        after calibration.
 
         Raises:
             PlanError: The labels cannot be used.
@@ -225,8 +252,16 @@ class Verdicts:
         """
         verdict = verdict_field(node)
         assert verdict is not None
-        found = await ctx.ask_words(node, rows) if not self.labels else await self._after_labels(node, rows, ctx)
-        scores = {item: log_odds(outcome) for item, outcome in enumerate(found) if outcome.values is not None}
+        found = (
+            await ctx.ask_words(node, rows)
+            if not self.labels
+            else await self._after_labels(node, rows, ctx)
+        )
+        scores = {
+            item: log_odds(outcome)
+            for item, outcome in enumerate(found)
+            if outcome.values is not None
+        }
         curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
         scores = {item: curve.log_odds(score) for item, score in scores.items()}
         if self.split:
@@ -245,14 +280,21 @@ class Verdicts:
         labelled = read_labels(node, rows, self.labels)
         outcomes = await ctx.ask_words(node, labelled.rows)
         pairs = zip(outcomes, labelled.labels, strict=True)
-        answered = [(log_odds(outcome), label) for outcome, label in pairs if outcome.values is not None]
+        answered = [
+            (log_odds(outcome), label) for outcome, label in pairs if outcome.values is not None
+        ]
         scores, labels = [score for score, _ in answered], [label for _, label in answered]
         if min(sum(labels), len(labels) - sum(labels)) < _LEAST:
-            what = f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"
+            what = (
+                f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"
+            )
             raise self._wrong(node, f"{what}: calibration needs at least {_LEAST} of yes and of no")
         curve = fitted(scores, labels)
         if curve.slope <= 0:
-            raise self._wrong(node, "the model's answers do not follow them: rows labelled no have the higher log-odds")
+            raise self._wrong(
+                node,
+                "the model's answers do not follow them: rows labelled no have the higher log-odds",
+            )
         right = right_when_left_out(scores, labels)
         ctx.note(
             f"step {node.step}: calibrated on {len(labels)} labelled rows of {self.labels}: yes from log-odds "
@@ -261,12 +303,16 @@ class Verdicts:
         return curve
 
     def _wrong(self, node: Semantic, what: str) -> PlanError:
-        return PlanError(Problem(f"the labels {self.labels}: {what}", node.step or None, node.origin))
+        return PlanError(
+            Problem(f"the labels {self.labels}: {what}", node.step or None, node.origin)
+        )
 
 
 @dataclass(frozen=True)
 class ByLogOdds(Implementation[N]):
-    """An implementation whose verdicts rest on log-odds; the parameters are those of `Verdicts`, which gives them."""
+    """An implementation whose verdicts rest on log-odds; the parameters are those of `Verdicts`,
+    which gives them.
+    """
 
     threshold: float = 0.5
     labels: str = ""
@@ -279,7 +325,11 @@ class ByLogOdds(Implementation[N]):
     def refuses(self, node: N, limits: Limits) -> str | None:
         """The model must not be known to give no log-probabilities."""
         instead = REFERENCES[node.keyword]
-        return f"the model gives no log-probabilities; use {instead}" if limits.logprobs is False else None
+        return (
+            f"the model gives no log-probabilities; use {instead}"
+            if limits.logprobs is False
+            else None
+        )
 
 
 def _divided(rows: Rows, scores: dict[int, float]) -> dict[int, float]:

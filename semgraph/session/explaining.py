@@ -73,10 +73,16 @@ class Explained:
         name, facts = self.run.name, self.run.facts
         if "plan" not in facts:
             hint = f"take another, or remove it: semgraph runs rm {name}"
-            raise PlanError(Problem(f"the record of run {name} does not say what it did: it is damaged", hint=hint))
+            raise PlanError(
+                Problem(
+                    f"the record of run {name} does not say what it did: it is damaged", hint=hint
+                )
+            )
         if (other := facts.get("plan")) != self.plan.name:
             hint = f"semgraph explain {other} --run {name}"
-            raise PlanError(Problem(f"run {name} was a run of {other}, not of {self.plan.name}", hint=hint))
+            raise PlanError(
+                Problem(f"run {name} was a run of {other}, not of {self.plan.name}", hint=hint)
+            )
         if facts.get("fingerprint") == self.plan.fingerprint:
             return ""
         differs = "(steps, parameters or ways differ): its counts may be of other work"
@@ -84,7 +90,9 @@ class Explained:
 
 
 async def explained(of: Explained, resources: Resources, form: ExplainFormat) -> str:
-    """The plan in one of the forms; models are not asked. The store is read for `prompts` and to count what a plan scans."""
+    """The plan in one of the forms; models are not asked. The store is read for `prompts` and to
+    count what a plan scans.
+    """
     note = of.note
     if form == "algebra":
         return algebra(of.plan)
@@ -102,10 +110,17 @@ async def explained(of: Explained, resources: Resources, form: ExplainFormat) ->
 
 
 async def _drawn(
-    of: Explained, physical: PhysicalPlan, names: list[str], resources: Resources, form: ExplainFormat, note: str
+    of: Explained,
+    physical: PhysicalPlan,
+    names: list[str],
+    resources: Resources,
+    form: ExplainFormat,
+    note: str,
 ) -> str:
     memory = Memory.beside(resources.settings.journal_path)
-    forecast = None if of.inputs is None else Forecast(await _estimator(of, physical, resources, memory))
+    forecast = (
+        None if of.inputs is None else Forecast(await _estimator(of, physical, resources, memory))
+    )
     note = "; ".join(part for part in (note, memory.note if memory else "") if part)
     if form == "json":
         data = as_data(physical, of.actual, forecast, names, note)
@@ -116,7 +131,9 @@ async def _drawn(
     return "\n".join([*lines, *(of.sample.lines() if of.sample is not None else [])])
 
 
-async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources, memory: Memory | None) -> Estimator:
+async def _estimator(
+    of: Explained, physical: PhysicalPlan, resources: Resources, memory: Memory | None
+) -> Estimator:
     inputs = of.inputs or {}
     counts = None
     if any(isinstance(node, Scan) for node in walk(*physical.roots)):
@@ -128,7 +145,11 @@ async def _estimator(of: Explained, physical: PhysicalPlan, resources: Resources
     rows = {name: table.num_rows for name, table in inputs.items()}
     seen = memory.read() if memory is not None else {}
     found = Estimator(physical, rows, seen, counts, windows(of.plan, inputs))
-    if any(not found.asked(node).tokens_in.known for node in walk(*physical.roots) if isinstance(node, Semantic)):
+    if any(
+        not found.asked(node).tokens_in.known
+        for node in walk(*physical.roots)
+        if isinstance(node, Semantic)
+    ):
         return replace(found, tokens=await _tokens(of, physical, inputs, resources))
     return found
 
@@ -146,19 +167,29 @@ async def _tokens(
 
 
 def windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """How many windows all partitions have together; without an order, how many partitions the inputs name."""
+    """How many windows all partitions have together; without an order, how many partitions the
+    inputs name.
+    """
     order, own = plan.order, plan.graph.partition
     if order is None:
-        named = [table.column(own).unique().to_pylist() for table in inputs.values() if own in table.column_names]
+        named = [
+            table.column(own).unique().to_pylist()
+            for table in inputs.values()
+            if own in table.column_names
+        ]
         return max(1, len({value for values in named for value in values}))
     if order.input not in inputs:
         return 1
-    counts = Counter(value or "" for value in inputs[order.input].column(order.partition).to_pylist())
+    counts = Counter(
+        value or "" for value in inputs[order.input].column(order.partition).to_pylist()
+    )
     return max(1, sum(ceil(count / (order.window or count)) for count in counts.values()))
 
 
 async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) -> str:
-    """The segments, and the store's statements: of SQLite over an empty graph, of Neo4j with the indexes that it has."""
+    """The segments, and the store's statements: of SQLite over an empty graph, of Neo4j with the
+    indexes that it has.
+    """
     parts = [queries(physical)]
     if any(node.calls_store for node in walk(*physical.roots)):
         async with AsyncExitStack() as closing:
@@ -173,7 +204,9 @@ async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) 
                 await store.ensure(of.plan.graph, _LENGTH)
             plan = compile_plan(physical.logical, store, Library(resources.settings.operators), {})
             parts.append(
-                store_queries.shown(await store_queries.store_queries(plan, store, next(iter(lengths), _LENGTH)))
+                store_queries.shown(
+                    await store_queries.store_queries(plan, store, next(iter(lengths), _LENGTH))
+                )
             )
     return "\n\n".join(part for part in parts if part)
 
@@ -191,5 +224,7 @@ async def _prompts(of: Explained, physical: PhysicalPlan, resources: Resources) 
         kept = await held(of.plan, opened.store, partitions_read(of.plan, inputs))
         store = await closing.enter_async_context(kept.copy(None))
         plan = compile_plan(physical.logical, store, Library(resources.settings.operators), {})
-        found = await first_prompts.first_prompts(plan, opened.llm, store, inputs, datetime.now(UTC))
+        found = await first_prompts.first_prompts(
+            plan, opened.llm, store, inputs, datetime.now(UTC)
+        )
         return first_prompts.shown(found, exact=opened.llm.exact_tokens)

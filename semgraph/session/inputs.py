@@ -38,30 +38,46 @@ def example_rows(plan: LogicalPlan) -> Example:
     example = plan.document.get("example")
     if not example:
         names = ", ".join(plan.inputs)
-        raise PlanError(Problem(f"plan {plan.name} has no example: give its inputs ({names})", hint="-i NAME=FILE"))
+        raise PlanError(
+            Problem(
+                f"plan {plan.name} has no example: give its inputs ({names})", hint="-i NAME=FILE"
+            )
+        )
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
 
 
 def refuse_taken(plan: LogicalPlan, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse rows that were meant for an input, and were taken for an option of the call. Raises PlanError."""
+    """Refuse rows that were meant for an input, and were taken for an option of the call. Raises
+    PlanError.
+    """
     for name, value in options.items():
         if name in plan.inputs and name not in given and value is not None and value is not False:
-            line = next((node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None)
+            line = next(
+                (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
+            )
             what = f'input "{name}": {name}= is an option of this call, so its rows were not taken'
-            raise PlanError(Problem(what, position=line, hint=f'give them so: inputs={{"{name}": rows}}'))
+            raise PlanError(
+                Problem(what, position=line, hint=f'give them so: inputs={{"{name}": rows}}')
+            )
 
 
 def _is_input(node: Node, name: str) -> bool:
     return isinstance(node, Input) and node.name == name
 
 
-def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) -> dict[str, pa.Table]:
+def typed_inputs(
+    plan: LogicalPlan, given: Mapping[str, Any], rows: int | None
+) -> dict[str, pa.Table]:
     """Every input as a typed table; without any, the example's. Raises PlanError or InputError."""
     for name in given:
         if name not in plan.inputs:
             there = "its inputs: " + (", ".join(plan.inputs) or "none")
             raise PlanError(
-                Problem(f'plan {plan.name} has no input "{name}"', there=there, hint=did_you_mean(name, plan.inputs))
+                Problem(
+                    f'plan {plan.name} has no input "{name}"',
+                    there=there,
+                    hint=did_you_mean(name, plan.inputs),
+                )
             )
     source = given or (dict(example_rows(plan).inputs) if plan.inputs else {})
     found: dict[str, pa.Table] = {}
@@ -71,9 +87,16 @@ def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) 
         if value is None and spec.optional:
             value = []
         if value is None:
-            raise PlanError(Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE"))
+            raise PlanError(
+                Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE")
+            )
         if not isinstance(value, list) or value:
-            table = check_rows(spec, value, partition=order.partition if order else "", key=order.key if order else "")
+            table = check_rows(
+                spec,
+                value,
+                partition=order.partition if order else "",
+                key=order.key if order else "",
+            )
         else:
             table = spec.schema.empty_table()
         whole = rows is None or (order is None and plan.order is not None)
@@ -84,10 +107,12 @@ def typed_inputs(plan: LogicalPlan, given: Mapping[str, Any], rows: int | None) 
 async def run_before(
     request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources
 ) -> list[Result]:
-    """Run the plans that the example of a request's plan comes after, each on its own example, in the order that it names.
+    """Run the plans that the example of a request's plan comes after, each on its own example, in
+    the order that it names.
 
     Args:
-        request: Of the plan; its `progress`, `write` and `runs` are those of the plans before it too.
+        request: Of the plan; its `progress`, `write` and `runs` are those of the plans before it
+            too.
         prepare: Loads a plan by path or name.
         resources: What all of them use; they spend from one budget if these have one.
 
@@ -104,7 +129,12 @@ async def run_before(
         beside = Path(request.plan.file).parent / f"{name}.yaml"
         plan = prepare(beside if beside.is_file() else name)
         one = RunRequest(
-            plan, {}, write=request.write, progress=request.progress, runs=request.runs, begun=request.begun
+            plan,
+            {},
+            write=request.write,
+            progress=request.progress,
+            runs=request.runs,
+            begun=request.begun,
         )
         if plan.inputs:
             done += await run_before(one, prepare, resources)
@@ -119,7 +149,8 @@ async def run_before(
 
 
 async def _spare(plan: LogicalPlan, resources: Resources) -> None:
-    """Refuse the example of a plan that deletes, without making anew, where somebody else's rows may be what it deletes.
+    """Refuse the example of a plan that deletes, without making anew, where somebody else's rows
+    may be what it deletes.
 
     It runs in a store that holds nothing, such as a new one in memory.
 
@@ -128,7 +159,11 @@ async def _spare(plan: LogicalPlan, resources: Resources) -> None:
         StoreUnavailable: It does not answer.
     """
     made = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
-    gone = [sink.label.name for sink in plan.writes if isinstance(sink, Delete) and sink.label.name not in made]
+    gone = [
+        sink.label.name
+        for sink in plan.writes
+        if isinstance(sink, Delete) and sink.label.name not in made
+    ]
     if not gone or not resources.may_hold_rows:
         return
     async with resources.opened_store(plan.graph) as store:
@@ -139,7 +174,11 @@ async def _spare(plan: LogicalPlan, resources: Resources) -> None:
         first = next(iter(plan.inputs))
         what = f"no input is given, and the example of {plan.name} would delete {', '.join(gone)} in a store that holds rows"
         there = f"{name} holds {', '.join(f'{rows} {label}' for label, rows in held.items())}"
-        every = f"; all that it takes without rows: -i {first}=[]" if plan.inputs[first].optional else ""
+        every = (
+            f"; all that it takes without rows: -i {first}=[]"
+            if plan.inputs[first].optional
+            else ""
+        )
         hint = f"say what is meant: -i {first}=FILE{every}; the example alone: --store memory"
         raise PlanError(Problem(what, there=there, hint=hint))
 
@@ -149,10 +188,11 @@ _SPREAD = 1.96  # standard errors of a count on each side: 95 %
 
 @dataclass(frozen=True)
 class Sample:
-    """What `rows` of `of` rows took, and what all would take; the range is that of a count of calls, 95 %.
+    """What `rows` of `of` rows took, and what all would take; the range is that of a count of
+    calls, 95 %.
 
-    `took` counts what was paid now and, as if it were, what earlier runs had paid for answers that the journal has; of
-    its calls, those are `replayed`.
+    `took` counts what was paid now and, as if it were, what earlier runs had paid for answers that
+    the journal has; of its calls, those are `replayed`.
     """
 
     rows: int
@@ -192,7 +232,10 @@ class Sample:
         ]
         for name, (amount, decimals, unit) in self._amounts().items():
             likely, least, most = (f"{unit}{value:,.{decimals}f}" for value in self.all(amount))
-            lines.append(f"  {name} for all rows ≈ {likely}" + (f" ({least} to {most})" if least != most else ""))
+            lines.append(
+                f"  {name} for all rows ≈ {likely}"
+                + (f" ({least} to {most})" if least != most else "")
+            )
         lines.append("  ranges are 95 %, if the other rows are like these")
         return lines
 
@@ -202,21 +245,43 @@ class Sample:
             name: dict(zip(("likely", "least", "most"), self.all(amount), strict=True))
             for name, (amount, _, _) in self._amounts().items()
         }
-        return {"rows": self.rows, "of": self.of, "input": self.input, "calls": self.calls, "all": all_rows}
+        return {
+            "rows": self.rows,
+            "of": self.of,
+            "input": self.input,
+            "calls": self.calls,
+            "all": all_rows,
+        }
 
 
-async def sampled(plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, resources: Resources) -> Sample:
-    """Run the first rows with real calls, in a copy of what the plan reads. Raises PlanError where there are no rows."""
-    name = plan.order.input if plan.order is not None else max(inputs, key=lambda n: inputs[n].num_rows, default="")
+async def sampled(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, resources: Resources
+) -> Sample:
+    """Run the first rows with real calls, in a copy of what the plan reads. Raises PlanError where
+    there are no rows.
+    """
+    name = (
+        plan.order.input
+        if plan.order is not None
+        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
+    )
     if rows < 1 or not name or not inputs[name].num_rows:
         raise PlanError(
-            Problem("there is nothing to sample", hint="give the plan's inputs: -i NAME=FILE, and --sample 20")
+            Problem(
+                "there is nothing to sample",
+                hint="give the plan's inputs: -i NAME=FILE, and --sample 20",
+            )
         )
-    some = {n: table.slice(0, min(rows, table.num_rows)) if n == name else table for n, table in inputs.items()}
+    some = {
+        n: table.slice(0, min(rows, table.num_rows)) if n == name else table
+        for n, table in inputs.items()
+    }
     async with resources.opened_store(plan.graph) as store:
         kept = await held(plan, store, partitions_read(plan, some))
     async with kept.copy(None) as copy:
-        result = await run_plan(RunRequest(plan, some, again=True, sample=True), resources.over(copy))
+        result = await run_plan(
+            RunRequest(plan, some, again=True, sample=True), resources.over(copy)
+        )
     took = StepMetrics()
     for step in result.meter.steps.values():
         if step.operator:

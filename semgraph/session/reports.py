@@ -31,10 +31,12 @@ class Reports:
         return session_html(self.settings, given.llm, given.embedder, given.store)
 
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
-        """Write one HTML file of runs and comparisons, with every prompt and answer; it opens without a network.
+        """Write one HTML file of runs and comparisons, with every prompt and answer; it opens
+        without a network.
 
         Args:
-            records: Results, comparisons, or their ids (the beginnings of ids, or `last`); none: the last one.
+            records: Results, comparisons, or their ids (the beginnings of ids, or `last`); none:
+                the last one.
             to: The file. A relative path is one in the session's folder.
 
         Returns:
@@ -51,4 +53,7 @@ class Reports:
 
 
 def _names(records: Sequence[Result | Comparison | str]) -> list[str]:
-    return [r.run if isinstance(r, Result) else r.id if isinstance(r, Comparison) else r for r in records]
+    return [
+        r.run if isinstance(r, Result) else r.id if isinstance(r, Comparison) else r
+        for r in records
+    ]

@@ -1,4 +1,6 @@
-"""What a run needs from outside: models, an embedder, a store, a journal. The session owns them, a run borrows them."""
+"""What a run needs from outside: models, an embedder, a store, a journal. The session owns them, a
+run borrows them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ import ctypes
 import os
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -127,12 +137,15 @@ class OfLoop:
             try:
                 await self._close()
             except SemgraphError:
-                # The run that it kept from writing has raised it; the end of a loop has no caller who could take it.
+                # The run that it kept from writing has raised it; the end of a loop has no caller
+                # who could take it.
                 if asked:
                     raise
 
     async def journal(self, path: Path, keep_days: float | None) -> Journal:
-        """The journal, opened once. Raises SemgraphError; JournalLocked if another process holds it for long."""
+        """The journal, opened once. Raises SemgraphError; JournalLocked if another process holds it
+        for long.
+        """
         opening = self._journals.get(path)
         if opening is not None and opening.done():
             if opening.cancelled() or opening.exception() is not None:
@@ -146,7 +159,9 @@ class OfLoop:
         return (await asyncio.shield(opening))[0]
 
     async def store(self, store: Store, file: Path | None) -> Lent:
-        """The store that is open at the address of this one, or this one; another one if its file was replaced."""
+        """The store that is open at the address of this one, or this one; another one if its file
+        was replaced.
+        """
         lent = self._stores.get(store.name)
         if lent is not None and lent.identity is not None and lent.identity != _identity(file):
             self._old_stores.append(self._stores.pop(store.name))
@@ -180,7 +195,9 @@ async def _surely(close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _opened(path: Path, keep_days: float | None) -> tuple[Journal, Identity]:
-    """A journal, opened in a thread, where it can wait for the disk; the wait for other processes is here."""
+    """A journal, opened in a thread, where it can wait for the disk; the wait for other processes
+    is here.
+    """
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -200,7 +217,9 @@ async def _closed(journal: Journal) -> None:
 
 
 class Owned:
-    """What a session keeps open. After a fork the child begins with nothing open: connections are never shared."""
+    """What a session keeps open. After a fork the child begins with nothing open: connections are
+    never shared.
+    """
 
     def __init__(self) -> None:
         self._begin()
@@ -218,7 +237,9 @@ class Owned:
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
-            found = self._loops[loop] = OfLoop(self._endpoints.beside(), lambda: self._loops.pop(loop, None))
+            found = self._loops[loop] = OfLoop(
+                self._endpoints.beside(), lambda: self._loops.pop(loop, None)
+            )
             await found.begin()
         return found
 
@@ -236,8 +257,14 @@ class Owned:
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store that the user made: itself, unless a run, of another session too, has it open for another graph."""
-        others = [other for owner, other in _GIVEN if owner is store and other != graph] if graph is not None else []
+        """A store that the user made: itself, unless a run, of another session too, has it open for
+        another graph.
+        """
+        others = (
+            [other for owner, other in _GIVEN if owner is store and other != graph]
+            if graph is not None
+            else []
+        )
         lent = [(store, graph)] if graph is not None else []
         _GIVEN.extend(lent)
         try:
@@ -247,7 +274,9 @@ class Owned:
                 del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]
 
     def memory(self) -> Lent:
-        """The store in memory. Raises StoreUnavailable in a forked process, which has not its rows."""
+        """The store in memory. Raises StoreUnavailable in a forked process, which has not its
+        rows.
+        """
         if self._lost_memory:
             raise StoreUnavailable(
                 "the store in memory belongs to the process that filled it, and this is a fork of that process. "
@@ -270,7 +299,9 @@ class Owned:
             await memory.store.aclose()
 
     def end_here_soon(self) -> None:
-        """Close what belongs to the running event loop, if one runs in this thread, when the caller gives way to it."""
+        """Close what belongs to the running event loop, if one runs in this thread, when the caller
+        gives way to it.
+        """
         with suppress(RuntimeError):  # none runs
             loop = asyncio.get_running_loop()
             if (each := self._loops.pop(loop, None)) is not None:
@@ -291,7 +322,9 @@ class Owned:
             asyncio.run(model.aclose())
 
     def after_fork(self) -> None:
-        """Begin anew in a child process, without a touch at what the parent has open: both would use one socket."""
+        """Begin anew in a child process, without a touch at what the parent has open: both would
+        use one socket.
+        """
         _keep_for_ever(self._endpoints, self._loops, self._memory)
         self._lost_memory = self._lost_memory or self._memory is not None
         self._begin()
@@ -325,7 +358,9 @@ _GIVEN: list[tuple[Store, Graph]] = []
 
 
 def _keep_for_ever(*things: object) -> None:
-    """Never free these: their destructors would close files and wait for threads of the parent process."""
+    """Never free these: their destructors would close files and wait for threads of the parent
+    process.
+    """
     for thing in things:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
@@ -360,8 +395,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Opened:
-    """What one run uses. `now` tells the time of a slice or wave, by its name; `scoped` gives the same models with a scope of
-    the journal of their own: no answer goes from one scope to another.
+    """What one run uses. `now` tells the time of a slice or wave, by its name; `scoped` gives the
+    same models with a scope of the journal of their own: no answer goes from one scope to another.
     """
 
     llm: LLM
@@ -373,15 +408,17 @@ class Opened:
     scoped: Callable[[str], LLM]
 
     def answered(self, _node: Node, found: Answered) -> None:
-        """Take in what a model was asked: an answer that was of no use is never served from the journal again."""
+        """Take in what a model was asked: an answer that was of no use is never served from the
+        journal again.
+        """
         if self.journal is not None:
             self.journal.withdraw(found.unusable)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a session has, as settings name it: each run gets its view of it, with its own budget, or with `budget` if all
-    runs share one.
+    """What a session has, as settings name it: each run gets its view of it, with its own budget,
+    or with `budget` if all runs share one.
     """
 
     settings: Settings
@@ -406,7 +443,9 @@ class Resources:
         return Budget(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
 
     @asynccontextmanager
-    async def open(self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None) -> AsyncIterator[Opened]:
+    async def open(
+        self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None
+    ) -> AsyncIterator[Opened]:
         """Everything one run uses. What was opened for it stays open for the next one.
 
         Args:
@@ -419,26 +458,44 @@ class Resources:
             of_loop = await self.owned.here()
             closing.enter_context(of_loop.used())
             path = self.settings.journal_path
-            journal = await of_loop.journal(path, self.settings.keep_days) if path is not None else None
+            journal = (
+                await of_loop.journal(path, self.settings.keep_days) if path is not None else None
+            )
             scoped = self._models(of_loop.endpoints, budget, journal, recording, fresh=fresh)
             llm = scoped("")
             closing.push_async_callback(llm.aclose)
             inner = self.given.embedder or of_loop.endpoints.embedder(self.settings, recording)
-            kept = None if self.settings.embedder.provider == "recorded" and self.given.embedder is None else journal
+            kept = (
+                None
+                if self.settings.embedder.provider == "recorded" and self.given.embedder is None
+                else journal
+            )
             embedder: Embedder = EmbedOnce(inner, kept, budget, fresh)
             store = await closing.enter_async_context(self.opened_store(plan.graph))
             now = self._clock(recording)
             recorder = Recorder() if record_to is not None else None
             if recorder is not None:
-                llm, embedder, now = recorder.llm(llm), recorder.embedder(embedder), recorder.clock(now)
+                llm, embedder, now = (
+                    recorder.llm(llm),
+                    recorder.embedder(embedder),
+                    recorder.clock(now),
+                )
             yield Opened(llm, embedder, store, journal, budget, now, scoped)
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
 
     def _models(
-        self, endpoints: Endpoints, budget: Budget | None, journal: Journal | None, recording: Path, *, fresh: bool
+        self,
+        endpoints: Endpoints,
+        budget: Budget | None,
+        journal: Journal | None,
+        recording: Path,
+        *,
+        fresh: bool,
     ) -> Callable[[str], LLM]:
-        """The models by role behind one `LLM`, for each scope of the journal; all scopes share endpoints and limiters."""
+        """The models by role behind one `LLM`, for each scope of the journal; all scopes share
+        endpoints and limiters.
+        """
         limits, given = self.settings.limits, self.given.llm
         if given is None:
             return lambda scope: build_models(
@@ -451,15 +508,24 @@ class Resources:
                 scope=scope,
             )
         limiter = self.owned.limiter_of(
-            given, lambda: Limiter(limits.in_flight or given.limits.in_flight, limits.rpm, limits.tpm)
+            given,
+            lambda: Limiter(limits.in_flight or given.limits.in_flight, limits.rpm, limits.tpm),
         )
         model = Borrowed(given)
-        return lambda scope: stack(model, limiter, budget=budget, journal=journal, scope=scope, fresh=fresh)
+        return lambda scope: stack(
+            model, limiter, budget=budget, journal=journal, scope=scope, fresh=fresh
+        )
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
-        """The models, to count tokens with: nothing is sent. Raises PlanError where there is none."""
+        """The models, to count tokens with: nothing is sent. Raises PlanError where there is
+        none.
+        """
         return self.given.llm or build_models(
-            self.settings, (await self.owned.here()).endpoints, budget=None, journal=None, recording=recording_of(plan)
+            self.settings,
+            (await self.owned.here()).endpoints,
+            budget=None,
+            journal=None,
+            recording=recording_of(plan),
         )
 
     def _clock(self, recording: Path) -> Clock:
@@ -472,7 +538,9 @@ class Resources:
 
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:
-        """The store that the settings name, for one run over a graph. Raises StoreUnavailable or PlanError."""
+        """The store that the settings name, for one run over a graph. Raises StoreUnavailable or
+        PlanError.
+        """
         async with AsyncExitStack() as closing:
             if self.given.store is not None:
                 yield await closing.enter_async_context(self.owned.given(self.given.store, graph))
@@ -484,7 +552,9 @@ class Resources:
             yield await closing.enter_async_context(lent.borrowed(graph))
 
     def _store(self) -> tuple[Store, Path | None]:
-        """The store that the settings name, not opened, and its file. Raises StoreUnavailable or PlanError."""
+        """The store that the settings name, not opened, and its file. Raises StoreUnavailable or
+        PlanError.
+        """
         name, env = self.settings.store, self.settings.environment
         if name.startswith("sqlite:"):
             from semgraph.stores.sqlite.store import SqliteStore
@@ -501,7 +571,9 @@ class Resources:
         raise PlanError(Problem(f'"{name}" is no store', there=f"stores: {known}"))
 
     def forget(self, groups: Iterable[str]) -> int:
-        """Delete what the journal holds of some groups; how many answers and vectors there were. Raises SemgraphError."""
+        """Delete what the journal holds of some groups; how many answers and vectors there were.
+        Raises SemgraphError.
+        """
         path = self.settings.journal_path
         if path is None or not path.exists():
             return 0
@@ -515,13 +587,23 @@ class Resources:
     def may_hold_rows(self) -> bool:
         """Whether there is a store yet: a file that nobody has made holds none."""
         scheme, _, path = self.settings.store.partition(":")
-        return self.given.store is not None or scheme != "sqlite" or (self.settings.cwd / path).exists()
+        return (
+            self.given.store is not None
+            or scheme != "sqlite"
+            or (self.settings.cwd / path).exists()
+        )
 
     def need_graph(self) -> None:
-        """Refuse a store that is not there: one that is only read need not be made. Raises StoreUnavailable."""
+        """Refuse a store that is not there: one that is only read need not be made. Raises
+        StoreUnavailable.
+        """
         if not self.may_hold_rows:
             file = self.settings.cwd / self.settings.store.removeprefix("sqlite:")
-            shown = file.relative_to(self.settings.cwd) if file.is_relative_to(self.settings.cwd) else file
+            shown = (
+                file.relative_to(self.settings.cwd)
+                if file.is_relative_to(self.settings.cwd)
+                else file
+            )
             origin = self.settings["store"].origin
             raise StoreUnavailable(
                 f"there is no graph at {shown} ({origin}), and this plan only reads one. "
@@ -540,7 +622,10 @@ def _neo4j(name: str, env: Mapping[str, str]) -> Store:
     uri = env.get("NEO4J_URI", "") if name == "neo4j" else name
     if not uri:
         raise PlanError(
-            Problem("store neo4j: NEO4J_URI is not set", hint="set it, or name the store: --store neo4j://HOST:7687")
+            Problem(
+                "store neo4j: NEO4J_URI is not set",
+                hint="set it, or name the store: --store neo4j://HOST:7687",
+            )
         )
     user = env.get("NEO4J_USERNAME") or env.get("NEO4J_USER") or "neo4j"
     return Neo4jStore(uri, user, env.get("NEO4J_PASSWORD", ""), env.get("NEO4J_DATABASE"))

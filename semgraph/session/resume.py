@@ -1,4 +1,6 @@
-"""Going on with a run: its inputs, parameters and ways, as its record has them. What is written already is told by marks."""
+"""Going on with a run: its inputs, parameters and ways, as its record has them. What is written
+already is told by marks.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ class Resumed:
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def settings(self, now: Settings) -> Settings:
-        """These settings with the run's models, embedder and store, but for what is given anew: as an option, or where
-        the run had it from (a variable of the environment, a file).
+        """These settings with the run's models, embedder and store, but for what is given anew: as
+        an option, or where the run had it from (a variable of the environment, a file).
         """
         found = dict(now.values)
         if not self._anew(now, "models.default") and "models.default" in self.chosen:
@@ -80,7 +82,9 @@ class Resumed:
             return Value(now[key].value, origin)  # it may have a password, which no record has
         if key == "store":
             return Value(text, origin)
-        return Value(parse_spec(text, "embedder" if key == "models.embed" else "model", origin), origin)
+        return Value(
+            parse_spec(text, "embedder" if key == "models.embed" else "model", origin), origin
+        )
 
 
 def _asks(key: str) -> bool:
@@ -95,11 +99,17 @@ def keep_inputs(folder: Path, inputs: Mapping[str, pa.Table]) -> None:
 
 
 def resumed(ref: str, runs: Path | None) -> Resumed:
-    """What a run was asked to do, from its record. Raises PlanError if there is no such run, or no record of its rows."""
+    """What a run was asked to do, from its record. Raises PlanError if there is no such run, or no
+    record of its rows.
+    """
     import pyarrow.parquet as pq
 
     if runs is None:
-        raise PlanError(Problem(f'there is no run "{ref}"', there="no records are kept", hint="give runs= a folder"))
+        raise PlanError(
+            Problem(
+                f'there is no run "{ref}"', there="no records are kept", hint="give runs= a folder"
+            )
+        )
     run: Run = find_run(ref, runs)
     folder = run.folder / INPUTS
     if "plan" not in run.facts or not folder.is_dir():
@@ -119,10 +129,14 @@ def resumed(ref: str, runs: Path | None) -> Resumed:
 
 
 def same_plan(before: Resumed, plan: str | Path, folder: Path) -> None:
-    """Refuse to go on with a run of another plan; its parameters would make no sense here. Raises PlanError."""
+    """Refuse to go on with a run of another plan; its parameters would make no sense here. Raises
+    PlanError.
+    """
     path, _ = find_plan(plan, (folder,))
     data = read_file(path).data
     name = data.get("plan") if isinstance(data, Mapping) else None
     if name is not None and str(name) != before.plan:
         hint = f"go on with it: semgraph run {before.plan} --resume {before.run}"
-        raise PlanError(Problem(f"run {before.run} was a run of {before.plan}, not of {name}", hint=hint))
+        raise PlanError(
+            Problem(f"run {before.run} was a run of {before.plan}, not of {name}", hint=hint)
+        )

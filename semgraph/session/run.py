@@ -59,7 +59,9 @@ class RunRequest:
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with what the session has."""
     logical = _trimmed(request)
-    if not (request.plan.writes or request.plan.schema) and any(node.calls_store for node in walk(*logical.roots)):
+    if not (request.plan.writes or request.plan.schema) and any(
+        node.calls_store for node in walk(*logical.roots)
+    ):
         resources.need_graph()
     record_to = Path(request.record_to) if request.record_to else None
     async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
@@ -68,8 +70,12 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
         physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
         _require_prices(physical.logical, opened)
         await _ensure(physical, opened, write=request.write)
-        notes = await _settle(physical.logical, opened, write=request.write and request.until is None)
-        return await _Run(request, physical, opened, resources, [*map(str, logical.warnings), *notes]).run()
+        notes = await _settle(
+            physical.logical, opened, write=request.write and request.until is None
+        )
+        return await _Run(
+            request, physical, opened, resources, [*map(str, logical.warnings), *notes]
+        ).run()
 
 
 def _roles(plan: LogicalPlan) -> set[str]:
@@ -77,7 +83,9 @@ def _roles(plan: LogicalPlan) -> set[str]:
 
 
 def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
-    """Refuse a limit in dollars for what a plan asks that has no price, before anything is spent. Raises PlanError."""
+    """Refuse a limit in dollars for what a plan asks that has no price, before anything is spent.
+    Raises PlanError.
+    """
     for role in sorted(_roles(plan)):
         model = bound(opened.llm, role)
         opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
@@ -92,7 +100,9 @@ def _trimmed(request: RunRequest) -> LogicalPlan:
         if request.until not in plan.steps:
             there = "steps: " + ", ".join(plan.steps)
             hint = did_you_mean(request.until, plan.steps)
-            raise PlanError(Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint))
+            raise PlanError(
+                Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint)
+            )
         plan = replace(plan, writes=(), returns={request.until: plan.steps[request.until]})
     if request.on_error is not None:
         plan = _with_on_error(plan, request.on_error)
@@ -112,7 +122,9 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
-    """Create what the store lacks, if anything is to be written; refuse an embedder with vectors of another length."""
+    """Create what the store lacks, if anything is to be written; refuse an embedder with vectors of
+    another length.
+    """
     plan, store = physical.logical, opened.store
     if plan.schema is None and not any(node.calls_store for node in walk(*plan.roots)):
         return
@@ -130,7 +142,11 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
         return []
     if plan.schema is None or not write:
         equal = (
-            (n.label, by.prop) for n in walk(*plan.roots) if isinstance(n, Search) for by in n.by if by.via == "equal"
+            (n.label, by.prop)
+            for n in walk(*plan.roots)
+            if isinstance(n, Search)
+            for by in n.by
+            if by.via == "equal"
         )
         await store.look(place for place in equal if place[0])
         return list(store.notes)
@@ -143,7 +159,9 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
 
 
 async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
-    """The length of the vectors that a plan searches or stores; None if it has nothing to do with vectors."""
+    """The length of the vectors that a plan searches or stores; None if it has nothing to do with
+    vectors.
+    """
     return await embedder.dimensions() if _embeds(plan) else None
 
 
@@ -158,9 +176,13 @@ def _embeds(plan: LogicalPlan) -> bool:
 
 
 class _Recorder:
-    """The rows, failed rows and calls of a run record, written before and after a window is committed."""
+    """The rows, failed rows and calls of a run record, written before and after a window is
+    committed.
+    """
 
-    def __init__(self, record: RunRecord, calls: CallLog | None, set_aside: Callable[[], None]) -> None:
+    def __init__(
+        self, record: RunRecord, calls: CallLog | None, set_aside: Callable[[], None]
+    ) -> None:
         self.begin, self.take_back = record.begin, record.take_back
         self._record, self._calls, self._set_aside = record, calls, set_aside
 
@@ -181,7 +203,12 @@ class _Run:
     """One run and its record."""
 
     def __init__(
-        self, request: RunRequest, physical: PhysicalPlan, opened: Opened, resources: Resources, notes: Sequence[str]
+        self,
+        request: RunRequest,
+        physical: PhysicalPlan,
+        opened: Opened,
+        resources: Resources,
+        notes: Sequence[str],
     ) -> None:
         self.notes = notes
         self.request, self.physical, self.opened = request, physical, opened
@@ -189,7 +216,11 @@ class _Run:
         runs = request.runs
         self.name = new_run(runs or Path())
         self.record = RunRecord(runs / self.name) if runs is not None else None
-        self.calls = CallLog(self.record, texts=opened.journal is not None) if self.record is not None else None
+        self.calls = (
+            CallLog(self.record, texts=opened.journal is not None)
+            if self.record is not None
+            else None
+        )
         if request.begun is not None:
             request.begun(self.name)
         self.observations = Observations(physical, request.sample)
@@ -197,10 +228,15 @@ class _Run:
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
         self.outcome = Outcome()
-        self.in_file: set[int] = set()  # member rows that are in `failed.jsonl`; without an order, numbers of failures
+        self.in_file: set[int] = (
+            set()
+        )  # member rows that are in `failed.jsonl`; without an order, numbers of failures
         self.last = physical.named()
         self.settings = {
-            key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}  # no letter of a key is kept
+            key: {
+                "value": "set" if key.endswith("_KEY") else value,
+                "origin": origin,
+            }  # no letter of a key is kept
             for key, value, origin in resources.settings.rows()
         }
 
@@ -217,7 +253,9 @@ class _Run:
             recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
-        options = Options(self.name, self.opened.now, self.request.again, write, fingerprint, self._committed)
+        options = Options(
+            self.name, self.opened.now, self.request.again, write, fingerprint, self._committed
+        )
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
         self.outcome.notes += self.notes
@@ -231,7 +269,11 @@ class _Run:
         try:
             outcome = await executor.run(self.request.inputs)
         except BaseException as error:
-            status = "interrupted" if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) else "failed"
+            status = (
+                "interrupted"
+                if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+                else "failed"
+            )
             self._finish(executor.outcome, status, redacted(str(error)))
             raise
         self._finish(outcome, "budget" if outcome.stopped else "done", outcome.stopped)
@@ -246,7 +288,12 @@ class _Run:
             keep_inputs(self.record.folder, self.request.inputs)
         use = {step: str(choice) for step, choice in plan.use.items()}
         request = self.request
-        asked = {"until": request.until, "write": request.write, "again": request.again, "on_error": request.on_error}
+        asked = {
+            "until": request.until,
+            "write": request.write,
+            "again": request.again,
+            "on_error": request.on_error,
+        }
         self.record.describe(
             semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use, asked=asked,
             settings=self.settings, **facts,
@@ -270,7 +317,9 @@ class _Run:
     def _asking(self, node: Node, rows: int) -> None:
         """Rows of a step that are asked about, or (below 0) that were."""
         done, total = self.asked.get(node.step, (0, 0))
-        done, total = self.asked[node.step] = (done, total + rows) if rows > 0 else (done - rows, total)
+        done, total = self.asked[node.step] = (
+            (done, total + rows) if rows > 0 else (done - rows, total)
+        )
         if self.request.progress is not None and rows:
             self.request.progress(Progress(node.step, done, total, self.meter))
 
@@ -279,7 +328,10 @@ class _Run:
             self.request.progress(Progress("", done, total, self.meter))
 
     def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
-        outcome.notes += [*self.said, *self.uniform.notes(self.name if self.record is not None else "")]
+        outcome.notes += [
+            *self.said,
+            *self.uniform.notes(self.name if self.record is not None else ""),
+        ]
         memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
             memory.add(self.observations.seen)
@@ -292,7 +344,10 @@ class _Run:
             self.calls.flush()
         self._set_aside()
         steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
-        operators = {name: [part.as_dict() for part in parts] for name, parts in self.meter.operators().items()}
+        operators = {
+            name: [part.as_dict() for part in parts]
+            for name, parts in self.meter.operators().items()
+        }
         counted = {"total": self.meter.total().as_dict(), "steps": steps, "operators": operators}
         self.record.text("metrics.json", json.dumps(counted, indent=1))
         members = len(outcome.members.keys) if outcome.members else 0
@@ -302,21 +357,32 @@ class _Run:
         )  # fmt: skip
 
     def _set_aside(self) -> None:
-        """Write the failed rows that are not in `failed.jsonl` yet, so that they outlast the process."""
+        """Write the failed rows that are not in `failed.jsonl` yet, so that they outlast the
+        process.
+        """
         if self.record is not None:
             found = self._failed_rows()
             self.record.failed(found[number] for number in sorted(found.keys() - self.in_file))
             self.in_file |= found.keys()
 
     def _failed_rows(self) -> dict[int, dict[str, Any]]:
-        """Member rows that were set aside, as they were given; without an order the failed rows themselves, by number."""
+        """Member rows that were set aside, as they were given; without an order the failed rows
+        themselves, by number.
+        """
         order, outcome = self.physical.logical.order, self.outcome
         if order is None or outcome.members is None:
-            return {n: {**f.row, "_step": f.step, "_error": f.error} for n, f in enumerate(outcome.failures)}
+            return {
+                n: {**f.row, "_step": f.step, "_error": f.error}
+                for n, f in enumerate(outcome.failures)
+            }
         first = {f.member: f for f in reversed(outcome.failures)}
         given = self.request.inputs[order.input]
         return {
-            m: {**given.slice(m, 1).to_pylist()[0], "_step": first[m].step, "_error": first[m].error}
+            m: {
+                **given.slice(m, 1).to_pylist()[0],
+                "_step": first[m].step,
+                "_error": first[m].error,
+            }
             for m in outcome.failed_members - self.in_file
         }
 
@@ -326,7 +392,10 @@ class _Run:
         return Result(
             plan=logical.name,
             run=self.name,
-            tables={name: result_table(node, outcome.tables.get(name, [])) for name, node in logical.returns.items()},
+            tables={
+                name: result_table(node, outcome.tables.get(name, []))
+                for name, node in logical.returns.items()
+            },
             meter=self.meter,
             failed=tuple(outcome.failures),
             written=outcome.written,

@@ -1,4 +1,6 @@
-"""Waiting for coroutines, in a script and where there is a running event loop already (Jupyter's)."""
+"""Waiting for coroutines, in a script and where there is a running event loop already
+(Jupyter's).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """One event loop, in a thread of its own, for all that is waited for: what one coroutine opened serves the next.
+    """One event loop, in a thread of its own, for all that is waited for: what one coroutine opened
+    serves the next.
 
     Args:
-        busy: Whether runs go on in the caller's event loop, which stands still while the caller waits.
+        busy: Whether runs go on in the caller's event loop, which stands still while the caller
+            waits.
     """
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
@@ -33,15 +37,19 @@ class Waiting:
         self._starting = threading.Lock()
 
     def wait(self, work: Coroutine[Any, Any, T], *, asks: bool = False) -> T:
-        """Run a coroutine to its end. An interrupt cancels it, and is raised when it has ended. Several threads may wait.
+        """Run a coroutine to its end. An interrupt cancels it, and is raised when it has ended.
+        Several threads may wait.
 
         Args:
             work: The coroutine.
-            asks: Whether it may ask a model: it would wait for ever for a place that a run has which stands still.
+            asks: Whether it may ask a model: it would wait for ever for a place that a run has
+                which stands still.
         """
         if self.is_own:
             work.close()
-            raise EngineError("this is called by what is being waited for: await session.arun(...) there")
+            raise EngineError(
+                "this is called by what is being waited for: await session.arun(...) there"
+            )
         if asks and self._busy():
             work.close()
             raise SemgraphError(
@@ -69,7 +77,9 @@ class Waiting:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="semgraph", daemon=True)
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="semgraph", daemon=True
+                )
                 self._thread.start()
                 _THREADS.add(self._thread)
             return self._loop
@@ -99,7 +109,9 @@ class Waiting:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped, and end it as `asyncio.run` does: what was opened in it is closed."""
+    """Run a loop until it is stopped, and end it as `asyncio.run` does: what was opened in it is
+    closed.
+    """
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

@@ -1,7 +1,8 @@
 """What a store is to semgraph: six questions and one way to write.
 
-All reads are set-at-a-time: rows go in with an ordinal `_q`, hits come out with the `_q` they belong to, and however many
-rows there are it is one round trip. Values are always bound parameters; labels and property names come from the `Graph`.
+All reads are set-at-a-time: rows go in with an ordinal `_q`, hits come out with the `_q` they
+belong to, and however many rows there are it is one round trip. Values are always bound parameters;
+labels and property names come from the `Graph`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
-Alias = str | tuple[str, ...] | None  # a hit, a hit and its ends, any variable (None); "": plain names are properties
+Alias = (
+    str | tuple[str, ...] | None
+)  # a hit, a hit and its ends, any variable (None); "": plain names are properties
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,16 @@ class Method:
     """One way in which a search finds hits.
 
     Args:
-        via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest` (raw cosine of the
-            property's embedding), or `order` (no ranking of its own: `SearchQuery.order` decides).
-        prop: The property of the label; for `nearest` the embedded text property (`name`, not `name_embedding`). Full
-            text looks into all properties of the first full-text index that has this one.
-        column: The column of `rows` that holds the row's value: a scalar for `equal`, a string of words for `fulltext`
-            (already reduced to plain words, never query syntax; any of them makes a hit), a vector for `nearest`. Empty
-            for `order`. A NULL, a text without words and a vector of zeros find nothing.
+        via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest`
+            (raw cosine of the property's embedding), or `order` (no ranking of its own:
+            `SearchQuery.order` decides).
+        prop: The property of the label; for `nearest` the embedded text property (`name`, not
+            `name_embedding`). Full text looks into all properties of the first full-text index that
+            has this one.
+        column: The column of `rows` that holds the row's value: a scalar for `equal`, a string of
+            words for `fulltext` (already reduced to plain words, never query syntax; any of them
+            makes a hit), a vector for `nearest`. Empty for `order`. A NULL, a text without words
+            and a vector of zeros find nothing.
         above: For `nearest`: the similarity that a hit must exceed, strictly.
         k: How many hits to give per row at most, after `where`; None for all.
     """
@@ -53,17 +59,19 @@ class SearchQuery:
     Args:
         label: A node label or an edge type of the graph.
         methods: How to find hits; each ranks for itself, fusing is the engine's business.
-        properties: The properties to return, besides the key (and `source`, `target` of edges); a vector property only
-            if it is named (`name_embedding`). `labels` are sorted and never NULL, without the label itself; `attributes`
-            are canonical JSON, `{}` if there are none.
+        properties: The properties to return, besides the key (and `source`, `target` of edges); a
+            vector property only if it is named (`name_embedding`). `labels` are sorted and never
+            NULL, without the label itself; `attributes` are canonical JSON, `{}` if there are none.
         alias: What `where` and `order` call the hit.
-        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`; all must hold
-            before k is counted.
-        partition: The column of `rows` with the partition value; a list column means several; None means all. A NULL or
-            an empty list finds nothing.
-        ends: Nodes at an edge's ends: `source` or `target`, what `where` calls it, and the properties to return besides its
-            key, in a struct column `#source` or `#target` of the hit; NULL where the node is not there.
-        order: For the method `order`: (property, descending) pairs; NULLs last; ties by key ascending.
+        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`;
+            all must hold before k is counted.
+        partition: The column of `rows` with the partition value; a list column means several; None
+            means all. A NULL or an empty list finds nothing.
+        ends: Nodes at an edge's ends: `source` or `target`, what `where` calls it, and the
+            properties to return besides its key, in a struct column `#source` or `#target` of the
+            hit; NULL where the node is not there.
+        order: For the method `order`: (property, descending) pairs; NULLs last; ties by key
+            ascending.
     """
 
     label: str
@@ -78,10 +86,11 @@ class SearchQuery:
 
 @dataclass(frozen=True)
 class MatchQuery:
-    """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`; `properties` lists what to
-    return for each variable, besides the key (and `source`, `target` of edges); `where` as in `SearchQuery`, over all
-    variables; every node and edge is confined to the row's partition (of several, a path lies in one), those inside a trail
-    too. As in openCypher there is a row for each path, and no path uses an edge twice.
+    """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`;
+    `properties` lists what to return for each variable, besides the key (and `source`, `target` of
+    edges); `where` as in `SearchQuery`, over all variables; every node and edge is confined to the
+    row's partition (of several, a path lies in one), those inside a trail too. As in openCypher
+    there is a row for each path, and no path uses an edge twice.
     """
 
     pattern: Pattern
@@ -92,15 +101,18 @@ class MatchQuery:
 
 @dataclass(frozen=True)
 class NodeWrite:
-    """Merge nodes by key. `rows` has the key, the partition and every property to write, vectors included.
+    """Merge nodes by key. `rows` has the key, the partition and every property to write, vectors
+    included.
 
-    A property in `create` is written only when the node is new; one in `unite` is a list that is united with the stored
-    one (stored first, then new values in order); all others overwrite, except that NULL never overwrites. `labels`, if it
-    is a column, adds labels where the graph says `open: labels`; `attributes`, a JSON object, replaces all attributes (one
-    that is null is left out). `only_existing` touches no node that is not there. JSON is kept in canonical form.
+    A property in `create` is written only when the node is new; one in `unite` is a list that is
+    united with the stored one (stored first, then new values in order); all others overwrite,
+    except that NULL never overwrites. `labels`, if it is a column, adds labels where the graph says
+    `open: labels`; `attributes`, a JSON object, replaces all attributes (one that is null is left
+    out). `only_existing` touches no node that is not there. JSON is kept in canonical form.
 
-    A key that is stored under another partition than the row's is an error, and nothing of the batch is written. Rows without
-    a partition are merged wherever their key is; so it is with `EdgeWrite` and `Delete`.
+    A key that is stored under another partition than the row's is an error, and nothing of the
+    batch is written. Rows without a partition are merged wherever their key is; so it is with
+    `EdgeWrite` and `Delete`.
     """
 
     label: str
@@ -112,9 +124,9 @@ class NodeWrite:
 
 @dataclass(frozen=True)
 class EdgeWrite:
-    """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the type's end labels. An edge
-    whose ends are not there, or are of another partition than its row, is an error, and so are other ends for an edge that is
-    there: nothing of the batch is written.
+    """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the
+    type's end labels. An edge whose ends are not there, or are of another partition than its row,
+    is an error, and so are other ends for an edge that is there: nothing of the batch is written.
     """
 
     label: str
@@ -126,8 +138,9 @@ class EdgeWrite:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored under another partition is not
-    there. A node with edges is an error unless `detach`. Marks whose witness is deleted go too.
+    """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored
+    under another partition is not there. A node with edges is an error unless `detach`. Marks whose
+    witness is deleted go too.
     """
 
     label: str
@@ -151,7 +164,8 @@ class Mark:
         run: Id of the run.
         before: The partition's head that this run last saw (None: the partition has none).
         head: The new head; unique.
-        witness: Label of the node, keyed by the row id, without which the mark does not count; None: always counts.
+        witness: Label of the node, keyed by the row id, without which the mark does not count;
+            None: always counts.
     """
 
     plan: str
@@ -185,7 +199,9 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Batch:
-    """All that one transaction writes: deletes first (of edges, then of nodes), then nodes, then edges."""
+    """All that one transaction writes: deletes first (of edges, then of nodes), then nodes, then
+    edges.
+    """
 
     writes: tuple[Write, ...]
 
@@ -197,7 +213,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, {"Person": 3}; labels with none may lack. What is passed over does not count."""
+    """Rows merged or deleted per label, {"Person": 3}; labels with none may lack. What is passed
+    over does not count.
+    """
 
     rows: Mapping[str, int] = field(default_factory=dict)
 
@@ -212,10 +230,11 @@ class Statistics:
 
 @runtime_checkable
 class Store(Protocol):
-    """A property graph with full-text and vector search. One instance serves one run; not shared between event loops.
+    """A property graph with full-text and vector search. One instance serves one run; not shared
+    between event loops.
 
-    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls `trips.made()` for each, so that a caller
-    knows its own where several use the store at once.
+    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls `trips.made()` for
+    each, so that a caller knows its own where several use the store at once.
     """
 
     @property
@@ -234,30 +253,36 @@ class Store(Protocol):
         ...
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
+        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
+        the store.
+        """
         ...
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create what is missing: tables, constraints, indexes. Idempotent.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is read-only, or holds vectors of another length;
-                the message names the label, both lengths and what to do. Nothing was written.
+            StoreUnavailable: It does not answer, rejects the password, is read-only, or holds
+                vectors of another length; the message names the label, both lengths and what to do.
+                Nothing was written.
         """
         ...
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search; all queries over the same `rows` (column `_q`: int64 ordinal), in one round trip.
 
-        Returns one table per query: `_q` int64, `via` string, `method` int32 (index into `methods`), `rank` int64 (from 0
-        within `_q` and `method`), `score` double (1.0 for equal and order; raw cosine; the store's BM25), then the key,
-        `source` and `target` for edges, and the properties. Sorted by `_q`, `method`, `rank`; ties in score go by key.
+        Returns one table per query: `_q` int64, `via` string, `method` int32 (index into
+            `methods`), `rank` int64 (from 0
+        within `_q` and `method`), `score` double (1.0 for equal and order; raw cosine; the store's
+        BM25), then the key, `source` and `target` for edges, and the properties. Sorted by `_q`,
+        `method`, `rank`; ties in score go by key.
         """
         ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern: `_q`, then one struct column per variable; of a trail a list of structs (key, `label`, `source`,
-        `target`), its edges in order. Sorted by `_q` and the keys of the variables, trails by their length first.
+        """Match a pattern: `_q`, then one struct column per variable; of a trail a list of structs
+        (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys of the
+        variables, trails by their length first.
         """
         ...
 
@@ -269,8 +294,9 @@ class Store(Protocol):
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """All rows of a label in some partitions (None: all): key, partition, an edge's ends, properties; sorted by key.
-        `where` names the label's properties without an alias; `limit` keeps the first so many of them all.
+        """All rows of a label in some partitions (None: all): key, partition, an edge's ends,
+        properties; sorted by key. `where` names the label's properties without an alias; `limit`
+        keeps the first so many of them all.
         """
         ...
 
@@ -279,12 +305,15 @@ class Store(Protocol):
         ...
 
     async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
-        """Write all of a batch, or nothing, in one transaction and one round trip. If it raises, nothing was written.
+        """Write all of a batch, or nothing, in one transaction and one round trip. If it raises,
+        nothing was written.
 
         Raises:
             ConcurrentWrite: `mark.before` is no longer the partition's head.
-            DataError: A missing end, another partition, a node with edges, an odd value; names label, key and `write`.
-            StoreUnavailable: Connection lost, disk full, or vectors of another length than the stored.
+            DataError: A missing end, another partition, a node with edges, an odd value; names
+                label, key and `write`.
+            StoreUnavailable: Connection lost, disk full, or vectors of another length than the
+                stored.
         """
         ...
 
@@ -293,7 +322,9 @@ class Store(Protocol):
         ...
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and marks of the given partitions, or of all that the graph declares."""
+        """Delete all nodes, edges and marks of the given partitions, or of all that the graph
+        declares.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -315,7 +346,9 @@ class Divides(Protocol):
     """A store that runs can share although each opens it for a graph of its own."""
 
     def beside(self) -> Store:
-        """A store over the same connection that is not opened for a graph yet. Closing one closes the connection of all."""
+        """A store over the same connection that is not opened for a graph yet. Closing one closes
+        the connection of all.
+        """
         ...
 
 
@@ -324,7 +357,8 @@ class Attaches(Protocol):
     """A store that can be opened without creating anything in it."""
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
-        """Open the store for a graph, to read only; `dimensions` is the length of the vectors that are looked for.
+        """Open the store for a graph, to read only; `dimensions` is the length of the vectors that
+        are looked for.
 
         Raises as `Store.ensure`.
         """
@@ -332,7 +366,8 @@ class Attaches(Protocol):
 
 
 async def open_to_read(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph that is only read: nothing is created in it, unless it cannot be opened without.
+    """Open a store for a graph that is only read: nothing is created in it, unless it cannot be
+    opened without.
 
     Raises as `Store.ensure`.
     """
@@ -383,15 +418,17 @@ class Settles(Protocol):
         ...
 
     async def look(self, places: Iterable[tuple[str, str]]) -> None:
-        """Find out which derived text properties, of these by label, rows lack: before a search that compares them, which
-        otherwise finds out itself. `notes` tell.
+        """Find out which derived text properties, of these by label, rows lack: before a search
+        that compares them, which otherwise finds out itself. `notes` tell.
         """
         ...
 
     async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Make all that is missing, whoever made the place, and store derived text properties where rows lack them.
+        """Make all that is missing, whoever made the place, and store derived text properties where
+        rows lack them.
 
-        Nothing that others made is dropped or changed; keys that are there several times are told and left.
+        Nothing that others made is dropped or changed; keys that are there several times are told
+        and left.
 
         Args:
             graph: What is needed.
@@ -399,7 +436,8 @@ class Settles(Protocol):
             drop: First drop the indexes that bear names of the graph, so that they are made anew.
 
         Returns:
-            What was made, dropped and filled, what could not be made, and how many rows are without vectors; for the user.
+            What was made, dropped and filled, what could not be made, and how many rows are without
+            vectors; for the user.
 
         Raises:
             StoreUnavailable: It does not answer, or lets nobody write.
@@ -408,8 +446,8 @@ class Settles(Protocol):
 
 
 def derived_told(label: Label, derived: Derived, number: int) -> list[str]:
-    """What `settle` says of a derived property that so many rows lacked: a text is filled in, a vector is still lacking, as
-    nobody is asked for vectors there.
+    """What `settle` says of a derived property that so many rows lacked: a text is filled in, a
+    vector is still lacking, as nobody is asked for vectors there.
     """
     if not number:
         return []

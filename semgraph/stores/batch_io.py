@@ -1,4 +1,6 @@
-"""Rows that go into a store and tables that come out of one: columns, schemas and forms that are the same in every store."""
+"""Rows that go into a store and tables that come out of one: columns, schemas and forms that are
+the same in every store.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def writing(write: Write) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key, and why."""
+    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key,
+    and why.
+    """
 
     write: object
     key: str
@@ -47,7 +51,9 @@ class RefusedRow:
 
 
 class RowsRefused(DataError):
-    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names each of them once."""
+    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names
+    each of them once.
+    """
 
     def __init__(self, rows: Iterable[RefusedRow]) -> None:
         self.rows = tuple(rows)
@@ -93,7 +99,9 @@ class Refusals:
         return None
 
 
-def _faulty(write: W, prepare: Callable[[W], object], start: int = 0) -> Iterator[tuple[int, DataError]]:
+def _faulty(
+    write: W, prepare: Callable[[W], object], start: int = 0
+) -> Iterator[tuple[int, DataError]]:
     """The places of rows that are refused by themselves, found by halving."""
     try:
         prepare(write)
@@ -102,7 +110,9 @@ def _faulty(write: W, prepare: Callable[[W], object], start: int = 0) -> Iterato
         if count == 1:
             yield start, error
         for first, last in ((0, count // 2), (count // 2, count)) if count > 1 else ():
-            yield from _faulty(replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first)
+            yield from _faulty(
+                replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first
+            )
 
 
 def _conflicting(write: W, prepare: Callable[[W], object]) -> Iterator[tuple[int, DataError]]:
@@ -126,41 +136,48 @@ def _conflicting(write: W, prepare: Callable[[W], object]) -> Iterator[tuple[int
 
 
 def taken(row: str) -> DataError:
-    """The error for a write to a key (`Person p1`) that is stored in another partition, which is not named."""
+    """The error for a write to a key (`Person p1`) that is stored in another partition, which is
+    not named.
+    """
     hint = "a key is one for all groups: make it of the group too, id(group_id, ...)"
     return DataError(f"the key of {row} is taken", hint=hint)
 
 
 def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
-    """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own partition.
+    """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own
+    partition.
 
     The text is the same if another partition has the node: nobody learns what others store.
     """
     if key is None:
-        return DataError(f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before")
-    hint = (
-        f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
-    )
+        return DataError(
+            f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before"
+        )
+    hint = f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
     return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
 
 
 def other_end(edge: str, end: str, stored: str, given: str) -> DataError:
     """The error for an edge that is stored between other ends."""
     return DataError(
-        f'{edge} has the {end} "{stored}" and was to get "{given}": an edge keeps its ends', hint=KEEPS_ENDS
+        f'{edge} has the {end} "{stored}" and was to get "{given}": an edge keeps its ends',
+        hint=KEEPS_ENDS,
     )
 
 
 def meant_otherwise(name: str, of: str) -> DataError:
     """The error for a further label that is a label of the graph, or one of semgraph's own."""
     return DataError(
-        f'"{name}" cannot be a further label of {of}: it has a meaning of its own', hint="give it another name"
+        f'"{name}" cannot be a further label of {of}: it has a meaning of its own',
+        hint="give it another name",
     )
 
 
 def still_has_edges(node: str, edges: str) -> DataError:
     """The error for a node that cannot be deleted."""
-    return DataError(f"{node} cannot be deleted: {edges}", hint="delete its edges before, or say detach: true")
+    return DataError(
+        f"{node} cannot be deleted: {edges}", hint="delete its edges before, or say detach: true"
+    )
 
 
 # The embedders that are used where none is named, by the length of their vectors.
@@ -182,11 +199,15 @@ Dimensions = Mapping[tuple[str, str], int]
 
 
 def column(rows: pa.Table, path: str) -> pa.Array[Any]:
-    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it is not there."""
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it is
+    not there.
+    """
     root, *fields = path.split(".")
     if root not in rows.column_names:
         there = ", ".join(rows.column_names)
-        raise EngineError(f'a store was asked about the column "{path}", and its rows have only {there}')
+        raise EngineError(
+            f'a store was asked about the column "{path}", and its rows have only {there}'
+        )
     chunks: Any = rows.column(root)
     found: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     for name in fields:
@@ -201,8 +222,12 @@ def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
     return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
 
 
-def returned(graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False) -> dict[str, None]:
-    """What is returned of a node or an edge, in order: its key, its partition if asked for, an edge's ends, properties."""
+def returned(
+    graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
+) -> dict[str, None]:
+    """What is returned of a node or an edge, in order: its key, its partition if asked for, an
+    edge's ends, properties.
+    """
     first = [graph.key, *([graph.partition] if partition else [])]
     ends = ["source", "target"] if label.kind == "edge" else []
     known = {*label.columns, *label.vectors.values()}
@@ -216,7 +241,9 @@ def returned(graph: Graph, label: Label, properties: Iterable[str], *, partition
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
-    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are NULL: length 1."""
+    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are
+    NULL: length 1.
+    """
     if name in label.columns:
         return label.columns[name].arrow
     return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
@@ -237,15 +264,28 @@ def aliases(query: SearchQuery) -> tuple[str, ...]:
 
 
 def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
-    """The label of the nodes at the ends that a search returns, and what it returns of them, by `source` and `target`."""
+    """The label of the nodes at the ends that a search returns, and what it returns of them, by
+    `source` and `target`.
+    """
     label = graph.label(query.label)
-    nodes = {end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends}
-    return {end: (node, tuple(returned(graph, node, properties))) for end, (node, properties) in nodes.items()}
+    nodes = {
+        end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends
+    }
+    return {
+        end: (node, tuple(returned(graph, node, properties)))
+        for end, (node, properties) in nodes.items()
+    }
 
 
 def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of what a search gives."""
-    ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64(), "score": pa.float64()}
+    ranking = {
+        "_q": pa.int64(),
+        "via": pa.string(),
+        "method": pa.int32(),
+        "rank": pa.int64(),
+        "score": pa.float64(),
+    }
     names = returned(graph, graph.label(query.label), query.properties)
     ranked = [pa.field(name, kind) for name, kind in ranking.items()]
     ends = [
@@ -267,11 +307,15 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
     return pa.schema(fields)
 
 
-def path_order(record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]) -> tuple[Any, ...]:
-    """What a path is sorted by: its row, then the keys of its variables; a trail by its length first.
+def path_order(
+    record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
+) -> tuple[Any, ...]:
+    """What a path is sorted by: its row, then the keys of its variables; a trail by its length
+    first.
 
     Args:
-        record: The ordinal, then for each variable its properties, the key first; for a trail its edges.
+        record: The ordinal, then for each variable its properties, the key first; for a trail its
+            edges.
         named: The variables.
     """
     keys = [
@@ -284,17 +328,23 @@ def path_order(record: Sequence[Any], named: Sequence[tuple[Element, Label | Non
 def steps_of(trails: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
     """Trails as a column: each a list of edges, with key, label, source and target."""
     fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
-    return pa.array([[dict(zip(fields, step, strict=True)) for step in trail] for trail in trails], kind)
+    return pa.array(
+        [[dict(zip(fields, step, strict=True)) for step in trail] for trail in trails], kind
+    )
 
 
-def scan_schema(graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions) -> pa.Schema:
+def scan_schema(
+    graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions
+) -> pa.Schema:
     """Schema of what a scan gives."""
     names = returned(graph, graph.label(label), properties, partition=True)
     return pa.schema(_fields(graph.label(label), names, dimensions))
 
 
 def check_columns(graph: Graph, write: Write) -> None:
-    """Refuse rows to write that lack the key, or have columns that the label does not. Raises EngineError."""
+    """Refuse rows to write that lack the key, or have columns that the label does not. Raises
+    EngineError.
+    """
     label = graph.label(write.label)
     if graph.key not in write.rows.column_names:
         raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
@@ -303,15 +353,23 @@ def check_columns(graph: Graph, write: Write) -> None:
         raise EngineError(f"a row to write to {label.name} has no {graph.key}")
     unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
     if unknown and hasattr(write, "unite"):
-        raise EngineError(f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}")
+        raise EngineError(
+            f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}"
+        )
 
 
 def check_partitions(graph: Graph, batch: Batch, refusals: Refusals) -> None:
-    """Refuse rows that merge one key under two partitions, whether or not it is stored: all but those of the first."""
+    """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
+    those of the first.
+    """
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
-        if isinstance(write, Delete) or times[write.label] < 2 or graph.partition not in write.rows.column_names:
+        if (
+            isinstance(write, Delete)
+            or times[write.label] < 2
+            or graph.partition not in write.rows.column_names
+        ):
             continue
         parts = write.rows.column(graph.partition).to_pylist()
         keys: list[str] = write.rows.column(graph.key).to_pylist()  # type: ignore[assignment]  # no NULL
@@ -328,7 +386,9 @@ def json_form(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
     except ValueError as error:
-        raise DataError(f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)") from None
+        raise DataError(
+            f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)"
+        ) from None
     return found
 
 
@@ -337,23 +397,33 @@ def _no_number(word: str) -> float:
 
 
 def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
-    """Open attributes as a store keeps them: by name, without those that are null. Raises DataError."""
+    """Open attributes as a store keeps them: by name, without those that are null. Raises
+    DataError.
+    """
     found = json.loads(json_form(text, f"attributes of {label.name} {key}"))
     if not isinstance(found, dict):
-        raise DataError(f"attributes of {label.name} {key} are no JSON object", hint='write {"name": value, ...}')
+        raise DataError(
+            f"attributes of {label.name} {key} are no JSON object",
+            hint='write {"name": value, ...}',
+        )
     for name in found:
         if not NAME.match(name) or name in {*label.columns, *label.derived, *label.ignore}:
             why = (
-                "a property of its own" if NAME.match(name) else "not letters, digits and _, not starting with a digit"
+                "a property of its own"
+                if NAME.match(name)
+                else "not letters, digits and _, not starting with a digit"
             )
             raise DataError(
-                f'attribute "{name}" of {label.name} {key} is {why}', hint="give it another name in a step before"
+                f'attribute "{name}" of {label.name} {key} is {why}',
+                hint="give it another name in a step before",
             )
     return {name: value for name, value in found.items() if value is not None}
 
 
 def labels_form(names: Iterable[str | None], label: Label, key: str) -> list[str]:
-    """Open labels as they are returned: sorted, each once, without the label itself. Raises DataError."""
+    """Open labels as they are returned: sorted, each once, without the label itself. Raises
+    DataError.
+    """
     found = {name for name in names if name is not None}
     for name in sorted(found):
         if not NAME.match(name):

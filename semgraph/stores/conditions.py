@@ -1,7 +1,9 @@
-"""What stores take of a conjunct, in no store's language: tests over hit properties, and values that rows alone decide.
+"""What stores take of a conjunct, in no store's language: tests over hit properties, and values
+that rows alone decide.
 
-Whatever part of a conjunct reads no property of a hit is a `Value`: DuckDB computes it over the rows before the store is
-asked, so it means there what it means everywhere, and only comparisons of properties have to be said in Cypher or SQL.
+Whatever part of a conjunct reads no property of a hit is a `Value`: DuckDB computes it over the
+rows before the store is asked, so it means there what it means everywhere, and only comparisons of
+properties have to be said in Cypher or SQL.
 """
 
 from __future__ import annotations
@@ -70,8 +72,9 @@ class Value:
 class Test:
     """An operator and its operands; NULL as in SQL.
 
-    `in` is a needle and its items; `contains` a list and an item, `overlaps` two lists (NULL if an operand is; a NULL inside
-    a list counts for nothing); `same` is IS NOT DISTINCT FROM; `pair` is {a, b} = {c, d} in either order, never NULL.
+    `in` is a needle and its items; `contains` a list and an item, `overlaps` two lists (NULL if an
+    operand is; a NULL inside a list counts for nothing); `same` is IS NOT DISTINCT FROM; `pair` is
+    {a, b} = {c, d} in either order, never NULL.
     """
 
     op: Op
@@ -111,7 +114,8 @@ def read(expr: Scalar, alias: Alias) -> Term | None:
 
     Args:
         expr: The conjunct.
-        alias: One name, or several; None: every `a.b` is a variable and a property; "": every plain name is a property.
+        alias: One name, or several; None: every `a.b` is a variable and a property; "": every plain
+            name is a property.
     """
     return _read(expr.sql, alias)
 
@@ -140,7 +144,9 @@ def _term(tree: exp.Expr, alias: Alias) -> Term:
         return found
     if type(tree) in _COMPARISONS:
         pair = _pair(tree, alias) if isinstance(tree, exp.EQ) else None
-        return pair or Test(_COMPARISONS[type(tree)], (_term(tree.this, alias), _term(tree.expression, alias)))
+        return pair or Test(
+            _COMPARISONS[type(tree)], (_term(tree.this, alias), _term(tree.expression, alias))
+        )
     return _other(tree, alias)
 
 
@@ -156,7 +162,10 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
         case exp.Is() if isinstance(tree.expression, exp.Null):
             found = test("is null", tree.this)
         case exp.Between():
-            sides = test(">=", tree.this, tree.args["low"]), test("<=", tree.this, tree.args["high"])
+            sides = (
+                test(">=", tree.this, tree.args["low"]),
+                test("<=", tree.this, tree.args["high"]),
+            )
             found = Test("and", sides)
         case exp.Coalesce():
             found = test("coalesce", tree.this, *tree.expressions)
@@ -191,15 +200,26 @@ def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
 
 
 def _props(term: Term) -> Iterator[Prop]:
-    return (part for part in (term.walk() if isinstance(term, Test) else (term,)) if isinstance(part, Prop))
+    return (
+        part
+        for part in (term.walk() if isinstance(term, Test) else (term,))
+        if isinstance(part, Prop)
+    )
 
 
 def _value(tree: exp.Expr) -> Value:
-    if any(isinstance(node, (exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)) for node in tree.walk()):
+    if any(
+        isinstance(node, (exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window))
+        for node in tree.walk()
+    ):
         raise _Untaken
     bound = {name.name for node in tree.find_all(exp.Lambda) for name in node.expressions}
     bound |= {node.expression.name for node in tree.find_all(exp.Comprehension)}
-    paths = {".".join(_path(column)) for column in tree.find_all(exp.Column) if _path(column)[0] not in bound}
+    paths = {
+        ".".join(_path(column))
+        for column in tree.find_all(exp.Column)
+        if _path(column)[0] not in bound
+    }
     return Value(to_sql(tree), tuple(sorted(paths)))
 
 
@@ -217,7 +237,9 @@ def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
 
 
 def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
-    """The same with values cast to what they meet, as DuckDB would. Only for what `compares_alike` says is alike."""
+    """The same with values cast to what they meet, as DuckDB would. Only for what `compares_alike`
+    says is alike.
+    """
     return _cast(term, type_of)[0]
 
 
@@ -232,7 +254,9 @@ def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Typ
         return replace(term, args=args), _BOOLEAN
     given = [kind for kind in kinds if kind is not None]
     met = next((kind for kind in given if kind.name == "double"), given[0] if given else None)
-    cast = tuple(_cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args)
+    cast = tuple(
+        _cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args
+    )
     return replace(term, args=cast), met if term.op == "coalesce" else _BOOLEAN
 
 
@@ -244,9 +268,13 @@ def _cast_to(value: Value, kind: Type) -> Value:
 
 
 def compares_alike(
-    expr: Scalar, alias: Alias, type_of: Callable[[Prop], Type | None], rows: Mapping[str, pa.DataType]
+    expr: Scalar,
+    alias: Alias,
+    type_of: Callable[[Prop], Type | None],
+    rows: Mapping[str, pa.DataType],
 ) -> bool:
-    """Whether every store decides a conjunct as DuckDB does: what it compares is of one type, or values can be cast to it.
+    """Whether every store decides a conjunct as DuckDB does: what it compares is of one type, or
+    values can be cast to it.
 
     Args:
         expr: The conjunct.
@@ -261,11 +289,19 @@ def compares_alike(
         _require(_kind(term, type_of, pa.schema(list(rows.items()))) in (pa.bool_(), None))
     except (_Untaken, Fault):
         return False
-    return all(_is_plain_constant(value) for value in values_of([cast_values(term, type_of)]) if not value.columns)
+    return all(
+        _is_plain_constant(value)
+        for value in values_of([cast_values(term, type_of)])
+        if not value.columns
+    )
 
 
-def _kind(term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema) -> pa.DataType | None:
-    """The type of a term; None of what takes any, as NULL and texts do. Raises _Untaken where types differ."""
+def _kind(
+    term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema
+) -> pa.DataType | None:
+    """The type of a term; None of what takes any, as NULL and texts do. Raises _Untaken where types
+    differ.
+    """
     if isinstance(term, Prop):
         kind = type_of(term)
         return pa.list_(pa.float32()) if kind is None else kind.arrow
@@ -277,11 +313,17 @@ def _kind(term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema) -
         texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
         _require(given <= {pa.bool_()} and not texts)
     elif term.op in ("contains", "overlaps"):
-        lists = {pa.list_(kind) for kind in kinds[1:] if kind is not None} if term.op == "contains" else {kinds[1]}
+        lists = (
+            {pa.list_(kind) for kind in kinds[1:] if kind is not None}
+            if term.op == "contains"
+            else {kinds[1]}
+        )
         _require(kinds[0] is None or lists <= {kinds[0], None})
     elif term.op in _MEETING:
         if TIMESTAMP in given and not any(
-            kind == pa.date32() for arg, kind in zip(term.args, kinds, strict=True) if not isinstance(arg, Value)
+            kind == pa.date32()
+            for arg, kind in zip(term.args, kinds, strict=True)
+            if not isinstance(arg, Value)
         ):
             given.discard(pa.date32())  # a value of which a time is made
         _require(len(given) < 2 or given == {pa.int64(), pa.float64()})
@@ -296,7 +338,9 @@ def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
         return None
     kind = type_of_scalar(Scalar(value.sql, value.sql, value.columns), rows)
     item = kind.value_type if pa.types.is_list(kind) else kind
-    _require(not value.columns or not pa.types.is_floating(item))  # it may be NaN, which stores compare in other ways
+    _require(
+        not value.columns or not pa.types.is_floating(item)
+    )  # it may be NaN, which stores compare in other ways
     return kind
 
 
@@ -312,7 +356,9 @@ def constant(value: Value) -> pa.Array[Any]:
 
 
 def _is_plain_constant(value: Value) -> bool:
-    """Whether a value that reads no column is one that stores know: neither NaN, nor an infinite time, nor too large."""
+    """Whether a value that reads no column is one that stores know: neither NaN, nor an infinite
+    time, nor too large.
+    """
     try:
         array = constant(value)
     except (duckdb.Error, pa.ArrowException):
@@ -323,7 +369,9 @@ def _is_plain_constant(value: Value) -> bool:
     if pa.types.is_temporal(found.type):
         whole = found.view(pa.int32() if pa.types.is_date32(found.type) else pa.int64())
         largest = 2 ** (whole.type.bit_width - 1) - 1
-        return not any(number is not None and abs(number) >= largest for number in whole.to_pylist())
+        return not any(
+            number is not None and abs(number) >= largest for number in whole.to_pylist()
+        )
     return True
 
 
@@ -349,7 +397,9 @@ def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
     numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
     listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
-    table = prepared(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered}).run({ROWS: numbered})
+    table = prepared(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered}).run(
+        {ROWS: numbered}
+    )
     return [_canonical(table.column(i).combine_chunks()) for i in range(len(values))]
 
 
@@ -362,6 +412,8 @@ def _canonical(array: pa.Array[Any]) -> pa.Array[Any]:
 
 def _plain(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
     """A value that is a column of the rows, or a field of one, without asking DuckDB."""
-    if len(value.columns) != 1 or value.sql != ".".join(f'"{part}"' for part in value.columns[0].split(".")):
+    if len(value.columns) != 1 or value.sql != ".".join(
+        f'"{part}"' for part in value.columns[0].split(".")
+    ):
         return None
     return column(rows, value.columns[0])

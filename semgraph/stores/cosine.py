@@ -1,7 +1,9 @@
-"""Exact nearest neighbours by cosine: float32 to find who can be among the best, float64 to rank them.
+"""Exact nearest neighbours by cosine: float32 to find who can be among the best, float64 to rank
+them.
 
-A product in float32 depends in its last bits on the shape of the batch, so two equal vectors may come out unequal. Every score
-that leaves this module is a product in float64 of one vector with one other: it depends on the two alone, and ties are ties.
+A product in float32 depends in its last bits on the shape of the batch, so two equal vectors may
+come out unequal. Every score that leaves this module is a product in float64 of one vector with one
+other: it depends on the two alone, and ties are ties.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _CHUNK = 1 << 23
 
 
 class Block:
-    """The vectors of one partition, each under the id of its row. Vectors of zeros have no direction and are left out."""
+    """The vectors of one partition, each under the id of its row. Vectors of zeros have no
+    direction and are left out.
+    """
 
     def __init__(self, size: int) -> None:
         import numpy as np
@@ -70,7 +74,9 @@ class Block:
             self._remove(int(ids[i]))
         new = (known < 0) & (norms > 0)
         again = (known >= 0) & (norms > 0)
-        places = np.fromiter((self._place[i] for i in ids[again].tolist()), np.int64, int(again.sum()))
+        places = np.fromiter(
+            (self._place[i] for i in ids[again].tolist()), np.int64, int(again.sum())
+        )
         self._vectors[places], self._norms[places], self._inverse[places] = (
             vectors[again],
             norms[again],
@@ -154,8 +160,12 @@ class Candidates(NamedTuple):
     floor: float
 
 
-def candidates(blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None) -> list[Candidates]:
-    """For each query at least the `wanted` nearest vectors (None: all) whose cosine exceeds `above`."""
+def candidates(
+    blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None
+) -> list[Candidates]:
+    """For each query at least the `wanted` nearest vectors (None: all) whose cosine exceeds
+    `above`.
+    """
     import numpy as np
 
     total = sum(block.count for block in blocks)

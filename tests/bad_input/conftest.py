@@ -1,4 +1,6 @@
-"""A memory as its user has it: a folder, the shipped plans, a stand-in for the model that counts what reaches it on the wire."""
+"""A memory as its user has it: a folder, the shipped plans, a stand-in for the model that counts
+what reaches it on the wire.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ NOISE = (
 
 
 class Taught(StandIn):
-    """The stand-in, which is told what some messages name and say: `taught[content]` is names and facts."""
+    """The stand-in, which is told what some messages name and say: `taught[content]` is names and
+    facts.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +59,12 @@ class Taught(StandIn):
         if names and skill == "entities":
             return {"entities": [{"name": name, "kind": "other"} for name in names]}
         if names and skill == "facts":
-            return {"facts": [{**fact, "relation": "SAYS", "valid_at": None, "invalid_at": None} for fact in facts]}
+            return {
+                "facts": [
+                    {**fact, "relation": "SAYS", "valid_at": None, "invalid_at": None}
+                    for fact in facts
+                ]
+            }
         return super()._row(skill, record)
 
 
@@ -117,7 +126,11 @@ def serving() -> Iterator[Serving]:
 @pytest.fixture
 def project(tmp_path: Path, serving: Serving) -> Project:
     """An empty folder; the environment names the stand-in as model and embedder."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_", "COV_"))}
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_", "COV_"))
+    }
     env = clean | {
         "SEMGRAPH_LLM": f"openai:gpt-4.1-mini@{serving.server.base_url}",
         "SEMGRAPH_EMBEDDER": f"openai:stand-in@{serving.server.base_url}?dimensions=64",
@@ -131,10 +144,17 @@ def project(tmp_path: Path, serving: Serving) -> Project:
 
 def episode(content: str, minute: int = 0, **more: Any) -> dict[str, Any]:
     """An episode of group g."""
-    return {"group_id": "g", "valid_at": f"2025-01-15T09:{minute:02}:00Z", "content": content, **more}
+    return {
+        "group_id": "g",
+        "valid_at": f"2025-01-15T09:{minute:02}:00Z",
+        "content": content,
+        **more,
+    }
 
 
-def told(project: Project, rows: Sequence[Mapping[str, Any]], name: str = "episodes.jsonl") -> list[str]:
+def told(
+    project: Project, rows: Sequence[Mapping[str, Any]], name: str = "episodes.jsonl"
+) -> list[str]:
     """Write rows into a file; the arguments that have them remembered."""
     project.write(name, "".join(json.dumps(row) + "\n" for row in rows))
     return ["run", "add_episode", "-i", f"episodes={name}"]
@@ -159,7 +179,9 @@ def held(project: Project, label: str, store: str = ".semgraph/graph.db") -> lis
 
 @pytest.fixture
 def untouched(project: Project, serving: Serving) -> Iterator[None]:
-    """For a test of what must cost nothing: afterwards no request has come, and nothing was written into the folder."""
+    """For a test of what must cost nothing: afterwards no request has come, and nothing was written
+    into the folder.
+    """
     yield
     assert serving.requests == 0
     assert not (project.folder / ".semgraph").exists()

@@ -1,4 +1,6 @@
-"""A disk that is full, and a process that is killed: what was paid for or written stays, and the run can go on."""
+"""A disk that is full, and a process that is killed: what was paid for or written stays, and the
+run can go on.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from semgraph.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))     # no file of this process may grow past it
 main()
 """
-MANY = [episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 40, n) for n in range(40)]
+MANY = [
+    episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 40, n)
+    for n in range(40)
+]
 
 
 def limited(project: Project, size: int, *args: str) -> Ended:
@@ -30,7 +35,14 @@ def limited(project: Project, size: int, *args: str) -> Ended:
 
 def test_no_room_for_the_journal(project: Project, serving: Serving) -> None:
     """The store has room, the journal none: no answer is used that was not kept."""
-    quiet(project(*told(project, [episode("Ann(user): I live in Oslo.")], "first.jsonl"), "--store", "memory"), 0)
+    quiet(
+        project(
+            *told(project, [episode("Ann(user): I live in Oslo.")], "first.jsonl"),
+            "--store",
+            "memory",
+        ),
+        0,
+    )
     asked = [*told(project, MANY[:3]), "--store", "memory"]
     ended = limited(project, 100_000, *asked)
     assert ended.code in (1, 5), ended
@@ -43,7 +55,9 @@ def test_no_room_for_the_journal(project: Project, serving: Serving) -> None:
 
 
 def test_no_room_in_the_middle_of_a_run(project: Project, serving: Serving) -> None:
-    """Whatever is full first, journal or store: what is written is whole, and the run ends once there is room."""
+    """Whatever is full first, journal or store: what is written is whole, and the run ends once
+    there is room.
+    """
     quiet(project(*told(project, [episode("Ann(user): I live in Oslo.")], "first.jsonl")), 0)
     ended = limited(project, 1_000_000, *told(project, MANY))
     assert ended.code in (1, 5), ended

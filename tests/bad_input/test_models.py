@@ -1,4 +1,6 @@
-"""A model that cannot be reached, or answers badly: what is said, what it costs, what is kept, and how to go on."""
+"""A model that cannot be reached, or answers badly: what is said, what it costs, what is kept, and
+how to go on.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +79,12 @@ def test_an_endpoint_that_hangs_is_given_up(project: Project, serving: Serving) 
     ],
     ids=["closed port", "no host", "wrong path"],
 )
-def test_an_endpoint_that_is_not_there(project: Project, serving: Serving, endpoint: str, said: str) -> None:
-    project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini@" + endpoint.format(url=serving.server.base_url)
+def test_an_endpoint_that_is_not_there(
+    project: Project, serving: Serving, endpoint: str, said: str
+) -> None:
+    project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini@" + endpoint.format(
+        url=serving.server.base_url
+    )
     ended = project.process(*told(project, [OSLO, LUMA]))
     err = quiet(ended, 5)
     assert ended.out == ""
@@ -116,6 +122,8 @@ def test_the_record_of_a_failed_run_says_why(project: Project, serving: Serving)
     serving.spoil(Fault("refusal", rate=1.0))
     err = quiet(project(*told(project, [OSLO, LUMA])), 3)
     name = err.split("(run kept: ")[1].split(")")[0]
-    failed = (project.folder / ".semgraph" / "runs" / name / "failed.jsonl").read_text().splitlines()
+    failed = (
+        (project.folder / ".semgraph" / "runs" / name / "failed.jsonl").read_text().splitlines()
+    )
     assert [json.loads(line)["content"] for line in failed] == [OSLO["content"], LUMA["content"]]
     assert all("refus" in json.loads(line)["_error"] for line in failed)

@@ -1,6 +1,8 @@
-"""A plan that is wrong: `semgraph run` says where and what, with exit code 2, and nothing is asked, nothing is made.
+"""A plan that is wrong: `semgraph run` says where and what, with exit code 2, and nothing is asked,
+nothing is made.
 
-The words of each message are in tests/frontend/bad; here stands that each reaches the user, and what it costs.
+The words of each message are in tests/frontend/bad; here stands that each reaches the user, and
+what it costs.
 """
 
 from __future__ import annotations
@@ -114,7 +116,9 @@ def test_two_plans_that_call_each_other(project: Project) -> None:
 COUNTS = step("limit: {n: $least}").replace("steps:", "params: {least: 3}\nsteps:")
 
 
-@pytest.mark.parametrize("value", ["1e400", "NaN", "99999999999999999999999", "-99999999999999999999999"])
+@pytest.mark.parametrize(
+    "value", ["1e400", "NaN", "99999999999999999999999", "-99999999999999999999999"]
+)
 @pytest.mark.usefixtures("untouched")
 def test_a_parameter_that_is_no_number_of_64_bits(project: Project, value: str) -> None:
     project.write("bad.yaml", COUNTS)
@@ -124,7 +128,9 @@ def test_a_parameter_that_is_no_number_of_64_bits(project: Project, value: str) 
 
 def test_a_number_of_128_bits_in_a_plan_is_compared_as_it_stands(project: Project) -> None:
     project.write("big.yaml", step("filter: length(text) < 99999999999999999999999"))
-    assert project("run", "big.yaml", "--rows", "99999999999999999999").out.startswith("out: 1 row\n")
+    assert project("run", "big.yaml", "--rows", "99999999999999999999").out.startswith(
+        "out: 1 row\n"
+    )
 
 
 def test_what_stands_in_the_way_of_a_file_is_told_with_what_to_do(project: Project) -> None:
@@ -136,7 +142,10 @@ def test_what_stands_in_the_way_of_a_file_is_told_with_what_to_do(project: Proje
             ("plans", "copy", "search", "plan.yaml"),
             "plan.yaml: File exists. A folder is needed there, and this is a file",
         ),
-        (("report", "last", "-o", "taken"), "taken: Is a directory. A file is needed there: name one"),
+        (
+            ("report", "last", "-o", "taken"),
+            "taken: Is a directory. A file is needed there: name one",
+        ),
         (("run", "taken"), "taken:1:1  this is a folder, no plan. Name a file in it"),
         (("run", "plan.yaml", "--config", "taken"), "./taken: cannot be read. Is a directory"),
     ):
@@ -159,19 +168,28 @@ def test_steps_that_read_each_other_through_thousands(project: Project) -> None:
     chain = "".join(f"  s{i}: [{{from: s{i + 1}}}]\n" for i in range(3000))
     project.write("deep.yaml", f"plan: deep\nsteps:\n{chain}")
     err = quiet(project("run", "deep.yaml"), 2)
-    assert err.startswith("deep.yaml:2:1  its steps read each other through too many others. Write each step after"), (
-        err
-    )
+    assert err.startswith(
+        "deep.yaml:2:1  its steps read each other through too many others. Write each step after"
+    ), err
 
 
 def test_a_folder_that_is_gone(project: Project) -> None:
     project.folder.joinpath("gone").mkdir()
     command = f"cd gone && rmdir ../gone && {sys.executable} -m semgraph run search"
     ended = subprocess.run(
-        command, shell=True, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False
+        command,
+        shell=True,
+        cwd=project.folder,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "the folder that this runs in is not there any more. Change to another one\n"
+    assert (
+        ended.stderr
+        == "the folder that this runs in is not there any more. Change to another one\n"
+    )
 
 
 @pytest.mark.usefixtures("untouched")

@@ -1,4 +1,6 @@
-"""Rows that are wrong: told with file, row and column, exit code 2; nothing is asked, nothing is made. No rows: nothing to do."""
+"""Rows that are wrong: told with file, row and column, exit code 2; nothing is asked, nothing is
+made. No rows: nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def test_the_row_is_named(project: Project, case: str) -> None:
 @pytest.mark.usefixtures("untouched")
 def test_a_bad_date_in_a_csv_file(project: Project) -> None:
     lines = [f"g,2025-01-{day:02},I live in Rome." for day in range(1, 18)]
-    project.write("chat.csv", "\n".join(["group_id,valid_at,content", *lines, "g,2025-01-32,I work at Luma.", ""]))
+    project.write(
+        "chat.csv",
+        "\n".join(["group_id,valid_at,content", *lines, "g,2025-01-32,I work at Luma.", ""]),
+    )
     err = quiet(project.process("run", "add_episode", "-i", "episodes=chat.csv"), 2)
     assert err.startswith('chat.csv: input episodes, row 18, column valid_at: "2025-01-32"'), err
 
@@ -58,7 +63,9 @@ def test_a_bad_date_in_a_csv_file(project: Project) -> None:
 )  # fmt: skip
 @pytest.mark.usefixtures("untouched")
 def test_a_csv_file_that_is_wrong(project: Project, content: str | bytes, said: str) -> None:
-    (project.folder / "chat.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+    (project.folder / "chat.csv").write_bytes(
+        content.encode() if isinstance(content, str) else content
+    )
     err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
     assert err.startswith("chat.csv: "), err
     assert said in err
@@ -71,11 +78,15 @@ def test_a_quote_that_nothing_closes_takes_no_other_rows_with_it(project: Projec
         'group_id,valid_at,content\ng,2025-01-15,"I live\nhere."\ng,2025-01-16,"I work\ng,2025-01-17,Fine.\n',
     )
     err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
-    assert err.startswith("chat.csv:4: a double quote is opened in this row and never closed. Close it"), err
+    assert err.startswith(
+        "chat.csv:4: a double quote is opened in this row and never closed. Close it"
+    ), err
 
 
 def test_a_lone_quote_inside_a_cell_is_a_letter(project: Project) -> None:
-    project.write("plan.yaml", "plan: p\ninputs: {t: {text: string}}\nsteps: {a: [{from: t}]}\nreturns: [a]\n")
+    project.write(
+        "plan.yaml", "plan: p\ninputs: {t: {text: string}}\nsteps: {a: [{from: t}]}\nreturns: [a]\n"
+    )
     project.write("inches.csv", 'text\na pipe of 5" or so\n')
     assert 'a pipe of 5" or so' in project("run", "plan.yaml", "-i", "t=inches.csv").out
 
@@ -90,7 +101,9 @@ def test_a_lone_quote_inside_a_cell_is_a_letter(project: Project) -> None:
     ids=["semicolons", "tabs", "commas in a .tsv"],
 )  # fmt: skip
 @pytest.mark.usefixtures("untouched")
-def test_cells_between_other_separators_are_told_as_such(project: Project, name: str, content: str, said: str) -> None:
+def test_cells_between_other_separators_are_told_as_such(
+    project: Project, name: str, content: str, said: str
+) -> None:
     project.write(name, content)
     err = quiet(project("run", "add_episode", "-i", f"episodes={name}"), 2)
     assert err.startswith(f"{name}: its cells stand "), err
@@ -107,7 +120,9 @@ def test_cells_between_other_separators_are_told_as_such(project: Project, name:
     ],
     ids=["no date", "no text", "odd group"],
 )
-def test_a_row_that_cannot_be_an_episode_is_set_aside(project: Project, change: dict[str, Any], said: str) -> None:
+def test_a_row_that_cannot_be_an_episode_is_set_aside(
+    project: Project, change: dict[str, Any], said: str
+) -> None:
     ended = project(*told(project, [GOOD, GOOD | change]))
     assert ended.code == 3
     assert said in ended.out + ended.err
@@ -116,7 +131,9 @@ def test_a_row_that_cannot_be_an_episode_is_set_aside(project: Project, change: 
 def test_other_columns_than_the_input_needs(project: Project) -> None:
     project.write("questions.csv", "group_id,text\ng,Where does Ann live?\n")
     err = quiet(project("run", "search", "-i", "queries=questions.csv"), 2)
-    assert 'questions.csv: input queries needs column "query" (string); found: group_id, text' in err
+    assert (
+        'questions.csv: input queries needs column "query" (string); found: group_id, text' in err
+    )
 
 
 @pytest.mark.usefixtures("untouched")
@@ -130,9 +147,16 @@ def test_a_file_that_is_not_there(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("none.csv", "group_id,valid_at,content\n"), ("none.jsonl", ""), ("none.jsonl", "\n\n"), ("none.json", "[]")],
+    [
+        ("none.csv", "group_id,valid_at,content\n"),
+        ("none.jsonl", ""),
+        ("none.jsonl", "\n\n"),
+        ("none.json", "[]"),
+    ],
 )
-def test_no_rows_are_nothing_to_do(project: Project, serving: Serving, name: str, content: str) -> None:
+def test_no_rows_are_nothing_to_do(
+    project: Project, serving: Serving, name: str, content: str
+) -> None:
     project.write(name, content)
     ended = project("run", "add_episode", "-i", f"episodes={name}")
     quiet(ended, 0)
@@ -142,7 +166,12 @@ def test_no_rows_are_nothing_to_do(project: Project, serving: Serving, name: str
 
 
 def test_no_rows_in_a_session(project: Project, serving: Serving) -> None:
-    empty: list[Any] = [[], pd.DataFrame(), pd.DataFrame({"content": [], "valid_at": []}), pa.table({})]
+    empty: list[Any] = [
+        [],
+        pd.DataFrame(),
+        pd.DataFrame({"content": [], "valid_at": []}),
+        pa.table({}),
+    ]
     with semgraph.Session(folder=project.folder, store="memory", runs="", journal=False) as session:
         for rows in empty:
             result = session.run("add_episode", episodes=rows)
@@ -165,12 +194,16 @@ def test_a_session_says_the_same(project: Project, serving: Serving) -> None:
         with pytest.raises(InputError, match=r"input episodes, row 2, column valid_at: \"soon\""):
             session.run("add_episode", episodes=[GOOD, GOOD | {"valid_at": "soon"}])
         frame = pd.DataFrame([GOOD, GOOD | {"content": "half \ud800"}], dtype=object)
-        with pytest.raises(InputError, match=r"row 2, column content: the text holds half a character"):
+        with pytest.raises(
+            InputError, match=r"row 2, column content: the text holds half a character"
+        ):
             session.run("add_episode", episodes=frame)
     assert serving.requests == 0
 
 
-def test_rows_that_say_the_same_at_the_same_time_are_rows_of_their_own(project: Project, serving: Serving) -> None:
+def test_rows_that_say_the_same_at_the_same_time_are_rows_of_their_own(
+    project: Project, serving: Serving
+) -> None:
     quiet(project(*told(project, [GOOD, GOOD])), 0)
     assert len(held(project, "Episodic")) == 2
     assert len(held(project, "RELATES_TO")) == 1

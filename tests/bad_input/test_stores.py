@@ -1,4 +1,6 @@
-"""A store that cannot be reached, written or used: exit code 5, what to do, and nothing is asked."""
+"""A store that cannot be reached, written or used: exit code 5, what to do, and nothing is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ os.execv(sys.executable, [sys.executable, "-c", "from semgraph.cli import main; 
 
 def at(project: Project, server: Server, **other: str) -> None:
     """Name a Neo4j server in the environment."""
-    given = {"NEO4J_URI": server.uri, "NEO4J_USERNAME": server.user, "NEO4J_PASSWORD": server.password}
+    given = {
+        "NEO4J_URI": server.uri,
+        "NEO4J_USERNAME": server.user,
+        "NEO4J_PASSWORD": server.password,
+    }
     project.env.update(given | other)
 
 
@@ -58,7 +64,9 @@ def test_a_wrong_password(project: Project, serving: Serving, neo4j_server: Serv
     assert serving.requests == 0
 
 
-def test_a_database_that_is_not_there(project: Project, serving: Serving, neo4j_server: Server) -> None:
+def test_a_database_that_is_not_there(
+    project: Project, serving: Serving, neo4j_server: Server
+) -> None:
     at(project, neo4j_server, NEO4J_DATABASE="nowhere")
     assert "nowhere" in quiet(project(*told(project, [OSLO]), "--store", "neo4j"), 5)
     assert serving.requests == 0
@@ -140,8 +148,12 @@ def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving,
     assert sorted(os.listdir(closed)) == (["graph.db"] if what == "file" else [])
 
 
-def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Serving, tmp_path: Path) -> None:
-    """Two messages are remembered; the server dies while the third is read; it comes back, and the run goes on."""
+def test_a_server_killed_in_the_middle_of_a_run(
+    project: Project, serving: Serving, tmp_path: Path
+) -> None:
+    """Two messages are remembered; the server dies while the third is read; it comes back, and the
+    run goes on.
+    """
     from semgraph.stores.neo4j.local.server import start, stop
 
     project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
@@ -153,7 +165,10 @@ def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Servi
             at(project, Server(server.uri, server.user, server.password))
             quiet(project(*told(project, [OSLO, LUMA], "first.jsonl"), "--store", "neo4j"), 0)
             serving.hold()
-            asked = told(project, [episode("Ann(user): I know Bob.", 2), episode("Ann(user): I own Kite.", 3)])
+            asked = told(
+                project,
+                [episode("Ann(user): I know Bob.", 2), episode("Ann(user): I own Kite.", 3)],
+            )
             process = project.start(*asked, "--store", "neo4j")
             serving.until_held()
             os.kill(server.pid, 9)
@@ -163,16 +178,25 @@ def test_a_server_killed_in_the_middle_of_a_run(project: Project, serving: Servi
             assert out == ""
             assert server.uri.split("//")[1] in err
             assert "--resume " in err, err
-            assert not [word for word in ("Traceback", "Unclosed", "asyncio", "nanobind") if word in err], err
+            assert not [
+                word for word in ("Traceback", "Unclosed", "asyncio", "nanobind") if word in err
+            ], err
             back = start(folder)
             at(project, Server(back.uri, back.user, back.password))
             resumed = project(
-                "run", "add_episode", "--resume", err.split("--resume ")[1].split()[0], "--store", "neo4j"
+                "run",
+                "add_episode",
+                "--resume",
+                err.split("--resume ")[1].split()[0],
+                "--store",
+                "neo4j",
             )
             quiet(resumed, 0)
             assert "Ann ─ KNOWS ─▶ Bob" in resumed.out
             assert "─▶ Kite" in resumed.out
-            found = project("run", "search", "-i", "queries=Ann", "--store", "neo4j", "--format", "json")
+            found = project(
+                "run", "search", "-i", "queries=Ann", "--store", "neo4j", "--format", "json"
+            )
             quiet(found, 0)
             assert all(name in found.out for name in ("Oslo", "Luma", "Bob", "Kite"))
         finally:

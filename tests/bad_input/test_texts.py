@@ -1,4 +1,6 @@
-"""Texts of every kind as messages: empty, far too long, hostile. What is stored is what was said, and it is found again."""
+"""Texts of every kind as messages: empty, far too long, hostile. What is stored is what was said,
+and it is found again.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ HOSTILE = {
 
 
 @pytest.fixture(params=["sqlite", "neo4j"])
-def session(request: pytest.FixtureRequest, project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+def session(
+    request: pytest.FixtureRequest, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Session]:
     """A session on each store."""
     for name, value in project.env.items():
         if name.startswith(("SEMGRAPH_", "OPENAI_")):
@@ -69,10 +73,20 @@ def test_hostile_strings_are_plain_data(session: Session, serving: Serving) -> N
     for minute, (kind, text) in enumerate(HOSTILE.items()):
         content = f"Ann(user): {text}"
         name, fact = f"{kind} {text}", f"{kind} says {text}"
-        serving.server.taught[content] = ([name, "Ann"], [{"fact": fact, "source": "Ann", "target": name}])
+        serving.server.taught[content] = (
+            [name, "Ann"],
+            [{"fact": fact, "source": "Ann", "target": name}],
+        )
         serving.server.taught[content.strip()] = serving.server.taught[content]
         episodes.append(
-            episode(content, minute, group_id=f"g{minute}", name=text, source_description=text, source=text)
+            episode(
+                content,
+                minute,
+                group_id=f"g{minute}",
+                name=text,
+                source_description=text,
+                source=text,
+            )
         )
     done = session.run("add_episode", episodes=episodes)
     assert [str(f.error) for f in done.failed] == []
@@ -83,7 +97,9 @@ def test_hostile_strings_are_plain_data(session: Session, serving: Serving) -> N
         "MENTIONS": 2 * len(HOSTILE),
         "RELATES_TO": len(HOSTILE),
     }
-    questions = [{"id": k, "query": text, "group_id": f"g{n}"} for n, (k, text) in enumerate(HOSTILE.items())]
+    questions = [
+        {"id": k, "query": text, "group_id": f"g{n}"} for n, (k, text) in enumerate(HOSTILE.items())
+    ]
     asked = [q | {"query": f"{q['id']} {q['query']}"} for q in questions]
     for by in ("hybrid", "fulltext", "nearest"):
         found = session.run("search", queries=asked, params={"by": by, "similar": 0.2})
@@ -113,36 +129,50 @@ def test_hostile_strings_are_printed_harmlessly(project: Project, serving: Servi
             [f"{kind} {text}", "Ann"],
             [{"fact": f"{text} {kind}", "source": "Ann", "target": f"{kind} {text}"}],
         )
-    lines = [episode(f"Ann(user): {text}", i, group_id=f"g{i}") for i, text in enumerate(HOSTILE.values())]
+    lines = [
+        episode(f"Ann(user): {text}", i, group_id=f"g{i}")
+        for i, text in enumerate(HOSTILE.values())
+    ]
     ended = project(*told(project, lines))
     quiet(ended, 0)
     shown = ended.out + ended.err
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert "\u202e" not in shown
-    project.write("q.jsonl", "".join(json.dumps({"query": text}) + "\n" for text in HOSTILE.values()))
+    project.write(
+        "q.jsonl", "".join(json.dumps({"query": text}) + "\n" for text in HOSTILE.values())
+    )
     found = project("run", "search", "-i", "queries=q.jsonl")
     quiet(found, 0)
     assert "\x1b" not in found.out
     markup = HOSTILE["markup"]
-    project.write("q.jsonl", json.dumps({"query": markup, "group_id": f"g{list(HOSTILE).index('markup')}"}))
+    project.write(
+        "q.jsonl", json.dumps({"query": markup, "group_id": f"g{list(HOSTILE).index('markup')}"})
+    )
     found = project("run", "search", "-i", "queries=q.jsonl", "--set", "by=fulltext")
     assert "[bold red]Ann[/] <script>alert(1)</script> &amp;" in found.out
 
 
-def test_group_ids_that_are_nearly_the_same_are_groups_of_their_own(session: Session, serving: Serving) -> None:
+def test_group_ids_that_are_nearly_the_same_are_groups_of_their_own(
+    session: Session, serving: Serving
+) -> None:
     groups = ["g", "G", "g-", "-g", "g_", "_", "-", "", "0", "00", "g--", "g" * 200]
-    said = [episode(f"Ann(user): I live in Rome {n}.", group_id=group) for n, group in enumerate(groups)]
+    said = [
+        episode(f"Ann(user): I live in Rome {n}.", group_id=group) for n, group in enumerate(groups)
+    ]
     assert session.run("add_episode", episodes=said).exit_code == 0
     found = session.run(
-        "search", queries=[{"id": str(n), "query": "Rome", "group_id": g} for n, g in enumerate(groups)]
+        "search",
+        queries=[{"id": str(n), "query": "Rome", "group_id": g} for n, g in enumerate(groups)],
     )
     assert [(f["id"], f["group_id"], f["target"]) for f in rows(found, "edges")] == [
         (str(n), group, f"Rome {n}") for n, group in enumerate(groups)
     ]
 
 
-def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(project: Project, serving: Serving) -> None:
+def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(
+    project: Project, serving: Serving
+) -> None:
     first, last = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 2)
     ended = project.process(*told(project, [first, episode(LONG, 1), last]))
     err = quiet(ended, 3)
@@ -157,7 +187,10 @@ def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(project: P
     assert len(serving.server.requests) == 5
     assert max(len(body["messages"][-1]["content"]) for body in serving.server.requests) < 6_000
     aside = err.split("these rows only: semgraph ")[1].splitlines()[0].split()
-    kept = [json.loads(line) for line in (project.folder / aside[-1].split("=")[1]).read_text().splitlines()]
+    kept = [
+        json.loads(line)
+        for line in (project.folder / aside[-1].split("=")[1]).read_text().splitlines()
+    ]
     assert [row["content"] for row in kept] == [LONG]
 
 

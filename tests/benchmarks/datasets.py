@@ -34,7 +34,8 @@ def locomo_sample(name: str = "conv-1") -> dict[str, Any]:
                 turn("D2:1", ada, "I have moved to Porto.", img_url=["http://x"], blip_caption="a harbour"),
                 turn("D2:2", bo, "I live in Oslo."),
             ],
-            "session_3_date_time": "9:05 am on 4 June, 2023",  # as the real file: a time without a session
+            # as the real file: a time without a session
+            "session_3_date_time": "9:05 am on 4 June, 2023",
         },
         "qa": [
             {"question": "Where does Bo Lindt live?", "answer": "Oslo", "evidence": ["D2:2"], "category": 4},
@@ -46,7 +47,9 @@ def locomo_sample(name: str = "conv-1") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def longmemeval_entry(name: str, kind: str, question: str, answer: str, *, evidence: int = 1) -> dict[str, Any]:
+def longmemeval_entry(
+    name: str, kind: str, question: str, answer: str, *, evidence: int = 1
+) -> dict[str, Any]:
     """A question with two sessions; the answer is in the one of that number."""
     said = ["Ada Costa lives in Riga.", "Bo Lindt lives in Oslo."]
     return {
@@ -58,7 +61,8 @@ def longmemeval_entry(name: str, kind: str, question: str, answer: str, *, evide
         "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 04:17"],
         "haystack_session_ids": ["s1", "s2"],
         "haystack_sessions": [
-            [{"role": "user", "content": text}, {"role": "assistant", "content": "So much to do."}] for text in said
+            [{"role": "user", "content": text}, {"role": "assistant", "content": "So much to do."}]
+            for text in said
         ],
         "answer_session_ids": [f"s{evidence}"],
     }
@@ -69,8 +73,12 @@ def longmemeval() -> list[dict[str, Any]]:
     return [
         longmemeval_entry("q1", "single-session-user", where.format("Ada Costa"), "Riga"),
         longmemeval_entry("q2", "knowledge-update", where.format("Bo Lindt"), "Oslo", evidence=2),
-        longmemeval_entry("q3", "single-session-user", where.format("Ada Costa"), "Rome"),  # the answer given is wrong
-        longmemeval_entry("q4_abs", "multi-session", where.format("Cy Moss"), "That cannot be told."),
+        longmemeval_entry(
+            "q3", "single-session-user", where.format("Ada Costa"), "Rome"
+        ),  # the answer given is wrong
+        longmemeval_entry(
+            "q4_abs", "multi-session", where.format("Cy Moss"), "That cannot be told."
+        ),
     ]
 
 
@@ -83,9 +91,18 @@ def musique(folder: Path, *, openie: bool = True) -> None:
     """A question of two hops, its passages, the corpus, and facts that were extracted from it."""
 
     def paragraph(passage: dict[str, str], *, needed: bool) -> dict[str, Any]:
-        return {"idx": 0, "title": passage["title"], "paragraph_text": passage["text"], "is_supporting": needed}
+        return {
+            "idx": 0,
+            "title": passage["title"],
+            "paragraph_text": passage["text"],
+            "is_supporting": needed,
+        }
 
-    paragraphs = [paragraph(LEAD, needed=True), paragraph(BESIDE, needed=False), paragraph(HOME, needed=True)]
+    paragraphs = [
+        paragraph(LEAD, needed=True),
+        paragraph(BESIDE, needed=False),
+        paragraph(HOME, needed=True),
+    ]
     question = "Where does the leader of Project Fern live?"
     entry = {
         "id": "2hop__1",
@@ -118,7 +135,13 @@ REVIEWS = (
     ("ant_man_and_the_wasp_quantumania", "6", "A tedious film.", "NEGATIVE", "2/5"),
     ("ant_man_and_the_wasp_quantumania", "7", "Simply wonderful.", "POSITIVE", "4/5"),
     ("ant_man_and_the_wasp_quantumania", "7", "Simply wonderful.", "POSITIVE", "4/5"),
-    ("ant_man_and_the_wasp_quantumania", "8", "Nothing, at length, and tedious, dull.", "NEGATIVE", "1/5"),
+    (
+        "ant_man_and_the_wasp_quantumania",
+        "8",
+        "Nothing, at length, and tedious, dull.",
+        "NEGATIVE",
+        "1/5",
+    ),
 )
 
 

@@ -8,11 +8,19 @@ from typing import Any
 from benchmarks.suite import Benchmark, Case, Line
 
 MACHINE = {"cores": 2, "processor": "one", "memory_gib": 8.0}
-MADE = {"machine": MACHINE, "commit": "abc", "changed": False, "at": "2026-01-02T03:04:05+00:00", "hash": "h"}
+MADE = {
+    "machine": MACHINE,
+    "commit": "abc",
+    "changed": False,
+    "at": "2026-01-02T03:04:05+00:00",
+    "hash": "h",
+}
 
 
 def bench(*cases: Case, kind: Any = "simulated", **more: Any) -> Benchmark:
-    return Benchmark("ingest", "What is asked?", kind, lambda: cases, **({"tables": (), "sources": ()} | more))
+    return Benchmark(
+        "ingest", "What is asked?", kind, lambda: cases, **({"tables": (), "sources": ()} | more)
+    )
 
 
 def case(way: str, run: Callable[[int], Mapping[str, Any]], **more: Any) -> Case:

@@ -1,4 +1,6 @@
-"""The simulated server, which also reads the prompts of the public data sets: it answers from their texts alone."""
+"""The simulated server, which also reads the prompts of the public data sets: it answers from their
+texts alone.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _home(texts: str, query: str) -> str:
     if leader := _LEADER.fullmatch(who):
         led = re.search(rf"([A-Z]\w+ [A-Z]\w+) leads {re.escape(leader['what'])}", texts)
         who = led[1] if led else ""
-    lives = re.search(rf"{re.escape(who)} (?:lives in|has moved to) ([A-Z]\w+)", texts) if who else None
+    lives = (
+        re.search(rf"{re.escape(who)} (?:lives in|has moved to) ([A-Z]\w+)", texts) if who else None
+    )
     return lives[1] if lives else "Not mentioned"
 
 
@@ -62,7 +66,11 @@ def _of_reviews(question: Question) -> dict[str, Any]:
         each = {n: _of_review(str(record), question.schema) for n, record in question.lefts.items()}
         return {"answers": [{"id": n, **found} for n, found in each.items()]}
     alike = "feel alike" in str(question.asked) + question.said + question.rules
-    pairs = [(a, b) for a, b in question.pairs if (_good(question.lefts[a]) == _good(question.rights[b])) == alike]
+    pairs = [
+        (a, b)
+        for a, b in question.pairs
+        if (_good(question.lefts[a]) == _good(question.rights[b])) == alike
+    ]
     return {"matches": [{"left": a, "right": b} for a, b in pairs]}
 
 

@@ -31,7 +31,9 @@ from tests.patience import HANGS, default_signals
 def command(*words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "benchmarks", *map(str, words)]
     environment = os.environ | {"COLUMNS": "200"} | more
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        line, cwd=ROOT, capture_output=True, text=True, check=False, env=environment
+    )
 
 
 def test_an_unknown_benchmark_is_told_with_those_that_there_are() -> None:
@@ -42,7 +44,9 @@ def test_an_unknown_benchmark_is_told_with_those_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("words", [("run", "engine"), ("table",), ("check",), ("list",)])
-def test_a_line_that_cannot_be_read_is_told_with_its_place(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_read_is_told_with_its_place(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
     (tmp_path / "engine.jsonl").write_text('{"benchmark": "engine"\n')
     done = command(*words, "--into", tmp_path)
     assert done.returncode == 2
@@ -70,15 +74,23 @@ SLOW = """
 
 
 def _slow(ran: Path, seconds: float, *words: str | Path) -> list[str]:
-    text = textwrap.dedent(SLOW).format(ran=str(ran), seconds=seconds, words=["run", *map(str, words)])
+    text = textwrap.dedent(SLOW).format(
+        ran=str(ran), seconds=seconds, words=["run", *map(str, words)]
+    )
     return [sys.executable, "-c", text]
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_run_that_was_killed_goes_on_with_the_rest(how: signal.Signals, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_a_run_that_was_killed_goes_on_with_the_rest(
+    how: signal.Signals, code: int, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     command = _slow(ran, HANGS, "--into", tmp_path)
-    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals)
+    first = subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals
+    )
     while not ran.exists() or ran.read_text() != "0\n1\n":
         time.sleep(0.02)
         assert first.poll() is None
@@ -86,7 +98,9 @@ def test_a_run_that_was_killed_goes_on_with_the_rest(how: signal.Signals, code: 
     _, err = first.communicate()
     assert first.returncode == code
     assert ("the same command goes on" in err) is (code == 130)
-    again = subprocess.run(_slow(ran, 0, "--into", tmp_path), cwd=ROOT, capture_output=True, text=True, check=False)
+    again = subprocess.run(
+        _slow(ran, 0, "--into", tmp_path), cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert again.returncode == 0, again.stderr
     assert "2 trials to measure, 1 held already" in again.stderr
     assert ran.read_text() == "0\n1\n1\n2\n"
@@ -97,7 +111,9 @@ def test_a_time_that_is_too_short_leaves_the_rest_for_later(tmp_path: Path) -> N
     words = _slow(tmp_path / "ran", 1.2, "--into", tmp_path, "--minutes", "0.01")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "trials were not begun within 0.01 min: the same command goes on with them" in done.stderr
+    assert (
+        "trials were not begun within 0.01 min: the same command goes on with them" in done.stderr
+    )
     assert len(list(Lines("engine", tmp_path))) < 3
 
 
@@ -113,9 +129,17 @@ def test_a_budget_that_is_too_small_is_no_cheap_result(tmp_path: Path) -> None:
 
 
 def test_an_accounting_that_differs_from_the_servers_is_a_failure() -> None:
-    wire = {"attempts": 2, "embedding_calls": 1, "tokens_in": 10, "embedding_tokens": 2, "tokens_out": 3}
+    wire = {
+        "attempts": 2,
+        "embedding_calls": 1,
+        "tokens_in": 10,
+        "embedding_tokens": 2,
+        "tokens_out": 3,
+    }
     same_as_counted(StepMetrics(attempts=3, tokens_in=12, tokens_out=3), wire)
-    with pytest.raises(ValueError, match=r"semgraph counted .*'attempts': 2.*the server .*'attempts': 3"):
+    with pytest.raises(
+        ValueError, match=r"semgraph counted .*'attempts': 2.*the server .*'attempts': 3"
+    ):
         same_as_counted(StepMetrics(attempts=2, tokens_in=12, tokens_out=3), wire)
 
 
@@ -124,7 +148,9 @@ def test_a_port_in_use_is_told_with_what_to_do() -> None:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = str(busy.getsockname()[1])
-        told = pytest.raises(NotServing, match=rf"did not start.*{port}.*in use.* end it, or choose another")
+        told = pytest.raises(
+            NotServing, match=rf"did not start.*{port}.*in use.* end it, or choose another"
+        )
         with told, serving("--port", port):
             raise AssertionError
 
@@ -175,9 +201,13 @@ def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "a_peer"
 
 
-def test_a_peer_that_is_not_installed_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_is_not_installed_is_told_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(peers_of.PEERS, "engine", (".venv-nowhere", "make engine"))
-    with pytest.raises(Unmeasured, match=r"engine is not installed in \.venv-nowhere\. Run: make engine"):
+    with pytest.raises(
+        Unmeasured, match=r"engine is not installed in \.venv-nowhere\. Run: make engine"
+    ):
         asked("engine", "a_peer")
     with pytest.raises(Unmeasured, match=r"Run: make engine"):
         conversed("engine", "a_peer", {})
@@ -190,7 +220,9 @@ def test_a_peer_is_kept_and_its_chatter_is_no_answer(peer: str) -> None:
     assert asked("engine", peer, given="three")["said"] == "three"
 
 
-@pytest.mark.parametrize("how", [conversed, lambda name, module, given: asked(name, module, given=given)])
+@pytest.mark.parametrize(
+    "how", [conversed, lambda name, module, given: asked(name, module, given=given)]
+)
 def test_a_peer_that_breaks_is_told_by_its_last_words(how, peer: str) -> None:
     with pytest.raises(RuntimeError, match=r"engine: ValueError: no such model"):
         how("engine", peer, "breaks")
@@ -199,15 +231,21 @@ def test_a_peer_that_breaks_is_told_by_its_last_words(how, peer: str) -> None:
     assert how("engine", peer, "again")["said"] == "again"
 
 
-@pytest.mark.parametrize("how", [conversed, lambda name, module, given: asked(name, module, given=given)])
-def test_a_peer_that_does_not_end_is_ended_with_its_children(how, peer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "how", [conversed, lambda name, module, given: asked(name, module, given=given)]
+)
+def test_a_peer_that_does_not_end_is_ended_with_its_children(
+    how, peer: str, tmp_path: Path
+) -> None:
     one = bench(case("a", lambda _: how("engine", "hanging", "x"), trials=1, seconds=8))
     (told,) = measure(one, work(one, quick=False, full=False), Lines("ingest", tmp_path))
     assert told.failed == "not finished after 8 s"
     processes = [int(number) for number in (tmp_path / "told").read_text().split()]
     left = [psutil.Process(one) for one in processes if psutil.pid_exists(one)]
     patience = time.monotonic() + HANGS
-    while living := [process for process in left if alive(process)]:  # a killed process takes a moment to be gone
+    while living := [
+        process for process in left if alive(process)
+    ]:  # a killed process takes a moment to be gone
         assert time.monotonic() < patience, living
         time.sleep(0.02)
 

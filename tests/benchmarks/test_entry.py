@@ -1,4 +1,6 @@
-"""`semgraph-bench`: the benchmarks of a checkout, from anywhere; quick runs leave the results alone."""
+"""`semgraph-bench`: the benchmarks of a checkout, from anywhere; quick runs leave the results
+alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ FROM_CODE = "from semgraph.cli.bench import main; main()"
 
 def test_it_finds_the_checkout_from_any_folder(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FROM_CODE, "list"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", FROM_CODE, "list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "ingest       What does it take to remember messages" in done.stdout
@@ -29,7 +35,12 @@ def test_without_a_checkout_it_says_how_to_get_one(tmp_path: Path) -> None:
     shutil.copy(ROOT / "semgraph/cli/bench.py", package)
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(
-        [sys.executable, "-c", FROM_CODE], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+        [sys.executable, "-c", FROM_CODE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 2
     assert "They are in semgraph's source tree" in done.stderr
@@ -41,6 +52,8 @@ def test_a_quick_run_leaves_the_results_alone() -> None:
     words = [sys.executable, "-m", "benchmarks", "run", "operators", "--quick"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert {path: path.stat().st_mtime_ns for path in (ROOT / "benchmarks").rglob("results/*")} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in (ROOT / "benchmarks").rglob("results/*")
+    } == before
     quick = ROOT / ".semgraph" / "benchmarks"
     assert "| sem_filter 100 rows | packed(rows=10) |" in (quick / "operators.md").read_text()

@@ -16,13 +16,21 @@ KINDS = get_args(Kind)
 
 
 def test_there_are_two_hundred_labelled_rows_and_no_task_is_in_both_splits():
-    tasks = {(kind, split): questions(kind, split) for kind in KINDS for split in ("development", "test")}
+    tasks = {
+        (kind, split): questions(kind, split) for kind in KINDS for split in ("development", "test")
+    }
     assert sum(len(task.rows) for own in tasks.values() for task in own) >= 300
     for kind in KINDS:
-        assert sum(len(task.rows) for split in ("development", "test") for task in tasks[kind, split]) >= 100
+        assert (
+            sum(len(task.rows) for split in ("development", "test") for task in tasks[kind, split])
+            >= 100
+        )
         names = [{task.name for task in tasks[kind, split]} for split in ("development", "test")]
         assert not names[0] & names[1]
-        texts = [{str(row) for task in tasks[kind, split] for row in task.rows} for split in ("development", "test")]
+        texts = [
+            {str(row) for task in tasks[kind, split] for row in task.rows}
+            for split in ("development", "test")
+        ]
         assert not texts[0] & texts[1]
 
 
@@ -49,7 +57,9 @@ def own() -> Callable[[Mind], Asking]:
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_model_that_always_says_yes_is_right_half_of_the_time(own: Any, kind: Kind, framing: str):
+async def test_a_model_that_always_says_yes_is_right_half_of_the_time(
+    own: Any, kind: Kind, framing: str
+):
     asking = own(Mind(answer=lambda text: {"answer": "yes"}, match=lambda left, right: {}))
     figures = await judged(asking, kind, "test", framing)
     assert 0.4 <= figures["right"] <= 0.6

@@ -1,4 +1,6 @@
-"""What a run is given: a benchmark that lacks something is passed over, or, asked for by name, ends the run before it begins."""
+"""What a run is given: a benchmark that lacks something is passed over, or, asked for by name, ends
+the run before it begins.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ def bench(name: str, lacks: str = "") -> Benchmark:
     return Benchmark(name, "What is asked?", "real", list, (), lacks=lambda: lacks)
 
 
-def test_in_a_run_of_all_what_lacks_something_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_run_of_all_what_lacks_something_is_passed_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     ready = _ready([bench("one"), bench("two", "a model: --model")], named=False)
     assert [one.name for one in ready] == ["one"]
     assert capsys.readouterr().err == "two: passed over: a model: --model\n"
 
 
-def test_what_is_asked_for_by_name_and_lacks_something_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_asked_for_by_name_and_lacks_something_ends_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(typer.Exit) as ended:
         _ready([bench("one"), bench("two", "a model: --model")], named=True)
     assert ended.value.exit_code == 2
@@ -37,7 +43,9 @@ def test_no_model_is_chosen_that_was_not_named(name: str) -> None:
     assert "--model openai:gpt-4.1-mini --max-usd 1, or --model local" in ended.output
 
 
-def test_a_model_that_is_none_is_told_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_none_is_told_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for field in ("model", "max_usd", "data"):
         monkeypatch.setattr(GIVEN, field, None)
     ended = CliRunner().invoke(app, ["run", "real", "--model", "opnai:gpt"])
@@ -45,7 +53,9 @@ def test_a_model_that_is_none_is_told_before_anything_is_asked(monkeypatch: pyte
     assert '"opnai:gpt" names no model' in ended.output
 
 
-def test_a_judge_is_the_one_that_the_settings_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_is_the_one_that_the_settings_bind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert Given(model="local").judge() is None
     (tmp_path / "semgraph.toml").write_text('[models]\njudge = "openai:gpt-4o-2024-08-06"\n')

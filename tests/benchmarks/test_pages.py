@@ -26,7 +26,9 @@ def git(*words: str) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """This checkout; where lines were measured that are not committed, what is committed: a benchmark may run beside this."""
+    """This checkout; where lines were measured that are not committed, what is committed: a
+    benchmark may run beside this.
+    """
     if git("diff", "--quiet", "HEAD", "--", "benchmarks/results/*.jsonl").returncode != 1:
         return ROOT
     archive = git("archive", "HEAD", "benchmarks/results", *DOCUMENTS)
@@ -41,13 +43,17 @@ def test_what_is_committed_is_what_the_lines_say(checkout: Path) -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The pages of a checkout of its own and the lines of one benchmark, with one measured trial more."""
+    """The pages of a checkout of its own and the lines of one benchmark, with one measured trial
+    more.
+    """
     for name in (*DOCUMENTS, "benchmarks/results/engine.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     case = load("engine").cases()[0]
     figures = {"cpu_ms_per_call": 8, "seconds": 1.5}
-    Lines("engine", tmp_path / "benchmarks/results").append(Line("engine", case.key, 0, figures, case.settings, MADE))
+    Lines("engine", tmp_path / "benchmarks/results").append(
+        Line("engine", case.key, 0, figures, case.settings, MADE)
+    )
     return tmp_path
 
 
@@ -97,7 +103,10 @@ def test_every_number_to_reach_is_in_one_table_with_its_command() -> None:
 def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
     table = Table("Q?", ("way",), (Column("calls", "calls"),))
     with pytest.raises(ValueError, match=r"real and simulated figures in one table"):
-        table.markdown([line("a", 0, calls=1), line("b", 0, kind="real", calls=2)], [{"way": "a"}, {"way": "b"}])
+        table.markdown(
+            [line("a", 0, calls=1), line("b", 0, kind="real", calls=2)],
+            [{"way": "a"}, {"way": "b"}],
+        )
     with pytest.raises(ValueError, match=r"is real, the benchmark simulated"):
         page(bench(case("a", lambda _: {}), tables=(table,)), [line("a", 0, kind="real", calls=1)])
     real = bench(kind="real", targets=(Target("other", {"way": "a"}, "calls", 3),))
@@ -110,8 +119,18 @@ def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
 
 
 def test_worth_and_the_other_engine_stand_beside_a_target() -> None:
-    target = Target("calls", {"way": "a"}, "calls", 3, others={"way": "b"}, worth="f1", headline=True)
-    made = parts([(bench(targets=(target,)), [line("a", 0, calls=4, f1=0.8), line("b", 0, calls=9, f1=1.0)])], "r")
+    target = Target(
+        "calls", {"way": "a"}, "calls", 3, others={"way": "b"}, worth="f1", headline=True
+    )
+    made = parts(
+        [
+            (
+                bench(targets=(target,)),
+                [line("a", 0, calls=4, f1=0.8), line("b", 0, calls=9, f1=1.0)],
+            )
+        ],
+        "r",
+    )
     assert "| calls | 9 | ≤ 3 | 4 | 0.800 | **not met** |" in made["headlines"]
 
 
@@ -158,8 +177,17 @@ def test_a_line_has_all_that_is_needed_to_measure_it_again(tmp_path: Path) -> No
     assert held | {"made": 0} == asdict(made) | {"made": 0}
     assert held["kind"] == "simulated"
     assert held["settings"] == {"latency_s": 0.2}
-    assert {"at", "commit", "changed", "hash", "command", "python", "versions", "machine", "load", "seconds"} <= set(
-        held["made"]
-    )
+    assert {
+        "at",
+        "commit",
+        "changed",
+        "hash",
+        "command",
+        "python",
+        "versions",
+        "machine",
+        "load",
+        "seconds",
+    } <= set(held["made"])
     assert {"semgraph", "duckdb", "openai", "sqlite"} <= set(held["made"]["versions"])
     assert {"processor", "cores", "memory_gib"} <= set(held["made"]["machine"])

@@ -1,4 +1,6 @@
-"""Files of public data sets: where they are looked for, what is said of them, and what is said where one is wrong."""
+"""Files of public data sets: where they are looked for, what is said of them, and what is said
+where one is wrong.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from benchmarks.suite.running import measure, work
 from tests.benchmarks import datasets
 
 MACHINE = {"cores": 2, "processor": "one", "memory_gib": 8.0}
-MADE = {"machine": MACHINE, "commit": "abc", "changed": False, "at": "2026-01-02T03:04:05+00:00", "hash": "h"}
+MADE = {
+    "machine": MACHINE,
+    "commit": "abc",
+    "changed": False,
+    "at": "2026-01-02T03:04:05+00:00",
+    "hash": "h",
+}
 
 
 @pytest.fixture
@@ -37,7 +45,11 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Given:
         (lambda folder: longmemeval.load("S", folder), "longmemeval_s_cleaned.json", "MIT"),
         (movies.load, "Reviews.csv", "see the data set on Kaggle"),
         (musique.load, "musique.json", "CC BY 4.0"),
-        (lambda folder: musique.extracted(folder, []), "openie_results_ner_gpt-4o-mini.json", "MIT"),
+        (
+            lambda folder: musique.extracted(folder, []),
+            "openie_results_ner_gpt-4o-mini.json",
+            "MIT",
+        ),
     ],
 )
 def test_a_missing_file_says_where_it_comes_from(
@@ -60,9 +72,19 @@ def test_a_checksum_is_told_with_what_it_is_known_to_be(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b"[]")
     digest = hashlib.sha256(b"[]").hexdigest()
-    for known, said in (("", "not known"), (digest, "as published"), ("0" * 64, "not the published file")):
+    for known, said in (
+        ("", "not known"),
+        (digest, "as published"),
+        ("0" * 64, "not the published file"),
+    ):
         told = Source("a.json", "https://x", "MIT", known).settings(path)
-        assert told == {"file": "a.json", "licence": "MIT", "from": "https://x", "sha256": digest, "checksum": said}
+        assert told == {
+            "file": "a.json",
+            "licence": "MIT",
+            "from": "https://x",
+            "sha256": digest,
+            "checksum": said,
+        }
 
 
 def _without(sample: dict[str, Any], *path: str) -> dict[str, Any]:
@@ -94,7 +116,9 @@ def test_a_file_of_another_form_is_told_with_the_place(
     with pytest.raises(Unmeasured) as told:
         locomo.load(tmp_path)
     assert said in str(told.value)
-    assert "Is it the file of that name from https://github.com/snap-research/locomo" in str(told.value)
+    assert "Is it the file of that name from https://github.com/snap-research/locomo" in str(
+        told.value
+    )
 
 
 def _with(sample: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
@@ -104,7 +128,8 @@ def _with(sample: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
 def test_no_json_is_told_as_that(tmp_path: Path) -> None:
     (tmp_path / "musique.json").write_text("version https://git-lfs.github.com/spec/v1")
     with pytest.raises(
-        Unmeasured, match=r"musique\.json: no JSON: .*may have been cut, or be a page that points to it"
+        Unmeasured,
+        match=r"musique\.json: no JSON: .*may have been cut, or be a page that points to it",
     ):
         musique.load(tmp_path)
 
@@ -113,7 +138,10 @@ def test_longmemeval_is_checked(tmp_path: Path) -> None:
     entry = datasets.longmemeval()[0]
     for change, said in (
         ({"question_type": "trivia"}, "[0].question_type: expected one of single-session-user"),
-        ({"haystack_dates": ["2023/05/20 (Sat) 02:21"]}, "expected as many sessions as ids (2) and dates (1)"),
+        (
+            {"haystack_dates": ["2023/05/20 (Sat) 02:21"]},
+            "expected as many sessions as ids (2) and dates (1)",
+        ),
         ({"question_date": "yesterday"}, 'expected a time like "2023/05/20 (Sat) 02:21"'),
     ):
         datasets.written(tmp_path / "longmemeval_oracle.json", [entry | change])
@@ -126,13 +154,21 @@ def test_reviews_are_checked(tmp_path: Path) -> None:
     datasets.movies(tmp_path)
     columns = ("id", "reviewId", "reviewText", "scoreSentiment", "originalScore")
     for chosen, rows, said in (
-        (columns[:3], [], "Reviews.csv:1  no column scoreSentiment, originalScore; found id, reviewId, reviewText"),
+        (
+            columns[:3],
+            [],
+            "Reviews.csv:1  no column scoreSentiment, originalScore; found id, reviewId, reviewText",
+        ),
         (
             columns,
             [("a", "1", "x", "GOOD", "")],
             'Reviews.csv:2  scoreSentiment: expected POSITIVE or NEGATIVE, found "GOOD"',
         ),
-        (columns, [(movies.OTHER, "1", "x", "POSITIVE", "B+/5")], 'originalScore: expected a number, found "B+"'),
+        (
+            columns,
+            [(movies.OTHER, "1", "x", "POSITIVE", "B+/5")],
+            'originalScore: expected a number, found "B+"',
+        ),
     ):
         datasets.table(tmp_path / "Reviews.csv", chosen, rows)
         with pytest.raises(Unmeasured) as told:
@@ -164,14 +200,17 @@ def test_without_a_model_a_limit_and_data_nothing_is_measured_and_what_is_missin
     assert BENCHMARK.lacks() == ""
     given.model = "openai:some-model@http://127.0.0.1:9/v1"
     assert (
-        "no price is known for openai:some-model@http://127.0.0.1:9/v1: --max-usd cannot be kept" in BENCHMARK.lacks()
+        "no price is known for openai:some-model@http://127.0.0.1:9/v1: --max-usd cannot be kept"
+        in BENCHMARK.lacks()
     )
     given.model, given.max_usd = "local", None
     monkeypatch.delenv("OPENAI_API_KEY")
     assert BENCHMARK.lacks() == ""
 
 
-def test_a_case_whose_file_is_missing_is_passed_over_and_leaves_no_line(given: Given, tmp_path: Path) -> None:
+def test_a_case_whose_file_is_missing_is_passed_over_and_leaves_no_line(
+    given: Given, tmp_path: Path
+) -> None:
     given.model, given.data = "local", tmp_path
     lines = Lines("public", tmp_path)
     (first, *_) = work(BENCHMARK, quick=False, full=False)
@@ -195,7 +234,11 @@ def test_a_line_has_the_checksum_and_the_licence(given: Given, tmp_path: Path) -
 
 def test_the_page_has_a_row_for_every_model_that_was_measured(given: Given) -> None:
     key = {"set": "LoCoMo", "part": "1 conversation", "way": "lean"}
-    figures = {"f1": 0.4321, "version": "some-model-2026-01-02", "data": "locomo10.json, sha256 79fa87e90f04…"}
+    figures = {
+        "f1": 0.4321,
+        "version": "some-model-2026-01-02",
+        "data": "locomo10.json, sha256 79fa87e90f04…",
+    }
     lines = [
         Line("public", key | {"model": f"openai:{name}"}, trial, figures, {}, MADE, kind="real")
         for trial in range(2)
@@ -203,7 +246,11 @@ def test_the_page_has_a_row_for_every_model_that_was_measured(given: Given) -> N
     ]
     text = page(BENCHMARK, lines)
     for model in ("a", "b"):
-        (row,) = (one for one in text.splitlines() if one.startswith(f"| 1 conversation | lean | openai:{model} |"))
+        (row,) = (
+            one
+            for one in text.splitlines()
+            if one.startswith(f"| 1 conversation | lean | openai:{model} |")
+        )
         assert "0.432" in row
         assert "some-model-2026-01-02" in row
         assert "sha256 79fa87e90f04…" in row

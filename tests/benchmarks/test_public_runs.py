@@ -1,4 +1,6 @@
-"""Public data sets from file to figures, with the simulated model over SQLite: small files of their forms, made up here."""
+"""Public data sets from file to figures, with the simulated model over SQLite: small files of their
+forms, made up here.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,26 @@ async def asking() -> AsyncIterator[Asking]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_locomo_is_told_asked_and_scored_by_category(tmp_path: Path, asking: Asking, way: str) -> None:
-    datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample(), datasets.locomo_sample("conv-2")])
+async def test_locomo_is_told_asked_and_scored_by_category(
+    tmp_path: Path, asking: Asking, way: str
+) -> None:
+    datasets.written(
+        tmp_path / "locomo10.json", [datasets.locomo_sample(), datasets.locomo_sample("conv-2")]
+    )
     part = locomo.load(tmp_path, 1)
-    assert [(m.group, m.place) for m in part.messages] == [("conv-1", p) for p in ("D1:1", "D1:2", "D2:1", "D2:2")]
+    assert [(m.group, m.place) for m in part.messages] == [
+        ("conv-1", p) for p in ("D1:1", "D1:2", "D2:1", "D2:2")
+    ]
     assert part.messages[2].content == "Ada Costa(user): I have moved to Porto. [shares a harbour]"
     figures = await locomo.measured(asking, part, WAYS[way])
-    wanted = {"turns": 4, "sessions": 2, "questions": 5, "f1 single-hop": 1.0, "f1 temporal": 0.0, "declined": 1.0}
+    wanted = {
+        "turns": 4,
+        "sessions": 2,
+        "questions": 5,
+        "f1 single-hop": 1.0,
+        "f1 temporal": 0.0,
+        "declined": 1.0,
+    }
     assert {name: figures[name] for name in wanted} == wanted
     assert figures["f1"] == pytest.approx((1 + figures["f1 multi-hop"] + 0 + 0) / 4)  # type: ignore[operator]
     assert figures["questions adversarial"] == 1
@@ -54,7 +69,9 @@ async def test_locomo_is_told_asked_and_scored_by_category(tmp_path: Path, askin
     assert figures["recall@10 by facts"] == 1.0
 
 
-async def test_what_a_run_took_and_who_answered_stands_with_its_figures(tmp_path: Path, asking: Asking) -> None:
+async def test_what_a_run_took_and_who_answered_stands_with_its_figures(
+    tmp_path: Path, asking: Asking
+) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
     await locomo.measured(asking, locomo.load(tmp_path), WAYS["lean"])
     figures = asking.figures()
@@ -65,7 +82,9 @@ async def test_what_a_run_took_and_who_answered_stands_with_its_figures(tmp_path
     assert figures["tokens_in"] > figures["tokens_out"] > 0  # type: ignore[operator]
 
 
-async def test_longmemeval_is_judged_by_type_and_evidence_is_found_by_session(tmp_path: Path, asking: Asking) -> None:
+async def test_longmemeval_is_judged_by_type_and_evidence_is_found_by_session(
+    tmp_path: Path, asking: Asking
+) -> None:
     datasets.written(tmp_path / "longmemeval_oracle.json", datasets.longmemeval())
     part = longmemeval.load("oracle", tmp_path)
     assert len(part.messages) == 8  # each question has a memory of its own
@@ -97,12 +116,23 @@ def test_longmemeval_takes_the_first_of_each_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "facts"), [("passages", 0), ("passages and OpenIE", 2), ("passages and mention_graph", 3)]
+    ("way", "facts"),
+    [("passages", 0), ("passages and OpenIE", 2), ("passages and mention_graph", 3)],
 )
-async def test_musique_finds_the_passages_and_answers(tmp_path: Path, asking: Asking, way: str, facts: int) -> None:
+async def test_musique_finds_the_passages_and_answers(
+    tmp_path: Path, asking: Asking, way: str, facts: int
+) -> None:
     datasets.musique(tmp_path)
     figures = await musique.measured(asking, musique.load(tmp_path), way, tmp_path)
-    wanted = {"questions": 1, "passages": 3, "facts": facts, "recall@5": 1.0, "exact": 1.0, "f1": 1.0, "unanswered": 0}
+    wanted = {
+        "questions": 1,
+        "passages": 3,
+        "facts": facts,
+        "recall@5": 1.0,
+        "exact": 1.0,
+        "f1": 1.0,
+        "unanswered": 0,
+    }
     assert {name: figures[name] for name in wanted} == wanted
     assert figures["recall@2"] in {0.5, 1.0}
 
@@ -145,12 +175,17 @@ async def test_labels_ask_about_each_review_once(tmp_path: Path, asking: Asking)
     assert asking.figures()["calls"] == 4  # five rows, of which two are one review
 
 
-async def test_a_limit_too_small_is_told_before_anything_is_asked(tmp_path: Path, asking: Asking) -> None:
+async def test_a_limit_too_small_is_told_before_anything_is_asked(
+    tmp_path: Path, asking: Asking
+) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
     asking.given = Given(max_usd=0.000001)
-    asking.llm.inner = OpenAI("gpt-4.1-mini", None, "none")  # the price is that of OpenAI's own; it is not asked
+    asking.llm.inner = OpenAI(
+        "gpt-4.1-mini", None, "none"
+    )  # the price is that of OpenAI's own; it is not asked
     with pytest.raises(
-        Unmeasured, match=r"nothing was asked: reading 4 messages sends at least \d+ tokens, \$0.0000 .* are left"
+        Unmeasured,
+        match=r"nothing was asked: reading 4 messages sends at least \d+ tokens, \$0.0000 .* are left",
     ):
         await locomo.measured(asking, locomo.load(tmp_path), WAYS["as shipped"])
     assert asking.figures()["calls"] == 0
@@ -171,12 +206,16 @@ class Free(OpenAIEmbedder):
         return 0.0
 
 
-async def test_at_the_limit_a_case_is_stopped_and_has_no_figures(tmp_path: Path, asking: Asking) -> None:
+async def test_at_the_limit_a_case_is_stopped_and_has_no_figures(
+    tmp_path: Path, asking: Asking
+) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
     assert isinstance(asking.embedder, OpenAIEmbedder)
     asking.embedder.__class__ = Free
     asking.llm, asking.given = Dear(asking.llm.inner), Given(max_usd=5)
-    with pytest.raises(Stopped, match=r"it would pass max_usd 5.00 .*; \$\d\.0000 of the run's \$5 are left"):
+    with pytest.raises(
+        Stopped, match=r"it would pass max_usd 5.00 .*; \$\d\.0000 of the run's \$5 are left"
+    ):
         await locomo.measured(asking, locomo.load(tmp_path), WAYS["as shipped"])
     assert asking.given.spent > 0
 
@@ -192,13 +231,29 @@ def test_a_case_leaves_a_line_of_a_real_model_and_a_row_on_the_page(
         monkeypatch.setenv("SEMGRAPH_EMBEDDER", f"openai:stand-in@{server.base_url}?dimensions=256")
         monkeypatch.setattr(GIVEN, "model", f"openai:gpt-4.1-mini@{server.base_url}")
         monkeypatch.setattr(GIVEN, "data", tmp_path / "data")
-        (todo,) = (one for one in work(BENCHMARK, quick=False, full=False, trials=1) if _is(one[0], "Q3", "per_row"))
+        (todo,) = (
+            one
+            for one in work(BENCHMARK, quick=False, full=False, trials=1)
+            if _is(one[0], "Q3", "per_row")
+        )
         list(measure(BENCHMARK, [todo], lines))
     (line,) = lines
-    assert (line.kind, line.failed, line.figures["error"], line.figures["calls"]) == ("real", "", 0.0, 4)
+    assert (line.kind, line.failed, line.figures["error"], line.figures["calls"]) == (
+        "real",
+        "",
+        0.0,
+        4,
+    )
     assert [one["file"] for one in line.settings["data"]] == ["Reviews.csv", "Movies.csv"]
-    (row,) = (text for text in page(BENCHMARK, [line]).splitlines() if text.startswith("| Q3 | per_row |"))
-    for part in ("relative error | — | 0.000", "gpt-4.1-mini-2025-04-14", "Reviews.csv, sha256", "(not known)"):
+    (row,) = (
+        text for text in page(BENCHMARK, [line]).splitlines() if text.startswith("| Q3 | per_row |")
+    )
+    for part in (
+        "relative error | — | 0.000",
+        "gpt-4.1-mini-2025-04-14",
+        "Reviews.csv, sha256",
+        "(not known)",
+    ):
         assert part in row
     assert list((tmp_path / "journals").iterdir()) == []
 

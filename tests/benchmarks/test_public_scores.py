@@ -33,7 +33,9 @@ def test_case_punctuation_and_articles_do_not_count() -> None:
 
 def test_f1_counts_a_word_as_often_as_it_stands_there() -> None:
     # 2 of 3 words given are right, 2 of 4 wanted are given: P 2/3, R 1/2, F1 4/7
-    assert token_f1(["red", "red", "blue"], ["red", "red", "green", "black"]) == pytest.approx(4 / 7)
+    assert token_f1(["red", "red", "blue"], ["red", "red", "green", "black"]) == pytest.approx(
+        4 / 7
+    )
     assert token_f1([], ["red"]) == token_f1(["blue"], ["red"]) == 0
 
 
@@ -72,14 +74,18 @@ def test_recall_is_of_what_is_wanted_among_the_first() -> None:
 def test_where_five_are_wanted_any_five_will_do() -> None:
     truth = set(range(100))
     assert of_limited([1, 2, 3, 4, 5], truth, 5) == (1, 1, 1)
-    assert of_limited([1, 2, 3, 400, 500, 6], truth, 5) == pytest.approx((0.6, 0.6, 0.6))  # the sixth is not looked at
+    assert of_limited([1, 2, 3, 400, 500, 6], truth, 5) == pytest.approx(
+        (0.6, 0.6, 0.6)
+    )  # the sixth is not looked at
     assert of_limited([1, 2], {1, 3, 4, 5}) == pytest.approx((0.5, 0.25, 1 / 3))
     assert of_limited([], truth, 5) == (0, 0, 0)
 
 
 def test_numbers_are_off_by_their_true_size() -> None:
     assert relative_error({"n": 8}, {"n": 10}) == pytest.approx(0.2)
-    assert relative_error({"POSITIVE": 3, "NEGATIVE": 9}, {"POSITIVE": 2, "NEGATIVE": 10}) == pytest.approx(0.3)
+    assert relative_error(
+        {"POSITIVE": 3, "NEGATIVE": 9}, {"POSITIVE": 2, "NEGATIVE": 10}
+    ) == pytest.approx(0.3)
     assert relative_error({"n": 2}, {"n": 0}) == 1
     assert relative_error({"n": 0}, {"n": 0}) == 0
 
@@ -88,6 +94,8 @@ def test_ranks_correlate_and_ties_share_theirs() -> None:
     truth = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
     assert spearman({"a": 10, "b": 20, "c": 30, "d": 40}, truth) == pytest.approx(1)
     assert spearman({"a": 4, "b": 3, "c": 2, "d": 1}, truth) == pytest.approx(-1)
-    assert spearman({"a": 1, "b": 2, "c": 2}, truth) == pytest.approx(3**0.5 / 2)  # ranks 1, 2.5, 2.5 and 1, 2, 3
+    assert spearman({"a": 1, "b": 2, "c": 2}, truth) == pytest.approx(
+        3**0.5 / 2
+    )  # ranks 1, 2.5, 2.5 and 1, 2, 3
     assert spearman({"a": 2, "b": 2}, truth) == 0
     assert spearman({"x": 1, "y": 2}, truth) == 0

@@ -1,4 +1,6 @@
-"""Real models: what is asked, what stands in a line, and what a limit of dollars does; a server in place of the model."""
+"""Real models: what is asked, what stands in a line, and what a limit of dollars does; a server in
+place of the model.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ def test_each_trial_is_another_world() -> None:
         ("", "Sofia", 0.0),
     ],
 )
-def test_answers_about_a_world_are_scored_by_their_words(answer: str, truth: str, score: float) -> None:
+def test_answers_about_a_world_are_scored_by_their_words(
+    answer: str, truth: str, score: float
+) -> None:
     assert answer_score(answer, truth) == pytest.approx(score)
 
 
@@ -130,7 +134,9 @@ async def test_a_world_is_asked_about_after_its_last_message() -> None:
 
 
 @pytest.mark.parametrize(("way", "calls"), [("per_row", 12), ("packed(rows=12)", 1)])
-async def test_twelve_rows_are_judged_one_by_one_or_in_one_call(made: Made, way: str, calls: int) -> None:
+async def test_twelve_rows_are_judged_one_by_one_or_in_one_call(
+    made: Made, way: str, calls: int
+) -> None:
     own = made()
     figures = await answered(own, tasks()["sem_filter 12 rows"], way)
     assert (figures["precision"], figures["recall"], figures["f1"]) == (1.0, 1.0, 1.0)
@@ -142,18 +148,27 @@ async def test_a_limit_holds_over_all_cases_of_a_run(made: Made) -> None:
     purse = Given(max_usd=0.15)
     await answered(made(given=purse), tasks()["sem_filter 12 rows"], "per_row")
     assert purse.left == pytest.approx(0.03)
-    with pytest.raises(Stopped, match=r"it would pass max_usd 0\.03 .*; \$0\.0\d00 of the run's \$0.15 are left"):
+    with pytest.raises(
+        Stopped, match=r"it would pass max_usd 0\.03 .*; \$0\.0\d00 of the run's \$0.15 are left"
+    ):
         await answered(made(given=purse), tasks()["sem_filter 12 rows"], "per_row")
     with pytest.raises(
-        Unmeasured, match=r"nothing was asked: .* sends at least \d+ tokens, \$0\.0100 .* \$0\.0000 are left"
+        Unmeasured,
+        match=r"nothing was asked: .* sends at least \d+ tokens, \$0\.0100 .* \$0\.0000 are left",
     ):
         await answered(made(given=purse), tasks()["sem_filter 12 rows"], "packed(rows=12)")
 
 
-async def test_a_case_that_was_stopped_goes_on_where_it_was(made: Made, server: StandIn, tmp_path: Path) -> None:
+async def test_a_case_that_was_stopped_goes_on_where_it_was(
+    made: Made, server: StandIn, tmp_path: Path
+) -> None:
     kept = tmp_path / "answers.db"
-    with pytest.raises(Stopped, match=r"What was answered is kept: run it again with a higher --max-usd"):
-        await remembered(made(given=Given(max_usd=0.045), journal=kept), told(TURNS, 0), WAYS["as shipped"])
+    with pytest.raises(
+        Stopped, match=r"What was answered is kept: run it again with a higher --max-usd"
+    ):
+        await remembered(
+            made(given=Given(max_usd=0.045), journal=kept), told(TURNS, 0), WAYS["as shipped"]
+        )
     assert len(server.requests) == 4
     own = made(given=Given(max_usd=1), journal=kept)
     await remembered(own, told(TURNS, 0), WAYS["as shipped"])
@@ -167,7 +182,10 @@ def test_the_simulated_model_is_no_real_one(given: Given) -> None:
     with served(server):
         given.model = f"openai:gpt-4.1-mini@{server.base_url}"
         (case, *_) = BENCHMARK.cases()
-        with pytest.raises(Unmeasured, match="is the simulated model: its answers would pass as those of a real one"):
+        with pytest.raises(
+            Unmeasured,
+            match="is the simulated model: its answers would pass as those of a real one",
+        ):
             case.run(0)
     assert server.requests == []
 
@@ -192,7 +210,9 @@ async def test_what_a_trial_kept_is_gone_when_it_is_over(
     assert os.listdir(tmp_path) == []
 
 
-def test_without_full_the_local_model_has_eight_cases_once_and_others_three_times(given: Given) -> None:
+def test_without_full_the_local_model_has_eight_cases_once_and_others_three_times(
+    given: Given,
+) -> None:
     given.model = "local"
     todo = work(BENCHMARK, quick=False, full=False)
     assert len(todo) == 8

@@ -1,4 +1,6 @@
-"""The benchmark of searches: its measures against numbers worked out by hand, its memory, and one search from end to end."""
+"""The benchmark of searches: its measures against numbers worked out by hand, its memory, and one
+search from end to end.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_recall_is_the_share_of_what_belongs_there_among_the_first_k() -> None:
 
 def test_ndcg_discounts_by_place_and_is_1_for_the_best_order() -> None:
     best = 1 + 1 / math.log2(3) + 1 / 2
-    assert ndcg(FOUND, {"a", "b", "c"}) == pytest.approx((1 / math.log2(3) + 1 / math.log2(5)) / best)
+    assert ndcg(FOUND, {"a", "b", "c"}) == pytest.approx(
+        (1 / math.log2(3) + 1 / math.log2(5)) / best
+    )
     assert ndcg(["a", "b", "x"], {"a", "b"}) == 1
     assert ndcg(["a", "x", "b"], {"a", "b"}, k=2) == pytest.approx(1 / (1 + 1 / math.log2(3)))
     assert ndcg(["x"], {"a"}) == 0
@@ -67,7 +71,9 @@ def test_a_larger_memory_holds_the_smaller_one_and_asks_the_same() -> None:
     assert len(large.rows["RELATES_TO"]) == 700
     facts = {row["uuid"]: row["fact"] for row in large.rows["RELATES_TO"]}
     assert all(facts[row["uuid"]] == row["fact"] for row in small.rows["RELATES_TO"])
-    assert [one.text for one in large.asked(20, seed=3)] == [one.text for one in small.asked(20, seed=3)]
+    assert [one.text for one in large.asked(20, seed=3)] == [
+        one.text for one in small.asked(20, seed=3)
+    ]
 
 
 def test_no_two_entities_of_a_memory_have_one_name_and_all_ends_are_there() -> None:
@@ -76,9 +82,14 @@ def test_no_two_entities_of_a_memory_have_one_name_and_all_ends_are_there() -> N
     assert names.most_common(1)[0][1] == 1
     entities = {row["uuid"] for row in rows["Entity"]}
     assert {row[end] for row in rows["RELATES_TO"] for end in ("source", "target")} <= entities
-    everything = {row["uuid"] for label in ("Entity", "Episodic", "Community") for row in rows[label]}
+    everything = {
+        row["uuid"] for label in ("Entity", "Episodic", "Community") for row in rows[label]
+    }
     assert {
-        row[end] for label in ("MENTIONS", "HAS_MEMBER") for row in rows[label] for end in ("source", "target")
+        row[end]
+        for label in ("MENTIONS", "HAS_MEMBER")
+        for row in rows[label]
+        for end in ("source", "target")
     } <= (everything)
 
 
@@ -105,7 +116,9 @@ def test_every_case_is_of_one_row_and_stands_in_a_table() -> None:
     assert len({str(key) for key in keys}) == len(keys)
     for key in keys:
         line = Line("search", key, 0, {})
-        assert any(line.is_of(table.where) and set(table.rows) <= set(key) for table in BENCHMARK.tables), key
+        assert any(
+            line.is_of(table.where) and set(table.rows) <= set(key) for table in BENCHMARK.tables
+        ), key
 
 
 def test_a_search_is_measured_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""What a few trials say: multiples with intervals, exponents of growth, break-even, losses found by rule."""
+"""What a few trials say: multiples with intervals, exponents of growth, break-even, losses found by
+rule.
+"""
 
 from __future__ import annotations
 
@@ -44,20 +46,31 @@ def test_growth_is_the_slope_of_the_logarithms() -> None:
 
 def test_a_chart_tells_how_each_series_grows() -> None:
     chart = Chart("g", "G", "n", "ms", "way", ("n", "ms"), grows=True)
-    lines = [Line("ingest", {"way": "a", "n": n}, t, {"ms": 2 * n}, {}, MADE) for n in (1, 10, 100) for t in range(3)]
+    lines = [
+        Line("ingest", {"way": "a", "n": n}, t, {"ms": 2 * n}, {}, MADE)
+        for n in (1, 10, 100)
+        for t in range(3)
+    ]
     assert str(chart.exponents(lines)["a"]) == "x^1.00 ± 0.00"
 
 
 def _sized(size: int, trial: int, f1: float) -> Line:
-    return Line("ingest", {"noise": "1 %", "size": size}, trial, {"f1": f1, "calls": 100 // size}, {}, MADE)
+    return Line(
+        "ingest", {"noise": "1 %", "size": size}, trial, {"f1": f1, "calls": 100 // size}, {}, MADE
+    )
 
 
 def test_break_even_is_the_largest_size_up_to_which_nothing_is_lost() -> None:
     table = BreakEven("Q?", ("noise",), "size", "f1", "calls")
     worth = {1: (0.95, 0.9), 2: (0.94, 0.9), 5: (0.93, 0.89), 10: (0.8, 0.85), 20: (0.95, 0.95)}
-    lines = [_sized(size, trial, f1) for size, both in worth.items() for trial, f1 in enumerate(both)]
+    lines = [
+        _sized(size, trial, f1) for size, both in worth.items() for trial, f1 in enumerate(both)
+    ]
     text = table.markdown(lines, [one.key for one in lines])
-    assert "| 1 % | 0.925 (0.900–0.950) | 5 | 0.910 (0.890–0.930) | 100 → 20 | 10: 0.825 (0.800–0.850) |" in text
+    assert (
+        "| 1 % | 0.925 (0.900–0.950) | 5 | 0.910 (0.890–0.930) | 100 → 20 | 10: 0.825 (0.800–0.850) |"
+        in text
+    )
 
 
 CONTEST = Contest("way", ("other",), {"calls": "calls", "s": "s"}, {"f1": "F1"})

@@ -1,4 +1,6 @@
-"""What all benchmarks share: lines that outlive an interruption, tables and targets made of them alone."""
+"""What all benchmarks share: lines that outlive an interruption, tables and targets made of them
+alone.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_trials_are_run_in_turns_so_that_what_else_the_machine_does_falls_on_all
 
 def test_quick_and_full_choose_cases() -> None:
     some = bench(
-        case("a", lambda _: {}, quick=True), case("b", lambda _: {}, full=True), case("c", lambda _: {}, trials=1)
+        case("a", lambda _: {}, quick=True),
+        case("b", lambda _: {}, full=True),
+        case("c", lambda _: {}, trials=1),
     )
     shown = lambda todo: [(unit.key["way"], n) for unit, n in todo]  # noqa: E731
     assert shown(work(some, quick=True, full=False)) == [("a", 0)]
@@ -51,7 +55,13 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
         list(measure(first, work(first, quick=False, full=False), lines))
     again = bench(case("a", lambda trial: {"calls": trial}), case("b", lambda _: {"calls": 9}))
     left = outstanding(again, work(again, quick=False, full=False), lines)
-    assert [(unit.key["way"], n) for unit, n in left] == [("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert [(unit.key["way"], n) for unit, n in left] == [
+        ("b", 0),
+        ("a", 1),
+        ("b", 1),
+        ("a", 2),
+        ("b", 2),
+    ]
     list(measure(again, left, lines))
     assert [(found.key["way"], found.trial, found.figures["calls"]) for found in lines] == [
         ("a", 0, 0), ("b", 0, 9), ("a", 1, 1), ("b", 1, 9), ("a", 2, 2), ("b", 2, 9),
@@ -59,7 +69,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert outstanding(again, work(again, quick=False, full=False), lines) == []
 
 
-def test_what_fails_or_does_not_end_is_a_result_and_what_cannot_be_measured_is_none(tmp_path: Path) -> None:
+def test_what_fails_or_does_not_end_is_a_result_and_what_cannot_be_measured_is_none(
+    tmp_path: Path,
+) -> None:
     def crashes(_: int) -> Mapping[str, Any]:
         raise ValueError("bad answer\nmore")
 
@@ -70,7 +82,11 @@ def test_what_fails_or_does_not_end_is_a_result_and_what_cannot_be_measured_is_n
         time.sleep(30)
         return {}
 
-    some = bench(case("a", crashes, trials=1), case("b", missing, trials=1), case("c", hangs, trials=1, seconds=0.2))
+    some = bench(
+        case("a", crashes, trials=1),
+        case("b", missing, trials=1),
+        case("c", hangs, trials=1, seconds=0.2),
+    )
     lines = Lines("ingest", tmp_path)
     told = [found.failed for found in measure(some, work(some, quick=False, full=False), lines)]
     assert told == [
@@ -87,7 +103,13 @@ def test_a_broken_line_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_a_cell_is_the_median_with_its_spread_and_the_multiple_of_the_baseline() -> None:
     table = Table("Q?", ("way",), (Column("s", "s", "{:.1f}", ratio=True),), baseline={"way": "a"})
-    lines = [line("a", 0, s=1), line("a", 1, s=2), line("b", 0, s=3), line("b", 1, s=4), line("b", 2, "broke")]
+    lines = [
+        line("a", 0, s=1),
+        line("a", 1, s=2),
+        line("b", 0, s=3),
+        line("b", 1, s=4),
+        line("b", 2, "broke"),
+    ]
     text = table.markdown(lines, [{"way": "a"}, {"way": "b"}])
     assert "| a | 1.5 (1.0–2.0) |  |" in text
     assert "| b | 3.5 (3.0–4.0), 2.50× [0.186–32.2] | 1 of 3 failed: broke |" in text
@@ -108,7 +130,11 @@ def test_a_target_says_met_not_met_or_not_measured() -> None:
 
 def test_a_page_is_a_function_of_its_lines() -> None:
     table = Table("What does it cost?", ("way",), (Column("calls", "calls"),))
-    one = bench(case("a", lambda _: {}), tables=(table,), targets=(Target("calls", {"way": "a"}, "calls", 8),))
+    one = bench(
+        case("a", lambda _: {}),
+        tables=(table,),
+        targets=(Target("calls", {"way": "a"}, "calls", 8),),
+    )
     text = page(one, [line("a", 0, calls=8)])
     for part in (
         "What is asked?",

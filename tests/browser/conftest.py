@@ -19,7 +19,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, as the machine has it. It is gone before tests of other modules: its event loop would be in their way."""
+    """Chromium, as the machine has it. It is gone before tests of other modules: its event loop
+    would be in their way.
+    """
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     assert found, "these tests need Chromium: apt-get install chromium"
     with sync_playwright() as playwright:
@@ -54,9 +56,14 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
         shown = Shown(context.new_page())
         shown.page.set_default_timeout(10_000)
         shown.page.on("request", lambda request: shown.asked.append(request.url))
-        shown.page.on("console", lambda message: shown.said.append(f"{message.type}: {message.text}"))
+        shown.page.on(
+            "console", lambda message: shown.said.append(f"{message.type}: {message.text}")
+        )
         shown.page.on("pageerror", lambda error: shown.said.append(f"error: {error}"))
-        shown.page.on("dialog", lambda dialog: (shown.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        shown.page.on(
+            "dialog",
+            lambda dialog: (shown.said.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+        )
         shown.page.goto(file.as_uri())
         assert shown.asked.pop(0) == file.as_uri()
         return shown

@@ -1,4 +1,6 @@
-"""The page in a real browser: it works with the keyboard, can be read in light and dark, and sends nothing."""
+"""The page in a real browser: it works with the keyboard, can be read in light and dark, and sends
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ def test_hostile_text_is_text(show: Show, tmp_path: Path) -> None:
     """Were any of it HTML, an image would be asked for or a dialog would open."""
     shown = show(recorded(tmp_path, HOSTILE))
     shown.page.get_by_role("button", name="Call 1 of told").click()
-    assert "<script>alert(1)</script><img src=x" in shown.page.locator("tr.inside pre").nth(1).inner_text()
+    assert (
+        "<script>alert(1)</script><img src=x"
+        in shown.page.locator("tr.inside pre").nth(1).inner_text()
+    )
     assert shown.page.locator("img").count() == 0
     shown.page.wait_for_timeout(50)
     assert (shown.said, shown.asked) == ([], [])
@@ -74,7 +79,13 @@ def test_a_call_opens_and_closes_by_keyboard(show: Show, tmp_path: Path) -> None
     assert button.get_attribute("aria-expanded") == "true"
     opened = page.locator(f"#{button.get_attribute('aria-controls')}")
     said = opened.inner_text()
-    for text in ("Prompt: system", "Prompt: user", "Ann knows Bob.", "Answer", "Rows that were read from it"):
+    for text in (
+        "Prompt: system",
+        "Prompt: user",
+        "Ann knows Bob.",
+        "Answer",
+        "Rows that were read from it",
+    ):
         assert text in said
     page.keyboard.press("Space")
     assert button.get_attribute("aria-expanded") == "false"
@@ -123,10 +134,14 @@ def test_everything_has_a_name_and_headings_are_in_order(show: Show, tmp_path: P
     shown = show(recorded(tmp_path), recorded(tmp_path / "other"))
     shown.page.get_by_role("button", name="Open all").first.click()
     assert shown.run(UNNAMED) == []
-    levels = shown.run("[...document.querySelectorAll('h1,h2,h3,h4,h5')].map((e) => Number(e.tagName[1]))")
+    levels = shown.run(
+        "[...document.querySelectorAll('h1,h2,h3,h4,h5')].map((e) => Number(e.tagName[1]))"
+    )
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
-    assert shown.run("document.querySelectorAll('table').length === document.querySelectorAll('caption').length")
+    assert shown.run(
+        "document.querySelectorAll('table').length === document.querySelectorAll('caption').length"
+    )
 
 
 def test_no_width_makes_the_page_scroll_sideways(show: Show, tmp_path: Path) -> None:
@@ -142,8 +157,14 @@ def test_who_wants_no_motion_gets_none(show: Show, tmp_path: Path) -> None:
     assert shown.run("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
 
 
-def test_a_comparison_can_be_read_in_light_and_dark_at_every_width(show: Show, tmp_path: Path) -> None:
-    run = compared(tmp_path, arm("per_row", [1], 0.02, 0.9, "c1"), arm("packed(rows=2)", [1, 2], 0.01, 0.8, "c2"))
+def test_a_comparison_can_be_read_in_light_and_dark_at_every_width(
+    show: Show, tmp_path: Path
+) -> None:
+    run = compared(
+        tmp_path,
+        arm("per_row", [1], 0.02, 0.9, "c1"),
+        arm("packed(rows=2)", [1, 2], 0.01, 0.8, "c2"),
+    )
     shown = show(run)
     shown.page.get_by_role("button", name="Open all").click()
     for scheme in ("light", "dark"):

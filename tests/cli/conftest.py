@@ -1,4 +1,6 @@
-"""A small project in a folder of its own, and a real model server that reads one kind of sentence: `Ann knows Bob.`"""
+"""A small project in a folder of its own, and a real model server that reads one kind of sentence:
+`Ann knows Bob.`
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,9 @@ class Ended:
 
 @dataclass
 class Project:
-    """A folder with plans, and how to run `semgraph` there: in this process, or as one of its own where that matters."""
+    """A folder with plans, and how to run `semgraph` there: in this process, or as one of its own
+    where that matters.
+    """
 
     folder: Path
     env: dict[str, str]
@@ -181,7 +185,11 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path, serving: Serving) -> Project:
     """A folder with two plans and their graph; the environment names the server as its model."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_", "COV_"))}
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_", "COV_"))
+    }
     env = clean | {
         "SEMGRAPH_LLM": f"openai:test-model@{serving.server.base_url}",
         "SEMGRAPH_HOME": str(tmp_path / "home"),

@@ -41,9 +41,13 @@ def test_a_resumed_run_has_the_models_and_the_store_of_the_first_and_says_so(
     assert ended.code == 0, ended.err
     assert serving.calls == 3
     assert f"model  {model}   (from run {name})" in ended.err
-    assert f"(from run {name})" in next(line for line in ended.err.splitlines() if line.startswith("store  other.db"))
+    assert f"(from run {name})" in next(
+        line for line in ended.err.splitlines() if line.startswith("store  other.db")
+    )
     assert not (project.folder / ".semgraph" / "graph.db").exists()
-    assert project("run", "people", "--llm", model, "--store", "sqlite:other.db").out.startswith("3 of 3 notes")
+    assert project("run", "people", "--llm", model, "--store", "sqlite:other.db").out.startswith(
+        "3 of 3 notes"
+    )
 
 
 def test_what_a_run_in_memory_wrote_is_not_called_safe(project: Project) -> None:
@@ -77,7 +81,10 @@ def test_a_run_that_wrote_nothing_writes_nothing_when_it_goes_on(project: Projec
 
 def test_a_run_of_another_plan_is_refused_before_anything_else_is_said(project: Project) -> None:
     name = stopped(project, "--set", "least=1")
-    for refused in (project("run", "find", "--resume", name), project("explain", "find", "--run", name)):
+    for refused in (
+        project("run", "find", "--resume", name),
+        project("explain", "find", "--run", name),
+    ):
         assert refused.code == 2
         assert refused.err.startswith(f"run {name} was a run of people, not of find")
         assert len(refused.err.splitlines()) == 1
@@ -91,8 +98,15 @@ def test_rows_of_a_failed_run_are_given_again_with_what_was_chosen(project: Proj
 
 
 def test_the_next_plan_is_named_with_the_store_that_has_the_graph(project: Project) -> None:
-    assert "Next: semgraph run find --store sqlite:mine.db" in project("run", "people", "--store", "sqlite:mine.db").err
-    for options in (["--store", "memory"], ["--no-write", "--again"], ["--until", "told", "--again"]):
+    assert (
+        "Next: semgraph run find --store sqlite:mine.db"
+        in project("run", "people", "--store", "sqlite:mine.db").err
+    )
+    for options in (
+        ["--store", "memory"],
+        ["--no-write", "--again"],
+        ["--until", "told", "--again"],
+    ):
         assert "Next:" not in project("run", "people", *options).err
 
 
@@ -110,7 +124,9 @@ def test_a_search_without_hits_says_so(project: Project) -> None:
     assert "! nothing was found" in ended.err
 
 
-def test_nothing_is_called_not_found_where_no_store_is_read_or_a_row_failed(project: Project) -> None:
+def test_nothing_is_called_not_found_where_no_store_is_read_or_a_row_failed(
+    project: Project,
+) -> None:
     project.write("notes.jsonl", '{"text": "nobody", "at": "2025-01-01", "group_id": "g"}\n')
     project.write("plans/none.yaml", NONE)
     ended = project("run", "none", "-i", "queries=Nemo")
@@ -121,9 +137,14 @@ def test_nothing_is_called_not_found_where_no_store_is_read_or_a_row_failed(proj
     assert (failed.code, "nothing was found" in failed.err) == (3, False)
 
 
-def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_were_known(project: Project) -> None:
+def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_were_known(
+    project: Project,
+) -> None:
     ended = project("run", "people", "--rows", "1")
-    assert 'input  the plan\'s example: 3 rows of notes of group "demo"; only the first 1 (--rows)' in ended.err
+    assert (
+        'input  the plan\'s example: 3 rows of notes of group "demo"; only the first 1 (--rows)'
+        in ended.err
+    )
     later = project("run", "people")
     assert "1 of 3 notes are in the graph already (--again: these too)" in later.out
 
@@ -142,7 +163,10 @@ def test_a_record_is_for_its_owner_and_has_no_letter_of_a_key(project: Project) 
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {mode(path) for path in files} == {0o600}
     assert mode(folder) == 0o700
-    assert json.loads((folder / "run.json").read_text())["settings"]["OPENAI_API_KEY"]["value"] == "set"
+    assert (
+        json.loads((folder / "run.json").read_text())["settings"]["OPENAI_API_KEY"]["value"]
+        == "set"
+    )
     assert not any(b"ghij" in path.read_bytes() for path in files)
 
 
@@ -151,7 +175,9 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(project: Project, serving: Serving) -> None:
+def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(
+    project: Project, serving: Serving
+) -> None:
     """The example of `find` comes after that of `people`, which one call does not do."""
     ended = project("run", "find", "--max-calls", "1")
     (name,) = (run.name for run in (project.folder / ".semgraph" / "runs").iterdir())
@@ -162,7 +188,9 @@ def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(project: Projec
     assert project("run", "people", "--resume", name).code == 0
 
 
-def test_an_invalid_answer_is_asked_for_anew_when_the_server_is_mended(project: Project, serving: Serving) -> None:
+def test_an_invalid_answer_is_asked_for_anew_when_the_server_is_mended(
+    project: Project, serving: Serving
+) -> None:
     async def prose(_body: dict[str, object]) -> str:
         return "Let me think about that."
 

@@ -72,7 +72,9 @@ def test_doctor_tells_where_each_setting_came_from(project: Project) -> None:
 
 def test_doctor_reports_roles_that_only_prompts_of_ones_own_use(project: Project) -> None:
     project.env.pop("SEMGRAPH_LLM")
-    project.write("semgraph.toml", '[models]\ndefault = "recorded:a.jsonl"\njudge = "recorded:b.jsonl"\n')
+    project.write(
+        "semgraph.toml", '[models]\ndefault = "recorded:a.jsonl"\njudge = "recorded:b.jsonl"\n'
+    )
     out = project("doctor").out
     assert "! judge       a role of your own: only prompts with `role: judge` use this model" in out
     project.write("semgraph.toml", '[models]\ndefualt = "recorded:a.jsonl"\n')
@@ -103,7 +105,9 @@ def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> N
     assert serving.calls == 1
 
 
-def test_doctor_tells_of_an_endpoint_that_ignores_schemas(project: Project, serving: Serving) -> None:
+def test_doctor_tells_of_an_endpoint_that_ignores_schemas(
+    project: Project, serving: Serving
+) -> None:
     async def prose(body: dict[str, object]) -> str:
         return "The city is Paris."
 
@@ -147,18 +151,27 @@ def test_a_neo4j_that_does_not_run_is_exit_code_5(project: Project) -> None:
     assert json.loads(project("neo4j", "status", "--format", "json").out)["running"] is False
 
 
-@pytest.mark.parametrize("args", [["--version"], ["--help"], ["run", "--help"], ["plans", "--help"]])
+@pytest.mark.parametrize(
+    "args", [["--version"], ["--help"], ["run", "--help"], ["plans", "--help"]]
+)
 def test_help_and_version(project: Project, args: list[str]) -> None:
     assert project(*args).code == 0
 
 
 @pytest.mark.parametrize(
     ("args", "kind"),
-    [(["runs", "list"], list), (["plans", "list"], list), (["plans", "check"], list), (["operators", "list"], dict)],
+    [
+        (["runs", "list"], list),
+        (["plans", "list"], list),
+        (["plans", "check"], list),
+        (["operators", "list"], dict),
+    ],
 )
 def test_help_says_what_json_is(project: Project, args: list[str], kind: type) -> None:
     shown = project(*args, "--help").out
-    assert "one document on stdout, an object or a list." in " ".join(shown.replace("│", " ").split())
+    assert "one document on stdout, an object or a list." in " ".join(
+        shown.replace("│", " ").split()
+    )
     assert isinstance(json.loads(project(*args, "--format", "json").out), kind)
 
 

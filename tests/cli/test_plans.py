@@ -1,4 +1,6 @@
-"""`semgraph plans`, `operators`, `explain`: what there is and what it does, without running anything."""
+"""`semgraph plans`, `operators`, `explain`: what there is and what it does, without running
+anything.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,18 @@ def test_own_plans_and_shipped_ones_are_listed(project: Project) -> None:
     assert lines[1].split()[:2] == ["find", "plans"]
     assert lines[2].split()[:2] == ["people", "plans"]
     assert any(line.split()[:2] == ["add_episode", "shipped"] for line in lines)
-    found = {plan["plan"]: plan for plan in json.loads(project("plans", "list", "--format", "json").out)}
+    found = {
+        plan["plan"]: plan for plan in json.loads(project("plans", "list", "--format", "json").out)
+    }
     assert found["people"]["semantic"] == {"told": {"operator": "sem_map", "how": "reference"}}
     assert found["people"]["writes"] == ["Note", "Person", "KNOWS"]
 
 
 def test_a_broken_plan_is_listed_with_its_problem(project: Project) -> None:
     project.write("plans/broken.yaml", "plan: broken\nsteps: {a: [{from: b}]}\nreturns: [a]\n")
-    (line,) = [line for line in project("plans", "list").out.splitlines() if line.startswith("broken")]
+    (line,) = [
+        line for line in project("plans", "list").out.splitlines() if line.startswith("broken")
+    ]
     assert "✗ plans/broken.yaml:2:" in line
 
 
@@ -60,15 +66,18 @@ def test_a_check_tells_every_problem_with_its_line_and_exits_with_2(project: Pro
 
 def test_a_check_and_a_run_print_warnings_with_their_lines(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
-    project.write("plans/people.yaml", text.replace("params: {least: 0}", "params: {least: 0, most: 9}"))
-    warning = (
-        '! plans/people.yaml:7:20  the parameter "most" is not used. Write $most where its value belongs, or remove it'
+    project.write(
+        "plans/people.yaml", text.replace("params: {least: 0}", "params: {least: 0, most: 9}")
     )
+    warning = '! plans/people.yaml:7:20  the parameter "most" is not used. Write $most where its value belongs, or remove it'
     checked = project("plans", "check")
     assert (checked.code, checked.err) == (0, "")
     assert checked.out.splitlines()[2] == warning
     data = json.loads(project("plans", "check", "--format", "json").out)
-    assert [(plan["ok"], plan["warnings"]) for plan in data] == [(True, []), (True, [warning.removeprefix("! ")])]
+    assert [(plan["ok"], plan["warnings"]) for plan in data] == [
+        (True, []),
+        (True, [warning.removeprefix("! ")]),
+    ]
     ran = project("run", "people", "-q")
     assert ran.code == 0
     assert ran.err.splitlines().count(warning) == 1
@@ -80,7 +89,9 @@ def test_a_wrong_preset_is_found_by_a_check(project: Project) -> None:
     assert 'no step "tolt"' in project("plans", "check").out
 
 
-def test_a_way_that_a_run_would_refuse_is_refused_by_a_check(project: Project, serving: Serving) -> None:
+def test_a_way_that_a_run_would_refuse_is_refused_by_a_check(
+    project: Project, serving: Serving
+) -> None:
     told = 'plans/people.yaml:12:7  step told: "block" is no way of doing a sem_map. Its ways: '
     for use in ("use: {told: block()}", "presets: {quick: {use: {told: block()}}}"):
         project.write("plans/people.yaml", PLAN + use)
@@ -95,7 +106,9 @@ def test_a_way_that_a_run_would_refuse_is_refused_by_a_check(project: Project, s
 
 
 def test_a_check_knows_own_ways_where_their_folder_is_named(project: Project) -> None:
-    project.write("mine/sem_map/own.py", (operators_folder() / "sem_map" / "per_row.py").read_text())
+    project.write(
+        "mine/sem_map/own.py", (operators_folder() / "sem_map" / "per_row.py").read_text()
+    )
     project.write("plans/people.yaml", PLAN + "use: {told: own}")
     assert project("plans", "check").code == 2
     assert project("plans", "check", "--operators", "mine").code == 0
@@ -124,7 +137,11 @@ def test_a_copy_runs_where_it_lies_and_overwrites_nothing(project: Project) -> N
 def test_the_schema_accepts_every_shipped_plan(project: Project) -> None:
     schema = json.loads(project("plans", "schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)
-    plans = [data for path in plans_folder().glob("*.yaml") if "plan" in (data := YAML(typ="safe").load(path))]
+    plans = [
+        data
+        for path in plans_folder().glob("*.yaml")
+        if "plan" in (data := YAML(typ="safe").load(path))
+    ]
     assert plans
     for plan in plans:
         jsonschema.validate(plan, schema)
@@ -184,18 +201,31 @@ def test_rewrites_queries_and_prompts_are_shown_together_where_they_are_asked_fo
 
 
 def test_prompts_of_a_plan_without_an_example_need_its_rows(project: Project) -> None:
-    project.write("plans/bare.yaml", PLAN.split("example:")[0].replace("plan: people", "plan: bare"))
+    project.write(
+        "plans/bare.yaml", PLAN.split("example:")[0].replace("plan: people", "plan: bare")
+    )
     done = project("explain", "bare", "--prompts")
-    assert (done.code, done.err) == (2, "plan bare has no example: give its inputs (notes). -i NAME=FILE\n")
+    assert (done.code, done.err) == (
+        2,
+        "plan bare has no example: give its inputs (notes). -i NAME=FILE\n",
+    )
     project.write("notes.jsonl", '{"text": "Dan.", "at": "2025-01-01", "group_id": "g"}\n')
-    assert "Who knows whom in: Dan." in project("explain", "bare", "--prompts", "-i", "notes=notes.jsonl").out
+    assert (
+        "Who knows whom in: Dan."
+        in project("explain", "bare", "--prompts", "-i", "notes=notes.jsonl").out
+    )
 
 
 def test_a_plan_that_asks_nothing_has_no_prompts_and_says_so(project: Project) -> None:
-    assert project("explain", "find", "--prompts").out == "no step of find asks a model: there are no prompts\n"
+    assert (
+        project("explain", "find", "--prompts").out
+        == "no step of find asks a model: there are no prompts\n"
+    )
 
 
-def test_a_sample_is_asked_for_real_and_nothing_is_written(project: Project, serving: Serving) -> None:
+def test_a_sample_is_asked_for_real_and_nothing_is_written(
+    project: Project, serving: Serving
+) -> None:
     done = project("explain", "people", "--sample", "2")
     assert done.code == 0
     assert serving.calls == 2
@@ -222,7 +252,9 @@ def test_a_plan_is_checked_by_name_and_a_graph_as_a_graph(project: Project) -> N
     assert project("plans", "check", "people").out.startswith("plans/people.yaml   ok")
     told = project("plans", "check", "plans/graph.yaml", "plans/find.yaml")
     assert told.code == 0
-    assert told.out.splitlines()[0] == "plans/graph.yaml   ok   a graph: 2 labels of nodes, 1 of edges"
+    assert (
+        told.out.splitlines()[0] == "plans/graph.yaml   ok   a graph: 2 labels of nodes, 1 of edges"
+    )
 
 
 def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
@@ -230,7 +262,9 @@ def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
     alone = project("plans", "check", "plans/crooked.yaml")
     assert (alone.code, alone.err) == (2, "the graph has errors\n")
     assert '"strign" is no type' in alone.out
-    assert project("plans", "check", "plans/crooked.yaml", "people").err == "1 of 2 files has errors\n"
+    assert (
+        project("plans", "check", "plans/crooked.yaml", "people").err == "1 of 2 files has errors\n"
+    )
 
 
 def test_pages_of_plans_are_written_and_only_what_changed_is(project: Project) -> None:
@@ -238,33 +272,53 @@ def test_pages_of_plans_are_written_and_only_what_changed_is(project: Project) -
     written = project("plans", "pages", "pages").out.splitlines()
     assert {"pages/README.md", "pages/people.md", "pages/mention_graph.md"} <= set(written)
     again = project("plans", "pages", "pages")
-    assert (again.code, again.out, again.err) == (0, "", "the pages in pages are as the plans are\n")
+    assert (again.code, again.out, again.err) == (
+        0,
+        "",
+        "the pages in pages are as the plans are\n",
+    )
 
 
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:
-    assert "mine/graphs/mentions.yaml" in project("plans", "copy", "mention_graph", "mine").out.splitlines()
+    assert (
+        "mine/graphs/mentions.yaml"
+        in project("plans", "copy", "mention_graph", "mine").out.splitlines()
+    )
     assert project("plans", "check", "mine/mention_graph.yaml").code == 0
 
 
 def test_a_copy_has_the_recordings_and_a_second_one_says_that_it_is_there(project: Project) -> None:
-    assert "mine/recordings/add_episode.jsonl" in project("plans", "copy", "add_episode", "mine").out.splitlines()
+    assert (
+        "mine/recordings/add_episode.jsonl"
+        in project("plans", "copy", "add_episode", "mine").out.splitlines()
+    )
     again = project("plans", "copy", "add_episode", "mine")
     assert (again.code, again.out) == (0, "")
-    assert again.err == "nothing to copy: all that add_episode needs is in mine already, as it is here\n"
-    assert project("run", "mine/add_episode.yaml", "--llm", "recorded", "--store", "memory").code == 0
+    assert (
+        again.err
+        == "nothing to copy: all that add_episode needs is in mine already, as it is here\n"
+    )
+    assert (
+        project("run", "mine/add_episode.yaml", "--llm", "recorded", "--store", "memory").code == 0
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--set", "least=some"], "--set: parameter \"least\" takes a number, not 'some'. Its default is 0"),
+        (
+            ["--set", "least=some"],
+            "--set: parameter \"least\" takes a number, not 'some'. Its default is 0",
+        ),
         (["--set", "most=1"], '--set: no parameter "most"'),
         (["--use", "tolt=per_row"], '--use tolt: use names no step "tolt"'),
         (["--use", "told=block(("], '--use told: cannot read "block(("'),
         (["--preset", "quick"], '--preset: no preset "quick"'),
     ],
 )
-def test_a_wrong_value_is_told_with_its_option(project: Project, options: list[str], said: str) -> None:
+def test_a_wrong_value_is_told_with_its_option(
+    project: Project, options: list[str], said: str
+) -> None:
     told = project("run", "people", *options)
     assert told.code == 2
     assert told.err.startswith(said)
@@ -281,6 +335,7 @@ def test_tables_fit_the_columns_that_the_environment_names(project: Project) -> 
 def test_a_null_test_is_written_as_one(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
     project.write(
-        "plans/people.yaml", text.replace("filter: nth > $least", "filter: nth IS NOT NULL AND NOT nth IN (8, 9)")
+        "plans/people.yaml",
+        text.replace("filter: nth > $least", "filter: nth IS NOT NULL AND NOT nth IN (8, 9)"),
     )
     assert "nth IS NOT NULL ∧ " in project("explain", "people", "--format", "algebra").out

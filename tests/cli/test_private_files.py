@@ -1,4 +1,6 @@
-"""Files that hold the user's texts are readable by their owner only, and damaged statistics never stop a run."""
+"""Files that hold the user's texts are readable by their owner only, and damaged statistics never
+stop a run.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_the_logs_of_an_open_graph_are_private(project: Project) -> None:
 
 def test_a_failed_row_and_a_store_in_a_new_folder_are_private(project: Project) -> None:
     row = '[{"group_id": "g", "at": "2025-01-01", "text": "nobody"}]'
-    ended = project("run", "people", "-i", "notes=-", "--store", "sqlite:data/deep/graph.db", text=row)
+    ended = project(
+        "run", "people", "-i", "notes=-", "--store", "sqlite:data/deep/graph.db", text=row
+    )
     assert ended.code == 3, ended.err
     assert list((project.folder / ".semgraph").rglob("failed.jsonl"))
     assert readable_by_others(project.folder / ".semgraph") == []

@@ -20,7 +20,10 @@ def test_runs_are_listed_the_latest_first(project: Project) -> None:
     lines = project("runs", "list").out.splitlines()
     assert [line.split()[3] for line in lines[1:]] == ["find", "people"]
     found = json.loads(project("runs", "list", "--format", "json").out)
-    assert [(run["plan"], run["status"], run["calls"]) for run in found] == [("find", "done", 0), ("people", "done", 3)]
+    assert [(run["plan"], run["status"], run["calls"]) for run in found] == [
+        ("find", "done", 0),
+        ("people", "done", 3),
+    ]
 
 
 def test_a_run_is_shown_with_settings_steps_and_costs(project: Project) -> None:
@@ -52,7 +55,9 @@ def test_a_removed_run_is_gone_and_what_it_wrote_is_not(project: Project) -> Non
 
 def test_why_goes_back_to_the_call_and_the_source_row(project: Project) -> None:
     project("run", "people")
-    links = json.loads(project("why", "last", "ties:says=Bob knows Cleo.", "--format", "json").out)["links"]
+    links = json.loads(project("why", "last", "ties:says=Bob knows Cleo.", "--format", "json").out)[
+        "links"
+    ]
     assert [link["step"] for link in links] == ["ties", "told", "notes"]
     (asked,) = links[1]["asked"]
     assert asked["left"] == {"text": "Bob knows Cleo."}
@@ -95,7 +100,9 @@ def test_the_beginning_of_a_text_will_do_where_only_one_text_begins_so(project: 
     for what in ("Bob kn", "bob KNOWS c", "ties:says=Bob k"):
         found = json.loads(project("why", "last", what, "--format", "json").out)
         assert found["links"][0]["row"]["says"] == "Bob knows Cleo."
-    assert "name Bob" in project("why", "last", "Bob").out, "a whole text goes before what only begins so"
+    assert "name Bob" in project("why", "last", "Bob").out, (
+        "a whole text goes before what only begins so"
+    )
 
 
 def test_of_several_texts_that_begin_so_each_is_listed_and_none_is_taken(project: Project) -> None:
@@ -129,13 +136,17 @@ def test_without_a_journal_the_chain_is_there_and_the_messages_are_not(project: 
 
 
 def test_why_has_the_messages_of_a_replayed_run(project: Project) -> None:
-    project("run", "add_episode", "--llm", "recorded", "--embedder", "recorded", "--store", "memory")
+    project(
+        "run", "add_episode", "--llm", "recorded", "--embedder", "recorded", "--store", "memory"
+    )
     out = project("why", "last", "WORKS_AT", "--messages").out
     assert "── system" in out
     assert "TechCorp" in out.split("── answer")[1]
 
 
-def test_last_is_the_last_run_that_asked_and_what_another_only_found_is_led_back_to_it(project: Project) -> None:
+def test_last_is_the_last_run_that_asked_and_what_another_only_found_is_led_back_to_it(
+    project: Project,
+) -> None:
     project("run", "people")
     project("run", "find", "-i", "queries=Cleo")
     asked = project("why", "last", "KNOWS")
@@ -148,7 +159,9 @@ def test_last_is_the_last_run_that_asked_and_what_another_only_found_is_led_back
     assert "asked about" in project(*found.err.split("semgraph ")[1].split()).out
 
 
-def test_answers_of_a_group_are_deleted_from_the_journal(project: Project, serving: Serving) -> None:
+def test_answers_of_a_group_are_deleted_from_the_journal(
+    project: Project, serving: Serving
+) -> None:
     assert project("run", "people").code == 0
     done = project("journal", "forget", "demo")
     assert done.code == 0, done.err
@@ -157,7 +170,9 @@ def test_answers_of_a_group_are_deleted_from_the_journal(project: Project, servi
     assert serving.calls == 6
 
 
-def test_forget_deletes_from_the_journal_of_the_configuration_that_is_named(project: Project) -> None:
+def test_forget_deletes_from_the_journal_of_the_configuration_that_is_named(
+    project: Project,
+) -> None:
     project.write("other.toml", '[journal]\npath = "elsewhere/answers.db"\n')
     assert project("run", "people", "--config", "other.toml").code == 0
     done = project("journal", "forget", "demo", "--config", "other.toml")
@@ -167,7 +182,9 @@ def test_forget_deletes_from_the_journal_of_the_configuration_that_is_named(proj
 
 
 @pytest.mark.parametrize("options", [[], ["--format", "json"]])
-def test_forget_fails_if_the_journal_holds_nothing_of_the_group(project: Project, options: list[str]) -> None:
+def test_forget_fails_if_the_journal_holds_nothing_of_the_group(
+    project: Project, options: list[str]
+) -> None:
     missing = project("journal", "forget", "demo", *options)
     assert (missing.code, "there is no journal at" in missing.err) == (1, True)
     assert project("run", "people").code == 0

@@ -62,19 +62,31 @@ def test_json_is_one_object_and_nothing_else(project: Project) -> None:
     done = project("run", "people", "--format", "json")
     found = json.loads(done.out)
     assert found["schema"] == 1
-    assert [row["name"] for row in found["tables"]["people"]] == ["Ann", "Bob", "Bob", "Cleo", "Ann", "Cleo"]
+    assert [row["name"] for row in found["tables"]["people"]] == [
+        "Ann",
+        "Bob",
+        "Bob",
+        "Cleo",
+        "Ann",
+        "Cleo",
+    ]
     assert found["metrics"]["total"]["calls_issued"] == 3
     assert found["members"] == {"given": 3, "skipped": 0, "committed": 3}
 
 
 def test_options_may_stand_before_the_command(project: Project) -> None:
-    done = project("--store", "memory", "--format", "json", "run", "people", "--store", "sqlite:mine.db")
+    done = project(
+        "--store", "memory", "--format", "json", "run", "people", "--store", "sqlite:mine.db"
+    )
     assert json.loads(done.out)["written"]["Person"] == 3
     assert (project.folder / "mine.db").exists()
 
 
 def test_rows_come_from_a_file_with_renames(project: Project, serving: Serving) -> None:
-    project.write("chat.csv", "when,said,group_id\n2025-02-01,Dan knows Eve.,mine\n2025-02-02,Eve knows Fay.,mine\n")
+    project.write(
+        "chat.csv",
+        "when,said,group_id\n2025-02-01,Dan knows Eve.,mine\n2025-02-02,Eve knows Fay.,mine\n",
+    )
     done = project("run", "people", "-i", "notes=chat.csv:at=when,text=said", "--rows", "1")
     assert done.code == 0
     assert 'group "mine", this run: 2 nodes, 1 edge' in done.out
@@ -120,7 +132,8 @@ def test_a_mistake_in_an_option_is_exit_code_2_and_says_what_was_meant(
 def test_all_mistakes_in_a_plan_are_told_with_their_lines(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
     project.write(
-        "plans/bad.yaml", text.replace("nth > $least", "nht > $least").replace("unite: [notes]", "unite: [nots]")
+        "plans/bad.yaml",
+        text.replace("nth > $least", "nht > $least").replace("unite: [notes]", "unite: [nots]"),
     )
     done = project("run", "plans/bad.yaml")
     assert done.code == 2
@@ -155,7 +168,9 @@ def test_a_budget_stops_the_run_which_can_be_resumed(project: Project, serving: 
     assert serving.calls == 3
 
 
-def test_a_failed_row_is_set_aside_and_can_be_given_again(project: Project, serving: Serving) -> None:
+def test_a_failed_row_is_set_aside_and_can_be_given_again(
+    project: Project, serving: Serving
+) -> None:
     project.write(
         "chat.jsonl",
         '{"at": "2025-02-01", "text": "Dan knows Eve.", "group_id": "a"}\n'
@@ -232,11 +247,14 @@ def test_nothing_is_lost_when_the_process_is_killed(project: Project, serving: S
     process.kill()
     process.communicate(timeout=HANGS)
     store = sqlite3.connect(project.folder / ".semgraph" / "graph.db")
-    tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = [
+        name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
     store.close()
     assert any("Note" in name for name in tables)
     project.write(
-        "people.jsonl", (project.folder / "people.jsonl").read_text().replace("It was slow.", "Fay knows Gus.")
+        "people.jsonl",
+        (project.folder / "people.jsonl").read_text().replace("It was slow.", "Fay knows Gus."),
     )
     ended = project("run", "people", "-i", "notes=people.jsonl")
     assert ended.code == 0
@@ -272,13 +290,19 @@ def test_few_next_steps_are_named_and_none_that_writes_or_deletes(project: Proje
     for name in ("search", "a", "b", "c"):
         doc = "Look, by name, for 1.5 of\n  them: and so on."
         project.write(
-            f"plans/{name}.yaml", find.replace("plan: find", f"plan: {name}").replace("People by name.", f"|\n  {doc}")
+            f"plans/{name}.yaml",
+            find.replace("plan: find", f"plan: {name}").replace("People by name.", f"|\n  {doc}"),
         )
     project.write(
-        "plans/aaa.yaml", find.replace("plan: find", "plan: aaa") + "writes: [{delete: {from: hits, node: Person}}]\n"
+        "plans/aaa.yaml",
+        find.replace("plan: find", "plan: aaa")
+        + "writes: [{delete: {from: hits, node: Person}}]\n",
     )
     said = [line for line in project("run", "people").err.splitlines() if line.startswith("Next:")]
-    assert said == [f"Next: semgraph run {name}   (Look, by name, for 1.5 of them)" for name in ("search", "a", "b")]
+    assert said == [
+        f"Next: semgraph run {name}   (Look, by name, for 1.5 of them)"
+        for name in ("search", "a", "b")
+    ]
 
 
 def test_a_broken_plan_beside_it_does_not_matter(project: Project) -> None:
@@ -329,16 +353,23 @@ class Broken(Implementation[SemMap]):
     assert done.code == 1
     assert "ZeroDivisionError: oh" in done.err
     assert "Traceback" not in done.err
-    assert "Traceback" in project("run", "people", "--operators", "mine", "--use", "told=broken", "-v").err
+    assert (
+        "Traceback"
+        in project("run", "people", "--operators", "mine", "--use", "told=broken", "-v").err
+    )
 
 
-def test_a_failed_run_names_itself_and_no_run_of_another_process(project: Project, serving: Serving) -> None:
+def test_a_failed_run_names_itself_and_no_run_of_another_process(
+    project: Project, serving: Serving
+) -> None:
     other = project.folder / ".semgraph" / "runs" / "ffff" / "run.json"
 
     async def refused(body: dict[str, object]) -> Fault:
         del body
         other.parent.mkdir(parents=True, exist_ok=True)
-        other.write_text('{"plan": "people", "started": "2999-01-01T00:00:00Z", "status": "running"}')
+        other.write_text(
+            '{"plan": "people", "started": "2999-01-01T00:00:00Z", "status": "running"}'
+        )
         return error(401, "wrong key")
 
     serving.server.answer = refused
@@ -357,7 +388,9 @@ def test_an_interrupt_in_a_query_of_the_database_is_an_interrupt(
     def interrupted(sql: str) -> object:
         del sql
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        return binder.connection().execute("SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)")
+        return binder.connection().execute(
+            "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)"
+        )
 
     def ctrl_c(*_: object) -> None:
         raise KeyboardInterrupt

@@ -11,7 +11,14 @@ from urllib.parse import quote
 import pytest
 
 import semgraph as sg
-from semgraph.errors import DataError, ModelUnavailable, PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.errors import (
+    DataError,
+    ModelUnavailable,
+    PlanError,
+    Problem,
+    SemgraphError,
+    StoreUnavailable,
+)
 from semgraph.llm.settings import Settings
 from semgraph.redaction import HIDDEN, learn, redacted
 from tests.cli.conftest import Project, Serving
@@ -22,7 +29,9 @@ KEY = "sk-proj-9f8e7d6c5b4a+/x&y"
 
 def kept(folder: Path) -> str:
     """Every byte below a folder, as text."""
-    return "".join(path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file())
+    return "".join(
+        path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()
+    )
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
@@ -56,17 +65,25 @@ def test_a_key_in_a_refusal_is_not_recorded(project: Project, serving: Serving) 
     serving.server.answer = refuse
     ended = project("run", "people")
     assert ended.code == 3, ended.err
-    assert "I do not serve [secret]." in ended.out + ended.err + kept(project.folder / ".semgraph" / "runs")
+    assert "I do not serve [secret]." in ended.out + ended.err + kept(
+        project.folder / ".semgraph" / "runs"
+    )
     runs = kept(project.folder / ".semgraph" / "runs")
     assert KEY not in ended.out + ended.err + runs
 
 
 @pytest.mark.parametrize(
     "address",
-    ["neo4j://ann:pass-w0rd@localhost:1", "bolt://ann:pass-w0rd@localhost:1", "neo4j://ann:pa%2Fss-w0rd@nowhere"],
+    [
+        "neo4j://ann:pass-w0rd@localhost:1",
+        "bolt://ann:pass-w0rd@localhost:1",
+        "neo4j://ann:pa%2Fss-w0rd@nowhere",
+    ],
 )
 @pytest.mark.parametrize("place", ["option", "environment", "file"])
-def test_a_password_in_the_address_of_a_store_is_not_shown(project: Project, address: str, place: str) -> None:
+def test_a_password_in_the_address_of_a_store_is_not_shown(
+    project: Project, address: str, place: str
+) -> None:
     options = ["--store", address] if place == "option" else []
     if place == "environment":
         project.env["SEMGRAPH_STORE"] = address
@@ -75,12 +92,18 @@ def test_a_password_in_the_address_of_a_store_is_not_shown(project: Project, add
     for command in (["run", "people"], ["run", "people", "-v"], ["doctor"], ["explain", "people"]):
         ended = project(*command, *options)
         assert "ss-w0rd" not in ended.out + ended.err, command
-    assert not (project.folder / ".semgraph").exists() or "ss-w0rd" not in kept(project.folder / ".semgraph" / "runs")
+    assert not (project.folder / ".semgraph").exists() or "ss-w0rd" not in kept(
+        project.folder / ".semgraph" / "runs"
+    )
 
 
 @pytest.mark.parametrize("place", ["option", "environment", "file"])
-@pytest.mark.parametrize("model", ["openai:m?api_key=k-3y%2Fabc", "openai:m@http://gpu:1/v1?access_token=k-3y%2Fabc"])
-def test_a_key_that_was_typed_as_an_option_of_a_model_is_not_shown(project: Project, model: str, place: str) -> None:
+@pytest.mark.parametrize(
+    "model", ["openai:m?api_key=k-3y%2Fabc", "openai:m@http://gpu:1/v1?access_token=k-3y%2Fabc"]
+)
+def test_a_key_that_was_typed_as_an_option_of_a_model_is_not_shown(
+    project: Project, model: str, place: str
+) -> None:
     options = ["--llm", model] if place == "option" else []
     if place == "environment":
         project.env["SEMGRAPH_LLM"] = model
@@ -104,22 +127,31 @@ def test_what_an_unexpected_error_says_is_recorded_without_keys(
         raise RuntimeError("unexpected, with a-key-of-mine")
 
     monkeypatch.setattr("semgraph.execution.executor.Executor.run", broken)
-    with sg.Session(llm="recorded", store="memory", folder=tmp_path) as session, pytest.raises(RuntimeError):
+    with (
+        sg.Session(llm="recorded", store="memory", folder=tmp_path) as session,
+        pytest.raises(RuntimeError),
+    ):
         session.run("add_episode")
     assert "unexpected, with [secret]" in kept(tmp_path / ".semgraph" / "runs")
     assert "a-key-of-mine" not in kept(tmp_path / ".semgraph")
 
 
 def test_errors_of_the_python_api_hold_no_password(tmp_path: Path) -> None:
-    session = sg.Session(store="neo4j://ann:hunter22@localhost:1", llm="recorded", folder=tmp_path, runs="")
+    session = sg.Session(
+        store="neo4j://ann:hunter22@localhost:1", llm="recorded", folder=tmp_path, runs=""
+    )
     with session, pytest.raises(SemgraphError) as caught:
         session.run("add_episode")
     assert "hunter22" not in "".join(traceback.format_exception(caught.value)[-1:])
     assert "hunter22" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [SemgraphError, ModelUnavailable, StoreUnavailable, DataError, PlanError])
-def test_every_error_hides_the_secrets_of_the_environment(tmp_path: Path, kind: type[SemgraphError]) -> None:
+@pytest.mark.parametrize(
+    "kind", [SemgraphError, ModelUnavailable, StoreUnavailable, DataError, PlanError]
+)
+def test_every_error_hides_the_secrets_of_the_environment(
+    tmp_path: Path, kind: type[SemgraphError]
+) -> None:
     environment = {
         "MY_SERVICE_KEY": "key-of-a-service",
         "NEO4J_PASSWORD": 'quo"ted <pass>',
@@ -138,13 +170,21 @@ def test_every_error_hides_the_secrets_of_the_environment(tmp_path: Path, kind: 
 
 
 def test_a_key_named_by_key_env_is_a_secret(tmp_path: Path) -> None:
-    Settings.load({"llm": "openai:m@http://gpu:1/v1?key_env=GPU"}, {"GPU": "gpu-secret-7"}, tmp_path)
+    Settings.load(
+        {"llm": "openai:m@http://gpu:1/v1?key_env=GPU"}, {"GPU": "gpu-secret-7"}, tmp_path
+    )
     assert str(SemgraphError("no gpu-secret-7")) == "no [secret]"
 
 
 def test_a_secret_is_found_in_the_forms_that_text_takes() -> None:
     learn('a&"b/ü x')
-    forms = ('a&"b/ü x', "a%26%22b%2F%C3%BC%20x", "a%26%22b%2F%C3%BC+x", 'a&\\"b/ü x', "a&amp;&quot;b/ü x")
+    forms = (
+        'a&"b/ü x',
+        "a%26%22b%2F%C3%BC%20x",
+        "a%26%22b%2F%C3%BC+x",
+        'a&\\"b/ü x',
+        "a&amp;&quot;b/ü x",
+    )
     for form in forms:
         assert redacted(f"<{form}>") == f"<{HIDDEN}>", form
 
@@ -161,18 +201,25 @@ writes: [{merge: {from: told, node: Note, key: id}}]
 """
 
 
-def test_a_password_that_is_a_word_changes_no_row_of_the_users(project: Project, serving: Serving) -> None:
+def test_a_password_that_is_a_word_changes_no_row_of_the_users(
+    project: Project, serving: Serving
+) -> None:
     project.env["NEO4J_PASSWORD"] = "password"
     project.write("plans/graph.yaml", "graph: notes\nnodes: {Note: {properties: {text: string}}}\n")
     project.write("plans/notes.yaml", ROWS)
     notes = [
-        {"id": n, "password": f"password {n}", "group_id": "g", "at": f"2025-01-0{n}T00:00:00Z"} for n in ("1", "2")
+        {"id": n, "password": f"password {n}", "group_id": "g", "at": f"2025-01-0{n}T00:00:00Z"}
+        for n in ("1", "2")
     ]
     project.write("notes.jsonl", "\n".join(map(json.dumps, notes)))
 
     async def answer(body: dict[str, Any]) -> Any:
         asked = body["messages"][-1]["content"]
-        return Answer(None, refusal="It is a password.") if "password 2" in asked else json.dumps({"answer": "yes"})
+        return (
+            Answer(None, refusal="It is a password.")
+            if "password 2" in asked
+            else json.dumps({"answer": "yes"})
+        )
 
     serving.server.answer = answer
     ended = project("run", "notes", "-i", "notes=notes.jsonl", "--format", "json")

@@ -1,4 +1,6 @@
-"""A model server that says whether a text complains, by rule or with noise; sessions in a folder of the test's own."""
+"""A model server that says whether a text complains, by rule or with noise; sessions in a folder of
+the test's own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ TRUE = [{"id": 1, "keep": True}, {"id": 2, "keep": False}, {"id": 3, "keep": Tru
 
 
 class Reader:
-    """Says yes to texts that leak or are broken. `noise` turns an answer round, by how often it was asked."""
+    """Says yes to texts that leak or are broken. `noise` turns an answer round, by how often it was
+    asked.
+    """
 
     def __init__(self) -> None:
         self.noisy = False
@@ -40,7 +44,10 @@ class Reader:
         user = body["messages"][-1]["content"]
         keys = list(body["response_format"]["json_schema"]["schema"]["properties"])
         if keys == ["answers"]:
-            found = [{"id": int(n), "answer": self.says(json.loads(r)["text"])} for n, r in RECORD.findall(user)]
+            found = [
+                {"id": int(n), "answer": self.says(json.loads(r)["text"])}
+                for n, r in RECORD.findall(user)
+            ]
             return json.dumps({"answers": found})
         if keys == ["kind"]:
             return json.dumps({"kind": "fault" if self.says(user) == "yes" else "other"})
@@ -73,7 +80,11 @@ async def session(server: ModelServer, tmp_path: Path) -> AsyncIterator[sg.Sessi
 
 def opened(server: ModelServer, folder: Path, **options: Any) -> sg.Session:
     """A session with a journal and records in a folder, and a model whose price is known."""
-    given = {"llm": f"openai:gpt-4.1-mini@{server.base_url}", "store": "memory", "folder": folder} | options
+    given = {
+        "llm": f"openai:gpt-4.1-mini@{server.base_url}",
+        "store": "memory",
+        "folder": folder,
+    } | options
     return sg.Session(**given)
 
 
@@ -103,4 +114,6 @@ WAYS = ["per_row", "packed(rows=3)"]
 
 async def compared(session: sg.Session, plan: Any, **options: Any) -> Any:
     """Compare without a word on stderr."""
-    return await session.acompare(plan, **{"say": None, "step": "complaints", "ways": WAYS, **options})
+    return await session.acompare(
+        plan, **{"say": None, "step": "complaints", "ways": WAYS, **options}
+    )

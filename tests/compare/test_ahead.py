@@ -1,4 +1,6 @@
-"""What is said of the cost before it is spent: counted where all is asked at once, else an expectation that is called one."""
+"""What is said of the cost before it is spent: counted where all is asked at once, else an
+expectation that is called one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.compare.test_step import of_kinds
 NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]
 
 MIND = Mind(
-    answer=lambda text: {"answer": "yes"} if "a name?" in text else {"size": f"{len(text.split()[-1])}"},
+    answer=lambda text: (
+        {"answer": "yes"} if "a name?" in text else {"size": f"{len(text.split()[-1])}"}
+    ),
     combine=lambda texts, parts: {"all": " ".join(sorted(texts))},
     score=lambda text: float(len(text)),
 )
@@ -26,7 +30,10 @@ MIND = Mind(
 
 def rows(groups: int = 1) -> sg.Frame:
     """Twelve rows, in so many groups."""
-    return sg.table([{"id": i, "text": name, "group_id": f"g{i % groups}"} for i, name in enumerate(NAMES)], key="id")
+    return sg.table(
+        [{"id": i, "text": name, "group_id": f"g{i % groups}"} for i, name in enumerate(NAMES)],
+        key="id",
+    )
 
 
 PLANS: dict[str, Any] = {
@@ -37,7 +44,9 @@ PLANS: dict[str, Any] = {
 }
 
 
-async def compare(folder: Path, operator: str, ways: list[str], groups: int = 1, **options: Any) -> tuple[Any, str]:
+async def compare(
+    folder: Path, operator: str, ways: list[str], groups: int = 1, **options: Any
+) -> tuple[Any, str]:
     """What was found, and what was said before anything was asked."""
     said: list[str] = []
     plan = PLANS[operator](rows(groups)).step("s")
@@ -71,7 +80,10 @@ class Words:
         from semgraph.llm.base import Embeddings, Usage
 
         self.asked += len(texts)
-        vectors = np.array([[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts], np.float32)
+        vectors = np.array(
+            [[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts],
+            np.float32,
+        )
         return Embeddings(vectors, Usage(len(texts)), 0.0, 1)
 
     async def aclose(self) -> None:
@@ -88,12 +100,18 @@ class Words:
     ],
 )
 @pytest.mark.parametrize("groups", [1, 5])
-async def test_what_is_asked_at_once_is_counted_whatever_the_groups(tmp_path, operator, ways, groups):
-    """Rows of two groups never share a request: twelve rows in five groups are five blocks, not three."""
+async def test_what_is_asked_at_once_is_counted_whatever_the_groups(
+    tmp_path, operator, ways, groups
+):
+    """Rows of two groups never share a request: twelve rows in five groups are five blocks, not
+    three.
+    """
     found, said = await compare(tmp_path, operator, ways, groups)
     assert [e.calls for e in found.estimates] == [arm.cold.calls for arm in found]
     assert all(e.planned for e in found.estimates)
-    assert "≈ " not in said.replace("≈ ", "", said.count(" tokens in")), "only the tokens of prompts are about so many"
+    assert "≈ " not in said.replace("≈ ", "", said.count(" tokens in")), (
+        "only the tokens of prompts are about so many"
+    )
     assert "≤" not in said
 
 
@@ -102,12 +120,18 @@ async def test_tokens_are_those_of_each_way(tmp_path):
     found, _ = await compare(tmp_path, "sem_filter", ["per_row", "packed(rows=12)"])
     one, packed = found.estimates
     assert packed.tokens_in < one.tokens_in / 2
-    assert all(e.tokens_in >= arm.cold.tokens_in for e, arm in zip(found.estimates, found, strict=True))
-    assert all(e.tokens_out >= arm.cold.tokens_out for e, arm in zip(found.estimates, found, strict=True))
+    assert all(
+        e.tokens_in >= arm.cold.tokens_in for e, arm in zip(found.estimates, found, strict=True)
+    )
+    assert all(
+        e.tokens_out >= arm.cold.tokens_out for e, arm in zip(found.estimates, found, strict=True)
+    )
 
 
 async def test_what_depends_on_answers_is_an_expectation(tmp_path):
-    found, said = await compare(tmp_path, "sem_topk", ["pointwise", "quickselect(batch=2, pivot=random)"])
+    found, said = await compare(
+        tmp_path, "sem_topk", ["pointwise", "quickselect(batch=2, pivot=random)"]
+    )
     line = next(line for line in said.splitlines() if "quickselect" in line)
     assert line.split("   ")[0].split("  ")[-1].startswith("≈ ")
     assert "≤" not in said
@@ -153,11 +177,15 @@ class TestExplained:
 
     async def test_rows_that_a_model_makes_are_not_made(self, session, server):
         told = str(session.explain(of_kinds(), compare=["per_row"], step="complaints"))
-        assert told.startswith("first the rows of step complaints are made\n  models are asked by kinds (")
+        assert told.startswith(
+            "first the rows of step complaints are made\n  models are asked by kinds ("
+        )
         assert server.requests == []
 
     async def test_a_step_must_be_named_if_several_ask(self, session):
-        with pytest.raises(PlanError, match="nothing says which step.*Steps that ask a model: kinds, complaints"):
+        with pytest.raises(
+            PlanError, match="nothing says which step.*Steps that ask a model: kinds, complaints"
+        ):
             session.explain(of_kinds(), compare=["per_row"])
 
 
@@ -167,7 +195,11 @@ class TestNumbersAreWrittenOut:
     @pytest.mark.parametrize(
         ("limits", "estimate", "match"),
         [
-            ({"max_calls": 1_000}, Estimate("a", 600), r"^600 calls .* max_calls 1,000 \(spent 510 on the rows"),
+            (
+                {"max_calls": 1_000},
+                Estimate("a", 600),
+                r"^600 calls .* max_calls 1,000 \(spent 510 on the rows",
+            ),
             (
                 {"max_tokens": 2_000_000},
                 Estimate("a", 1, 1_500_000, 1_000_000),
@@ -199,10 +231,18 @@ class TestNumbersAreWrittenOut:
 class TestWholePlans:
     """What EXPLAIN says of each arm is said before one is run."""
 
-    async def said(self, folder: Path, plan: Any, ways: dict[str, dict[str, str]], **options: Any) -> list[str]:
+    async def said(
+        self, folder: Path, plan: Any, ways: dict[str, dict[str, str]], **options: Any
+    ) -> list[str]:
         told: list[str] = []
         async with sg.Session(
-            llm=Oracle(MIND), embedder=Words(), store="memory", journal=False, runs="", folder=folder, **options
+            llm=Oracle(MIND),
+            embedder=Words(),
+            store="memory",
+            journal=False,
+            runs="",
+            folder=folder,
+            **options,
         ) as session:
             await session.acompare(plan, ways=ways, say=told.append)
         return [line for line in told if not line.startswith("✓")]

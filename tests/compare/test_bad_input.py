@@ -1,4 +1,6 @@
-"""What is wrong with a comparison is told before anything is asked: what it is, what there is, what to do."""
+"""What is wrong with a comparison is told before anything is asked: what it is, what there is, what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from tests.compare.conftest import WAYS, compared, filtered, opened
 def kinds() -> sg.Frame:
     """A plan with a step that asks and one that does not."""
     rows = sg.table([{"id": 1, "text": "It leaks."}], key="id")
-    return rows.filter("id > 0").step("some").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+    return (
+        rows.filter("id > 0")
+        .step("some")
+        .sem_map("What is “{text}”?", add={"kind": "string"})
+        .step("kinds")
+    )
 
 
 async def refused(session, server, match: str, plan=None, **options) -> None:
@@ -28,17 +35,29 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
             {"step": "complains"},
             'has no step "complains". Steps that ask a model: complaints. Did you mean "complaints"',
         ),
-        ({"step": "some", "plan": kinds()}, "step some asks no model. Steps that ask a model: kinds"),
-        ({"ways": ["per_rwo"]}, 'step complaints: "per_rwo" is no way of doing a sem_filter.*Did you mean "per_row"'),
+        (
+            {"step": "some", "plan": kinds()},
+            "step some asks no model. Steps that ask a model: kinds",
+        ),
+        (
+            {"ways": ["per_rwo"]},
+            'step complaints: "per_rwo" is no way of doing a sem_filter.*Did you mean "per_row"',
+        ),
         ({"ways": ["packed(row=3)"]}, 'packed has no parameter "row"'),
         ({"ways": ["packed(rows=x)"]}, "rows must be"),
         ({"ways": ["packed(rows"]}, "names no way of doing a step"),
         ({"ways": []}, "there is nothing to compare"),
         ({"ways": "per_row"}, 'ways is the text "per_row". Give a list'),
-        ({"ways": ["per_row", "per_row"]}, 'the way "per_row" is given twice. To compare a way with itself, name both'),
+        (
+            {"ways": ["per_row", "per_row"]},
+            'the way "per_row" is given twice. To compare a way with itself, name both',
+        ),
         ({"ways": {"a": {"complaints": "per_row"}}}, "arm a sets ways of several steps"),
         ({"step": None}, "nothing says which step is done in these ways"),
-        ({"step": None, "ways": {"a": {"complain": "per_row"}}}, 'arm a: plan .* asks no model in a step "complain"'),
+        (
+            {"step": None, "ways": {"a": {"complain": "per_row"}}},
+            'arm a: plan .* asks no model in a step "complain"',
+        ),
         ({"trials": 0}, "trials is 0"),
     ],
 )
@@ -77,7 +96,15 @@ async def test_all_wrong_ways_are_told_at_once(session, server, options):
 
 async def test_a_truth_without_answers(session, server):
     match = "has no column to compare with the answers of step kinds. It has: id, sort .id: of the rows before the step.; answers: kind"
-    await refused(session, server, match, plan=kinds(), step="kinds", ways=["per_row"], truth=[{"id": 1, "sort": "x"}])
+    await refused(
+        session,
+        server,
+        match,
+        plan=kinds(),
+        step="kinds",
+        ways=["per_row"],
+        truth=[{"id": 1, "sort": "x"}],
+    )
 
 
 async def test_a_step_without_rows(session, server):
@@ -103,7 +130,9 @@ async def test_one_way_alone_is_allowed(session):
 
 async def test_what_was_not_compared_cannot_be_asked_for(session):
     found = await compared(session, filtered())
-    with pytest.raises(PlanError, match='"pre_row" was not compared. Ways: per_row.*Did you mean "per_row"'):
+    with pytest.raises(
+        PlanError, match='"pre_row" was not compared. Ways: per_row.*Did you mean "per_row"'
+    ):
         found["pre_row"]
     with pytest.raises(PlanError, match="per_row has no trial 1. Trials: 0"):
         found["per_row"].why(trial=1, id=1)

@@ -84,12 +84,15 @@ def test_a_truth_from_a_file(project: Project) -> None:
     done = project(*STEP, *WAYS, "--truth", "truth.csv")
     assert done.code == 2
     assert (
-        "truth.csv has no column that names a row of step asked. It has: ident, keep; rows have: id, text" in done.err
+        "truth.csv has no column that names a row of step asked. It has: ident, keep; rows have: id, text"
+        in done.err
     )
 
 
 @pytest.mark.parametrize("columns", ["id", "id,keep"])
-def test_a_truth_without_rows_is_a_mistake(project: Project, model: ModelServer, columns: str) -> None:
+def test_a_truth_without_rows_is_a_mistake(
+    project: Project, model: ModelServer, columns: str
+) -> None:
     """Whether it were a list of what stays, or says yes or no."""
     project.write("truth.csv", f"{columns}\n")
     done = project(*STEP, *WAYS, "--truth", "truth.csv")
@@ -104,7 +107,12 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
         "SEMGRAPH_LLM": f"openai:standin@{standin.base_url}",
         "SEMGRAPH_EMBEDDER": f"openai:vectors@{standin.base_url}",
     }
-    arms = ("--way", "one:verdicts=block()", "--way", "two:verdicts=block(left=1, right=5),dated=per_row")
+    arms = (
+        "--way",
+        "one:verdicts=block()",
+        "--way",
+        "two:verdicts=block(left=1, right=5),dated=per_row",
+    )
     done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
     assert done.code == 0
     found = json.loads(done.out)
@@ -131,9 +139,15 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         (("compare",), "there is no plan to compare"),
         (("compare", "add_episode"), "nothing says what to compare"),
         (("compare", "add_episode", "--ways", "a,b"), "nothing says which step"),
-        (("compare", "add_episode", "--way", "verdicts=block()"), "has no name. Write --way NAME:STEP=WAY"),
+        (
+            ("compare", "add_episode", "--way", "verdicts=block()"),
+            "has no name. Write --way NAME:STEP=WAY",
+        ),
         (("compare", "add_episode", "--way", "a:x=y", "--way", "a:x=y"), "--way a: is given twice"),
-        (("compare", "add_episode", "--step", "s", "--way", "a:x=y"), "--way names the steps itself"),
+        (
+            ("compare", "add_episode", "--step", "s", "--way", "a:x=y"),
+            "--way names the steps itself",
+        ),
         ((*STEP, *WAYS, "--way", "a:x=y"), "--ways compares a step and --way whole plans"),
         ((*STEP, "--ways", "per_rwo"), 'Did you mean "per_row"'),
         ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
@@ -144,7 +158,9 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         (("compare", "--show", "ffff"), 'there is no run "ffff"'),
     ],
 )
-def test_mistakes_are_exit_2(project: Project, model: ModelServer, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_exit_2(
+    project: Project, model: ModelServer, words: tuple[str, ...], said: str
+) -> None:
     done = project(*words)
     assert (done.code, done.out) == (2, "")
     assert said in done.err

@@ -1,4 +1,6 @@
-"""The scratch copies: all that a plan can read of a store is in them, and the store stays as it was."""
+"""The scratch copies: all that a plan can read of a store is in them, and the store stays as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ async def test_a_copy_holds_what_the_store_holds(kind, request, monkeypatch, tmp
             assert "name_embedding" in before.rows["Entity"].column_names
             async with before.copy(64) as copy:
                 again = await held(plan, copy, ["g"])
-        assert {n: t.to_pylist() for n, t in again.rows.items()} == {n: t.to_pylist() for n, t in before.rows.items()}
+        assert {n: t.to_pylist() for n, t in again.rows.items()} == {
+            n: t.to_pylist() for n, t in before.rows.items()
+        }
         found = await whole(session, ways={"blocks": ARMS["blocks"]})
         assert found.frozen["copied"] == before.count
         async with session._resources.opened_store() as store:
             after = await held(plan, store, None)
-    assert {n: t.to_pylist() for n, t in after.rows.items()} == {n: t.to_pylist() for n, t in before.rows.items()}
+    assert {n: t.to_pylist() for n, t in after.rows.items()} == {
+        n: t.to_pylist() for n, t in before.rows.items()
+    }
 
 
 async def test_only_the_groups_of_the_rows_are_read(tmp_path):

@@ -1,4 +1,6 @@
-"""Whole plans that write nodes and no edges: what is scored is the nodes, and what nobody has is not."""
+"""Whole plans that write nodes and no edges: what is scored is the nodes, and what nobody has is
+not.
+"""
 
 from __future__ import annotations
 
@@ -39,22 +41,32 @@ def truth(*keys: Any) -> Graph:
 
 
 async def compared(folder: Path, true: Any) -> tuple[Comparison, list[str]]:
-    """Both ways say yes of everybody; the keys of the nodes that are written, by the first of them."""
+    """Both ways say yes of everybody; the keys of the nodes that are written, by the first of
+    them.
+    """
     (folder / "graph.yaml").write_text(GRAPH)
     (folder / "people.yaml").write_text(PLAN)
     people = [{"id": i, "name": name, "group_id": "g"} for i, name in enumerate(NAMES)]
     mind = Mind(answer=lambda _: {"answer": "yes"})
-    async with sg.Session(llm=Oracle(mind), store="memory", journal=False, runs="", folder=folder) as session:
+    async with sg.Session(
+        llm=Oracle(mind), store="memory", journal=False, runs="", folder=folder
+    ) as session:
         run = await session.arun(folder / "people.yaml", people=people)
         keys = [row["uuid"] for row in run.tables["kept"].to_pylist()]
         given = None if true is None else true(keys)
-        async with sg.Session(llm=Oracle(mind), store="memory", journal=False, runs="", folder=folder) as fresh:
-            found = await fresh.acompare(folder / "people.yaml", ways=WAYS, truth=given, say=None, people=people)
+        async with sg.Session(
+            llm=Oracle(mind), store="memory", journal=False, runs="", folder=folder
+        ) as fresh:
+            found = await fresh.acompare(
+                folder / "people.yaml", ways=WAYS, truth=given, say=None, people=people
+            )
     return found, keys
 
 
 async def test_a_graph_of_wrong_nodes_has_no_point_and_its_edges_no_score(tmp_path: Path) -> None:
-    found, _ = await compared(tmp_path, lambda _: {"nodes": [{"key": "x", "name": "Nobody At All", "members": []}]})
+    found, _ = await compared(
+        tmp_path, lambda _: {"nodes": [{"key": "x", "name": "Nobody At All", "members": []}]}
+    )
     quality = found["packed"].quality
     assert (quality.b_cubed, quality.f1, quality.pairs, quality.ended, quality.validity) == (
         0.0,
@@ -104,7 +116,9 @@ def test_forty_nodes_do_not_agree_with_thirty_two_of_them() -> None:
 
 
 def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none() -> None:
-    """The way with an edge has an F1 of edges, 0; the others are judged by their nodes. What is up says so."""
+    """The way with an edge has an F1 of edges, 0; the others are judged by their nodes. What is up
+    says so.
+    """
     wrong = Graph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
     found = shown({"a": truth(1, 2), "b": wrong, "c": truth(1, 3)}, truth(1, 2))
     assert [(arm.name, y) for arm, _, y in points(found)[1]] == [("a", 1.0), ("c", 0.5), ("b", 0.0)]

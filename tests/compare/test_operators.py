@@ -1,4 +1,6 @@
-"""Every operator can be compared: its rows are named, its answers counted, a truth found by the names of its columns."""
+"""Every operator can be compared: its rows are named, its answers counted, a truth found by the
+names of its columns.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ import semgraph as sg
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.frontend.frame import Frame
 
-ROWS = [{"id": i, "text": t, "of": "xy"[i % 2]} for i, t in enumerate(["Ann", "Bo", "Cleo", "Dan", "Eve"], 1)]
+ROWS = [
+    {"id": i, "text": t, "of": "xy"[i % 2]}
+    for i, t in enumerate(["Ann", "Bo", "Cleo", "Dan", "Eve"], 1)
+]
 MIND = Mind(
     answer=lambda text: {"size": f"{len(text.split()[-1])}"},
     match=lambda left, right: {} if left.lower() == right.lower() or _same(left) else None,
@@ -32,9 +37,13 @@ def table() -> Frame:
 
 def joined(how: Any = "left") -> Frame:
     known = sg.table(
-        [{"key": "a", "name": "ANN"}, {"key": "b", "name": "BO"}, {"key": "z", "name": "ZOE"}], key="key", name="known"
+        [{"key": "a", "name": "ANN"}, {"key": "b", "name": "BO"}, {"key": "z", "name": "ZOE"}],
+        key="key",
+        name="known",
     )
-    return table().sem_join(known, alias="match", prompt="{text} is {match.name}", how=how).step("s")
+    return (
+        table().sem_join(known, alias="match", prompt="{text} is {match.name}", how=how).step("s")
+    )
 
 
 PLANS = {
@@ -46,7 +55,9 @@ PLANS = {
 
 
 async def compare(folder: Path, plan: Frame, ways: list[str], **options: Any) -> Any:
-    async with sg.Session(llm=Oracle(MIND), store="memory", journal=False, runs="", folder=folder) as session:
+    async with sg.Session(
+        llm=Oracle(MIND), store="memory", journal=False, runs="", folder=folder
+    ) as session:
         return await session.acompare(plan, step="s", ways=ways, say=None, **options)
 
 
@@ -63,7 +74,12 @@ async def test_ways_that_promise_the_same_answers_agree(tmp_path, operator):
 
 async def test_a_truth_names_a_field_of_what_a_join_brings(tmp_path):
     """Ann and Bo are found. The truth knows of Ann, that Bo is another, and that Dan is Zoe."""
-    truth = [{"id": 1, "key": "a"}, {"id": 2, "key": "z"}, {"id": 3, "key": None}, {"id": 4, "key": "z"}]
+    truth = [
+        {"id": 1, "key": "a"},
+        {"id": 2, "key": "z"},
+        {"id": 3, "key": None},
+        {"id": 4, "key": "z"},
+    ]
     found = await compare(tmp_path, joined(), ["nested_loop"], truth=truth)
     quality = found["nested_loop"].quality
     assert (found.key, found.compare) == (("id",), ("match.key",))
@@ -72,17 +88,25 @@ async def test_a_truth_names_a_field_of_what_a_join_brings(tmp_path):
 
 async def test_a_match_that_the_truth_does_not_have_is_wrong(tmp_path):
     found = await compare(tmp_path, joined(), ["nested_loop"], truth=[{"id": 1, "key": "a"}])
-    assert (found["nested_loop"].quality.precision, found["nested_loop"].quality.recall) == (0.5, 1.0)
+    assert (found["nested_loop"].quality.precision, found["nested_loop"].quality.recall) == (
+        0.5,
+        1.0,
+    )
 
 
 async def test_a_semi_join_is_scored_by_the_rows_that_stay(tmp_path):
     found = await compare(tmp_path, joined("semi"), ["nested_loop"], truth=[{"id": 1}, {"id": 5}])
-    assert (found["nested_loop"].quality.precision, found["nested_loop"].quality.recall) == (0.5, 0.5)
+    assert (found["nested_loop"].quality.precision, found["nested_loop"].quality.recall) == (
+        0.5,
+        0.5,
+    )
 
 
 async def test_groups_are_named_by_what_they_are_grouped_by(tmp_path):
     plan, ways = PLANS["sem_agg"]
-    found = await compare(tmp_path, plan(), ways, truth=[{"of": "y", "all": "Ann Cleo Eve"}, {"of": "x", "all": "Bo"}])
+    found = await compare(
+        tmp_path, plan(), ways, truth=[{"of": "y", "all": "Ann Cleo Eve"}, {"of": "x", "all": "Bo"}]
+    )
     assert (found.key, found.compare) == (("of",), ("all",))
     assert [arm.quality.f1 for arm in found] == [0.5, 0.5]
 
@@ -96,7 +120,9 @@ async def test_the_best_rows_are_scored_as_such(tmp_path):
 async def test_a_row_that_is_not_asked_about_is_answered_alike_by_all(tmp_path):
     plan = (
         table()
-        .sem_map("How long is {text}", add={"size": "string"}, when="id > 3", otherwise={"size": "'?'"})
+        .sem_map(
+            "How long is {text}", add={"size": "string"}, when="id > 3", otherwise={"size": "'?'"}
+        )
         .step("s")
     )
     found = await compare(tmp_path, plan, ["per_row", "packed(rows=5)"])

@@ -17,8 +17,15 @@ from semgraph.errors import PlanError
 from tests.compare.standin import StandIn
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
-SAID = ["Ann(user): I work at Acme Labs.", "Ann(user): I moved to Luma. I work at Luma.", "Ben(user): I work at Luma."]
-ARMS = {"blocks": {"verdicts": "block()"}, "pairs": {"verdicts": "nested_loop", "told": "nested_loop"}}
+SAID = [
+    "Ann(user): I work at Acme Labs.",
+    "Ann(user): I moved to Luma. I work at Luma.",
+    "Ben(user): I work at Luma.",
+]
+ARMS = {
+    "blocks": {"verdicts": "block()"},
+    "pairs": {"verdicts": "nested_loop", "told": "nested_loop"},
+}
 
 
 def episodes(texts: list[str] = SAID) -> list[dict[str, Any]]:
@@ -35,14 +42,18 @@ async def model() -> AsyncIterator[StandIn]:
         yield server
 
 
-def opened(model: StandIn, folder: Path, store: str = "sqlite:graph.db", **options: Any) -> sg.Session:
+def opened(
+    model: StandIn, folder: Path, store: str = "sqlite:graph.db", **options: Any
+) -> sg.Session:
     name = f"openai:gpt-4.1-mini@{model.base_url}"
     embedder = f"openai:stand-in@{model.base_url}?dimensions=64"
     return sg.Session(llm=name, embedder=embedder, store=store, folder=folder, **options)
 
 
 async def whole(session: sg.Session, **options: Any) -> Any:
-    return await session.acompare(PLAN, **{"ways": ARMS, "say": None, "episodes": episodes(), **options})
+    return await session.acompare(
+        PLAN, **{"ways": ARMS, "say": None, "episodes": episodes(), **options}
+    )
 
 
 async def test_plans_that_answer_alike_leave_the_same_graph(model, tmp_path):
@@ -69,13 +80,17 @@ async def test_what_is_known_of_the_calls_is_said_before_the_first(model, tmp_pa
 
 
 async def test_graphs_are_scored_against_the_true_one(model, tmp_path):
-    """The graph that the plan writes is the truth here; then the same with two of its nodes taken for one."""
+    """The graph that the plan writes is the truth here; then the same with two of its nodes taken
+    for one.
+    """
     async with opened(model, tmp_path) as session:
         await session.arun(PLAN, episodes=episodes())
         truth = await written(session)
     async with opened(model, tmp_path, store="memory") as session:
         found = await whole(session, truth=truth)
-        assert [(a.quality.f1, a.quality.b_cubed, a.quality.pairs) for a in found] == [(1.0, 1.0, 1.0)] * 2
+        assert [(a.quality.f1, a.quality.b_cubed, a.quality.pairs) for a in found] == [
+            (1.0, 1.0, 1.0)
+        ] * 2
         one, other, *rest = truth["nodes"]
         merged = {**one, "members": sorted({*one["members"], *other["members"]})}
         ends = {other["key"]: one["key"]}
@@ -111,7 +126,11 @@ async def test_nothing_of_the_store_is_touched_and_its_groups_are_read(model, tm
         assert digest(tmp_path) == before
         assert found.frozen["copied"] > 0
         step = await session.acompare(
-            PLAN, step="verdicts", ways=["block()", "nested_loop"], say=None, episodes=episodes()[1:]
+            PLAN,
+            step="verdicts",
+            ways=["block()", "nested_loop"],
+            say=None,
+            episodes=episodes()[1:],
         )
         assert digest(tmp_path) == before
         assert step["block()"].quality.same == 1.0
@@ -126,10 +145,16 @@ async def test_rows_that_the_graph_knows_already_are_pointed_out(model, tmp_path
 
 def digest(folder: Path) -> dict[str, str]:
     """The graph's files, by content; what only says that somebody reads it has none."""
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("graph.db") if p.stat().st_size}
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.glob("graph.db")
+        if p.stat().st_size
+    }
 
 
-async def test_a_step_that_reads_what_was_written_gets_the_rows_that_the_reference_made(model, tmp_path):
+async def test_a_step_that_reads_what_was_written_gets_the_rows_that_the_reference_made(
+    model, tmp_path
+):
     async with opened(model, tmp_path, store="memory") as session:
         await session.arun(PLAN, episodes=episodes(), again=True)
         model.reset()
@@ -137,7 +162,11 @@ async def test_a_step_that_reads_what_was_written_gets_the_rows_that_the_referen
                            embedder=f"openai:stand-in@{model.base_url}?dimensions=64")  # fmt: skip
         async with other:
             found = await other.acompare(
-                PLAN, step="verdicts", ways=["nested_loop", "block()"], say=None, episodes=episodes()
+                PLAN,
+                step="verdicts",
+                ways=["nested_loop", "block()"],
+                say=None,
+                episodes=episodes(),
             )
     assert sum(found.frozen["rows"].values()) > 0
     assert found["block()"].quality.same == 1.0
@@ -166,8 +195,14 @@ async def test_a_limit_stops_a_comparison_of_plans_and_it_goes_on_later(model, t
         ({"nodes": []}, "has no nodes"),
         ({"nodes": [{"name": "x"}]}, "node 1 lacks key"),
         ({"nodes": [{"key": "x", "colour": 1}]}, 'what "colour" means is not known'),
-        ({"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "y"}]}, 'target "y" is the key of no node'),
-        ({"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "x", "start": "soon"}]}, "not ISO 8601"),
+        (
+            {"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "y"}]},
+            'target "y" is the key of no node',
+        ),
+        (
+            {"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "x", "start": "soon"}]},
+            "not ISO 8601",
+        ),
         ("nowhere.json", "nowhere.json: No such file"),
     ],
 )

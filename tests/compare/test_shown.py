@@ -1,4 +1,6 @@
-"""What people see: a table that fits, the best of each column bold, what stands below it, a chart."""
+"""What people see: a table that fits, the best of each column bold, what stands below it, a
+chart.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
 from semgraph.render.comparison import lines, text
 
 
-def arm(name: str, calls: int, dollars: float | None, seconds: float | None, quality: Quality, trials: int = 1) -> Arm:
+def arm(
+    name: str,
+    calls: int,
+    dollars: float | None,
+    seconds: float | None,
+    quality: Quality,
+    trials: int = 1,
+) -> Arm:
     spent = Spent(calls, calls * 100, calls * 3, dollars)
     made = tuple(Trial(n, spent, spent, seconds and seconds + n / 10) for n in range(trials))
     return Arm(name, {"link": name}, made, quality)
@@ -38,7 +47,9 @@ def shown(comparison: Comparison, width: int = 200) -> list[Text]:
 
 
 def bold(line: Text) -> set[str]:
-    return {line.plain[span.start : span.end].strip() for span in line.spans if span.style == "bold"}
+    return {
+        line.plain[span.start : span.end].strip() for span in line.spans if span.style == "bold"
+    }
 
 
 def test_the_table() -> None:
@@ -54,7 +65,9 @@ def test_the_table() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_line_is_wider_than_the_terminal_and_nothing_is_said_less(width: int) -> None:
-    """What stands below the table goes on in an indented line, cut between what is said or, at the worst, between words."""
+    """What stands below the table goes on in an indented line, cut between what is said or, at the
+    worst, between words.
+    """
     found = made(
         model="openai:stand-in@http://127.0.0.1:43651/v1", store="sqlite:/home/ann/work/.semgraph/graph.db", truth=False,
         notes=("3 of 3 rows are in the graph already: they are read anew in the copy, which knows what they say",),
@@ -62,16 +75,26 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_said_less(width: int)
     narrow = [line.plain for line in shown(found, width)]
     assert max(map(cell_len, narrow)) <= width
     wide = " ".join(line.plain for line in shown(found, 400)[4:])
-    words = " ".join(narrow[narrow.index(next(line for line in narrow if line.startswith("step "))) :]).split()
-    assert [word for word in words if word.isalnum()][:30] == [word for word in wide.split() if word.isalnum()][:30]
+    words = " ".join(
+        narrow[narrow.index(next(line for line in narrow if line.startswith("step "))) :]
+    ).split()
+    assert [word for word in words if word.isalnum()][:30] == [
+        word for word in wide.split() if word.isalnum()
+    ][:30]
     assert any(line.startswith("  ") and "kept as" not in line for line in narrow)
 
 
-def test_printed_in_a_script_it_is_the_table_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_in_a_script_it_is_the_table_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for width in (200, 80):
         monkeypatch.setenv("COLUMNS", str(width))
         found = made()
-        assert str(found).splitlines() == repr(found).splitlines() == [line.plain for line in shown(found, width)]
+        assert (
+            str(found).splitlines()
+            == repr(found).splitlines()
+            == [line.plain for line in shown(found, width)]
+        )
 
 
 def test_the_best_of_each_column_is_bold() -> None:
@@ -92,8 +115,14 @@ def test_columns_fall_away_from_the_right_and_a_line_says_so() -> None:
 
 def test_what_stands_below() -> None:
     text = "\n".join(line.plain for line in shown(made()))
-    assert "the same frozen input for all (mentions × near: 500 × 10,000 rows, sha 9c1e) · openai:gpt-4.1-mini" in text
-    assert "3 independent trials of each · paid now 10,078 calls, $3.08 · nothing written to memory" in text
+    assert (
+        "the same frozen input for all (mentions × near: 500 × 10,000 rows, sha 9c1e) · openai:gpt-4.1-mini"
+        in text
+    )
+    assert (
+        "3 independent trials of each · paid now 10,078 calls, $3.08 · nothing written to memory"
+        in text
+    )
     assert "no truth" not in text
 
 
@@ -107,12 +136,17 @@ def test_agreement_is_called_so() -> None:
     assert "agreement [95 %]" in plain[0]
     assert "F1" not in "\n".join(plain)
     assert ".500 [.200 .800]" in plain[2]
-    assert "no truth was given: this is agreement with per_row, the reference, not correctness" in plain
+    assert (
+        "no truth was given: this is agreement with per_row, the reference, not correctness"
+        in plain
+    )
 
 
 def test_what_is_missing_is_said() -> None:
     arms = (arm("per_row", 6, 0.1, 1.0, Quality()), Arm("packed", {}))
-    plain = "\n".join(line.plain for line in shown(made(arms=arms, truth=False, stopped="max_calls 6", trials=2)))
+    plain = "\n".join(
+        line.plain for line in shown(made(arms=arms, truth=False, stopped="max_calls 6", trials=2))
+    )
     assert "! stopped: max_calls 6" in plain
     assert "! trials that are missing: 1 of per_row, 2 of packed" in plain
     assert "0 of 2" in plain
@@ -127,7 +161,10 @@ def test_answers_that_were_replayed_are_counted_and_have_no_time() -> None:
 
 
 def test_in_a_notebook_it_is_a_table_with_nothing_unescaped() -> None:
-    arms = (arm("<per_row>", 6, 0.2, 1.0, Quality(f1=0.5)), arm("packed", 2, 0.1, 1.0, Quality(f1=0.4)))
+    arms = (
+        arm("<per_row>", 6, 0.2, 1.0, Quality(f1=0.5)),
+        arm("packed", 2, 0.1, 1.0, Quality(f1=0.4)),
+    )
     found = made(arms=arms)._repr_html_()
     assert "<b>.500</b>" in found
     assert "<per_row>" not in found.replace("&lt;", "")
@@ -163,7 +200,10 @@ def test_one_point_is_no_chart() -> None:
 
 
 def test_ways_in_one_place_share_a_mark_and_equal_ones_a_line() -> None:
-    arms = tuple(arm(name, calls, 0.1 * calls, 1.0, Quality(f1=1.0)) for name, calls in (("a", 1), ("b", 1), ("c", 2)))
+    arms = tuple(
+        arm(name, calls, 0.1 * calls, 1.0, Quality(f1=1.0))
+        for name, calls in (("a", 1), ("b", 1), ("c", 2))
+    )
     drawn = text(made(arms=arms), 60).splitlines()
     assert len(drawn) == 5
     assert drawn[1].startswith(" 1.000 │")
@@ -172,7 +212,9 @@ def test_ways_in_one_place_share_a_mark_and_equal_ones_a_line() -> None:
 
 
 def test_the_names_of_many_ways_stand_on_several_lines() -> None:
-    arms = tuple(arm(f"block(left=1, right={i})", i, 0.1 * i, 1.0, Quality(f1=i / 10)) for i in range(1, 8))
+    arms = tuple(
+        arm(f"block(left=1, right={i})", i, 0.1 * i, 1.0, Quality(f1=i / 10)) for i in range(1, 8)
+    )
     drawn = text(made(arms=arms), 80).splitlines()
     assert all(len(line) <= 80 for line in drawn)
     assert sum("block(" in line for line in drawn) > 1
@@ -187,5 +229,8 @@ def test_in_a_figure_ways_in_one_place_have_one_label() -> None:
 def test_measures_of_which_nothing_is_known_have_no_column() -> None:
     """Whole plans without a truth, of which only the reference was finished."""
     arms = (arm("blocks", 6, 0.1, 1.0, Quality()), Arm("pairs", {}))
-    plain = [line.plain for line in shown(made(arms=arms, step="", truth=False, stopped="max_calls 6", trials=1))]
+    plain = [
+        line.plain
+        for line in shown(made(arms=arms, step="", truth=False, stopped="max_calls 6", trials=1))
+    ]
     assert plain[0].split() == ["way", "calls", "tokens", "in/out", "$", "cold", "time", "trials"]

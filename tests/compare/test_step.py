@@ -1,4 +1,6 @@
-"""Ways of a step: the same frozen rows for all, calls of their own for each, measured against the truth."""
+"""Ways of a step: the same frozen rows for all, calls of their own for each, measured against the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,23 @@ async def test_a_truth_that_lists_what_stays_says_that_all_else_goes(session, co
 
 
 async def test_answers_of_a_map_are_compared_where_the_truth_says_something(session):
-    rows = [{"id": 1, "text": "It leaks."}, {"id": 2, "text": "Lovely."}, {"id": 3, "text": "It leaks."}]
-    plan = sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+    rows = [
+        {"id": 1, "text": "It leaks."},
+        {"id": 2, "text": "Lovely."},
+        {"id": 3, "text": "It leaks."},
+    ]
+    plan = (
+        sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+    )
     truth = [{"id": 1, "kind": "fault"}, {"id": 2, "kind": "praise"}]
     found = await compared(session, plan, step="kinds", ways=["per_row"], truth=truth)
     assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (0.5, 0.5)
     assert found.notes == ("the truth says nothing of 1 of 3 rows: they are not scored",)
 
 
-async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(session, reader, server, complaints):
+async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(
+    session, reader, server, complaints
+):
     reader.noisy = True
     found = await compared(session, complaints, truth=TRUE, trials=3, ways=["per_row"])
     arm = found["per_row"]
@@ -68,7 +78,9 @@ async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(
     assert len(arm.seconds) == 3
 
 
-async def test_a_comparison_that_is_made_again_pays_nothing_and_has_no_time(session, server, complaints):
+async def test_a_comparison_that_is_made_again_pays_nothing_and_has_no_time(
+    session, server, complaints
+):
     first = await compared(session, complaints, trials=2)
     sent = len(server.requests)
     second = await compared(session, complaints, trials=2)
@@ -88,7 +100,9 @@ async def test_all_can_be_asked_anew(session, server, complaints):
     assert all(arm.seconds for arm in found)
 
 
-async def test_trials_are_counted_from_one_where_one_is_stopped(server, reader, tmp_path, complaints):
+async def test_trials_are_counted_from_one_where_one_is_stopped(
+    server, reader, tmp_path, complaints
+):
     reader.invalid = {"Thanks"}
     async with opened(server, tmp_path, max_calls=16) as session:
         found = await compared(session, complaints, trials=2)
@@ -106,7 +120,9 @@ async def test_no_arm_is_served_the_answers_of_another_or_of_a_run(session, serv
 def of_kinds() -> sg.Frame:
     """A step whose rows rest on another that asks a model."""
     rows = [{"id": i, "text": text} for i, text in enumerate(["It leaks.", "Lovely."], 1)]
-    mapped = sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+    mapped = (
+        sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+    )
     return mapped.sem_filter("Does “{text}” complain?").step("complaints")
 
 
@@ -148,10 +164,14 @@ async def test_a_row_that_fails_agrees_with_nobody(session, reader, complaints):
 async def test_an_answer_that_was_no_answer_is_not_replayed_but_asked_for_again(
     session, server, reader, complaints, of
 ):
-    """As in a run: the five answers that were of use come from the journal, the sixth row gets another chance."""
+    """As in a run: the five answers that were of use come from the journal, the sixth row gets
+    another chance.
+    """
     reader.invalid = {"Thanks"}
     (first,) = await compared(session, complaints, **of)
-    assert (first.failed, first.trials[0].paid.calls) == (1, 7), "the row that failed was asked about twice"
+    assert (first.failed, first.trials[0].paid.calls) == (1, 7), (
+        "the row that failed was asked about twice"
+    )
     assert [(kind.rows, kind.step) for kind in first.trials[0].failures] == [(1, "complaints")]
     reader.invalid = set()
     server.requests.clear()
@@ -172,7 +192,9 @@ async def test_rows_that_failed_before_the_step_are_asked_about_again(session, r
     assert again.notes == ()
 
 
-async def test_a_whole_plan_that_writes_nothing_is_compared_by_the_rows_that_it_returns(session, reader, complaints):
+async def test_a_whole_plan_that_writes_nothing_is_compared_by_the_rows_that_it_returns(
+    session, reader, complaints
+):
     ways = {"one": {"complaints": "per_row"}, "packed": {"complaints": "packed(rows=3)"}}
     found = await compared(session, complaints, step=None, ways=ways)
     assert (found.kind, found["packed"].quality.f1, found["one"].quality.f1) == ("plan", 1.0, None)
@@ -183,9 +205,16 @@ async def test_a_whole_plan_that_writes_nothing_is_compared_by_the_rows_that_it_
 
 
 class TestLimits:
-    async def test_what_it_costs_is_said_before_anything_is_asked(self, session, server, complaints):
+    async def test_what_it_costs_is_said_before_anything_is_asked(
+        self, session, server, complaints
+    ):
         told: list[tuple[int, str]] = []
-        await compared(session, complaints, trials=2, say=lambda line: told.append((len(server.requests), line)))
+        await compared(
+            session,
+            complaints,
+            trials=2,
+            say=lambda line: told.append((len(server.requests), line)),
+        )
         assert [sent for sent, _ in told] == [0, 0, 0, 0, 0, 6, 8, 10, 16]
         assert [line for _, line in told[5:]] == [
             "✓ per_row, trial 1 of 2: 6 calls",
@@ -197,7 +226,9 @@ class TestLimits:
         assert "per_row         6 calls   ≈ " in text
         assert "2 trials of each: 16 calls, $ ?" in text
 
-    async def test_dollars_are_said_and_limited_where_the_price_is_known(self, server, tmp_path, complaints):
+    async def test_dollars_are_said_and_limited_where_the_price_is_known(
+        self, server, tmp_path, complaints
+    ):
         """Six prompts, each alone or three together, and the longest answers allowed."""
         told: list[str] = []
         async with priced(server) as llm:
@@ -211,19 +242,27 @@ class TestLimits:
 
     async def test_what_the_rows_take_is_said_before_they_are_made(self, session, server, tmp_path):
         told: list[tuple[int, str]] = []
-        await compared(session, of_kinds(), say=lambda line: told.append((len(server.requests), line)))
+        await compared(
+            session, of_kinds(), say=lambda line: told.append((len(server.requests), line))
+        )
         assert told[0] == (0, "first the rows of step complaints are made")
         assert told[1][0] == 0
         assert "models are asked by kinds (" in told[1][1]
         assert told[2] == (0, "  what the journal has costs nothing; no limit is set")
         assert told[3][0] == 2
 
-    async def test_a_limit_stops_while_the_rows_are_made_and_what_was_paid_is_in_the_record(self, server, tmp_path):
+    async def test_a_limit_stops_while_the_rows_are_made_and_what_was_paid_is_in_the_record(
+        self, server, tmp_path
+    ):
         told: list[str] = []
         async with opened(server, tmp_path, max_calls=1) as session:
-            with pytest.raises(BudgetReached, match="the rows of step complaints were not all there yet"):
+            with pytest.raises(
+                BudgetReached, match="the rows of step complaints were not all there yet"
+            ):
                 await compared(session, of_kinds(), say=told.append)
-        assert told[2] == "  what the journal has costs nothing; it stops before it passes max_calls 1"
+        assert (
+            told[2] == "  what the journal has costs nothing; it stops before it passes max_calls 1"
+        )
         assert len(server.requests) == 1
         (folder,) = (tmp_path / ".semgraph/runs").iterdir()
         assert json.loads((folder / "metrics.json").read_text())["total"]["calls_issued"] == 1
@@ -237,7 +276,9 @@ class TestLimits:
         assert server.requests == []
         assert not list((tmp_path / ".semgraph").glob("runs/*"))
 
-    async def test_at_a_limit_it_keeps_what_it_has_and_says_what_is_missing(self, server, reader, tmp_path, complaints):
+    async def test_at_a_limit_it_keeps_what_it_has_and_says_what_is_missing(
+        self, server, reader, tmp_path, complaints
+    ):
         """Every invalid answer is asked for again, which no estimate foresees."""
         reader.invalid = {"Thanks"}
         async with opened(server, tmp_path, max_calls=8) as session:
@@ -248,14 +289,20 @@ class TestLimits:
         assert "; packed(rows=3) is not complete. " in found.stopped
         assert found.missing == {"packed(rows=3)": 1}
         assert found["per_row"].cold.calls == 7
-        assert found.paid.calls == len(server.requests), "also what was sent for the trial that was stopped"
+        assert found.paid.calls == len(server.requests), (
+            "also what was sent for the trial that was stopped"
+        )
         assert found.exit_code == 4
         async with opened(server, tmp_path) as session:
             rest = await compared(session, complaints)
         assert rest.missing == {}
-        assert rest["per_row"].trials[0].paid.calls <= 2  # an answer that was no answer is paid again
+        assert (
+            rest["per_row"].trials[0].paid.calls <= 2
+        )  # an answer that was no answer is paid again
 
-    async def test_an_interruption_keeps_what_was_paid(self, session, server, reader, tmp_path, complaints):
+    async def test_an_interruption_keeps_what_was_paid(
+        self, session, server, reader, tmp_path, complaints
+    ):
         reader.patience = 6
         task = asyncio.ensure_future(compared(session, complaints))
         await server.until(lambda s: len(s.requests) >= 7)
@@ -263,7 +310,9 @@ class TestLimits:
         with pytest.raises(asyncio.CancelledError):
             await task
         reader.patience = None
-        (facts,) = [json.loads(p.read_text()) for p in (tmp_path / ".semgraph/runs").glob("*/run.json")]
+        (facts,) = [
+            json.loads(p.read_text()) for p in (tmp_path / ".semgraph/runs").glob("*/run.json")
+        ]
         assert facts["status"] == "interrupted"
         found = await compared(session, complaints)
         assert found["per_row"].trials[0].paid.calls == 0
@@ -271,7 +320,9 @@ class TestLimits:
 
 
 class TestAfterwards:
-    async def test_rows_on_which_two_ways_differ_stand_beside_the_truth(self, session, reader, complaints):
+    async def test_rows_on_which_two_ways_differ_stand_beside_the_truth(
+        self, session, reader, complaints
+    ):
         reader.noisy = True
         found = await compared(session, complaints, truth=TRUE)
         one, other = (set(arm.trials[0].rows.column("id").to_pylist()) for arm in found)
@@ -293,7 +344,9 @@ class TestAfterwards:
         assert "answer  keep true" in text
         assert '2. {"text":"It leaks again."}' in text
 
-    async def test_it_is_kept_beside_the_runs_and_can_be_shown_again(self, session, tmp_path, complaints):
+    async def test_it_is_kept_beside_the_runs_and_can_be_shown_again(
+        self, session, tmp_path, complaints
+    ):
         found = await compared(session, complaints, truth=TRUE, trials=2)
         kept = load_comparison(found.id[:4], tmp_path / ".semgraph" / "runs")
         assert kept == found
@@ -302,7 +355,9 @@ class TestAfterwards:
         assert kept.to_json() == found.to_json()
         json.dumps(kept.to_json())
 
-    async def test_without_a_folder_for_records_it_works_all_the_same(self, server, tmp_path, complaints):
+    async def test_without_a_folder_for_records_it_works_all_the_same(
+        self, server, tmp_path, complaints
+    ):
         async with opened(server, tmp_path, runs="", journal=False) as session:
             found = await compared(session, complaints)
         assert found.record is None
@@ -321,8 +376,12 @@ def test_the_folder_of_the_package_is_not_written_to() -> None:
 
 
 async def test_a_search_over_a_table_needs_no_store(session):
-    tickets = sg.table([{"id": 1, "text": "It leaks."}, {"id": 2, "text": "Lovely."}], key="id", name="tickets")
-    kinds = sg.table([{"uuid": "k1", "name": "It leaks."}, {"uuid": "k2", "name": "Lovely."}], name="kinds")
+    tickets = sg.table(
+        [{"id": 1, "text": "It leaks."}, {"id": 2, "text": "Lovely."}], key="id", name="tickets"
+    )
+    kinds = sg.table(
+        [{"uuid": "k1", "name": "It leaks."}, {"uuid": "k2", "name": "Lovely."}], name="kinds"
+    )
     near = tickets.search(kinds, "kind", 1, by={"equal": "name", "to": "text"})
     plan = near.sem_filter("Does “{text}” complain like “{kind.name}”?").step("complaints")
     found = await compared(session, plan, ways=["per_row"])

@@ -33,7 +33,9 @@ async def test_vectors_are_there_before_the_first_way_is_timed(tmp_path):
     async with sg.Session(
         llm=model, embedder=words, store="memory", journal=False, runs="", folder=tmp_path
     ) as session:
-        found = await session.acompare(plan, step="s", ways={"a": CASCADE, "b": CASCADE}, say=None, trials=2)
+        found = await session.acompare(
+            plan, step="s", ways={"a": CASCADE, "b": CASCADE}, say=None, trials=2
+        )
     assert words.asked == 13, "twelve texts and the question, once"
     assert set(model.embedded) == {13}
     assert found["a"].cold == found["b"].cold, "each way is charged for the vectors that it takes"
@@ -44,7 +46,11 @@ async def test_each_plan_embeds_for_itself(tmp_path):
         sent: list[int] = []
         async with opened(model, tmp_path, store="memory") as session:
             ways = {"one": ARMS["blocks"], "two": ARMS["blocks"]}
-            options = {"ways": ways, "episodes": episodes(), "say": lambda _: sent.append(embedded(model))}
+            options = {
+                "ways": ways,
+                "episodes": episodes(),
+                "say": lambda _: sent.append(embedded(model)),
+            }
             found = await session.acompare(PLAN, **options)
             first, second = sent[-2] - sent[-3], sent[-1] - sent[-2]
             assert first == second > 0

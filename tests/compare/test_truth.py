@@ -1,4 +1,6 @@
-"""What a truth says and what it does not: labelled rows, pairs, rows that stand twice, and lists by their elements."""
+"""What a truth says and what it does not: labelled rows, pairs, rows that stand twice, and lists by
+their elements.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,31 @@ from tests.compare.test_operators import compare, joined
 class TestLabels:
     async def test_rows_without_a_label_are_not_scored_and_a_note_says_so(self, session):
         """Of 1, 3 and 5, which are said to complain, 5 has no label; 6 complains and 2 does not."""
-        found = await compared(session, filtered(), truth=[row for row in TRUE if row["id"] not in (4, 5)])
+        found = await compared(
+            session, filtered(), truth=[row for row in TRUE if row["id"] not in (4, 5)]
+        )
         quality = found["per_row"].quality
         assert (quality.precision, quality.recall) == (1.0, 2 / 3)
         assert found.notes == ("the truth says nothing of 2 of 6 rows: they are not scored",)
 
     async def test_a_list_of_what_stays_is_whole_and_a_note_says_so(self, session):
         found = await compared(session, filtered(), truth=[{"id": 1}, {"id": 3}, {"id": 6}])
-        assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (2 / 3, 2 / 3)
+        assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (
+            2 / 3,
+            2 / 3,
+        )
         assert found.notes == ("3 of 6 rows are not in the truth: they should have no answer",)
 
     async def test_a_truth_of_noes_alone_is_one(self, session):
-        found = await compared(session, filtered(), truth=[{"id": 2, "keep": False}, {"id": 5, "keep": False}])
+        found = await compared(
+            session, filtered(), truth=[{"id": 2, "keep": False}, {"id": 5, "keep": False}]
+        )
         assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (0.0, None)
 
     async def test_only_pairs_with_a_label_are_scored(self, tmp_path):
-        """Ann and Bo are found. Bo is said to be ANN too, which no way says; of Bo and BO nothing is said."""
+        """Ann and Bo are found. Bo is said to be ANN too, which no way says; of Bo and BO nothing
+        is said.
+        """
         truth = [{"id": 1, "key": "a", "match": True}, {"id": 1, "key": "b", "match": False},
                  {"id": 2, "key": "a", "match": True}]  # fmt: skip
         found = await compare(tmp_path, joined(), ["nested_loop"], truth=truth)
@@ -50,7 +61,9 @@ class TestLabels:
         assert server.requests == []
 
     async def test_a_pair_needs_both_sides(self, tmp_path):
-        with pytest.raises(PlanError, match="not what row id is paired with.*Add a column of the other side"):
+        with pytest.raises(
+            PlanError, match="not what row id is paired with.*Add a column of the other side"
+        ):
             await compare(tmp_path, joined(), ["nested_loop"], truth=[{"id": 1, "match": True}])
 
     async def test_disagreements_have_no_truth_where_nothing_is_said(self, session, reader):
@@ -70,22 +83,35 @@ class TestYesAndNo:
         file = tmp_path / "gold.csv"
         file.write_text("id,keep\n" + "".join(f"{row['id']},{row['keep']}\n" for row in YES_NO))
         mixed = [*YES_NO[:3], *TRUE[3:]]
-        for truth in (TRUE, YES_NO, mixed, pa.Table.from_pylist(YES_NO), pd.DataFrame(YES_NO), str(file)):
+        for truth in (
+            TRUE,
+            YES_NO,
+            mixed,
+            pa.Table.from_pylist(YES_NO),
+            pd.DataFrame(YES_NO),
+            str(file),
+        ):
             quality = (await compared(session, filtered(), truth=truth))["per_row"].quality
             assert (quality.precision, quality.recall) == (2 / 3, 2 / 3)
 
     async def test_of_an_answer_that_is_true_or_false(self, tmp_path):
         mind = Mind(answer=lambda text: {"loud": "!" in text})
         rows = [{"id": 1, "text": "Oh!"}, {"id": 2, "text": "Oh."}, {"id": 3, "text": "Ah!"}]
-        plan = sg.table(rows, key="id").sem_map("Is {text} loud?", add={"loud": "boolean"}).step("s")
+        plan = (
+            sg.table(rows, key="id").sem_map("Is {text} loud?", add={"loud": "boolean"}).step("s")
+        )
         truth = [{"id": 1, "loud": "yes"}, {"id": 2, "loud": "NO"}, {"id": 3, "loud": "no"}]
-        async with sg.Session(llm=Oracle(mind), store="memory", journal=False, runs="", folder=tmp_path) as session:
+        async with sg.Session(
+            llm=Oracle(mind), store="memory", journal=False, runs="", folder=tmp_path
+        ) as session:
             found = await session.acompare(plan, step="s", ways=["per_row"], say=None, truth=truth)
         assert found["per_row"].quality.f1 == pytest.approx(2 / 3)
 
     async def test_words_that_are_neither(self, session, server):
         with pytest.raises(InputError, match='row 1, column keep: "perhaps"'):
-            await compared(session, filtered(), truth=[{"id": 1, "keep": "perhaps"}, {"id": 2, "keep": "yes"}])
+            await compared(
+                session, filtered(), truth=[{"id": 1, "keep": "perhaps"}, {"id": 2, "keep": "yes"}]
+            )
         assert server.requests == []
 
 
@@ -96,17 +122,27 @@ class TestDoubles:
         assert found.notes == ("2 rows stand in the truth before: they count once",)
 
     async def test_what_is_true_of_a_name_is_true_of_all_rows_of_that_name(self, session):
-        rows = [{"id": 1, "text": "It leaks."}, {"id": 1, "text": "It leaks!"}, {"id": 2, "text": "Lovely."}]
+        rows = [
+            {"id": 1, "text": "It leaks."},
+            {"id": 1, "text": "It leaks!"},
+            {"id": 2, "text": "Lovely."},
+        ]
         plan = sg.table(rows).sem_filter("Does “{text}” complain?").step("complaints")
         truth = [{"id": 1, "keep": True}, {"id": 2, "keep": False}]
         found = await compared(session, plan, ways=["per_row"], truth=truth)
         assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (1.0, 1.0)
-        assert found.notes == ("2 rows share their id with another: what is true holds for each of them",)
+        assert found.notes == (
+            "2 rows share their id with another: what is true holds for each of them",
+        )
 
     async def test_a_row_has_one_answer(self, session, server):
-        plan = sg.table([{"id": 1, "text": "It leaks."}], key="id").sem_map("What is “{text}”?", add={"kind": "string"})
+        plan = sg.table([{"id": 1, "text": "It leaks."}], key="id").sem_map(
+            "What is “{text}”?", add={"kind": "string"}
+        )
         truth = [{"id": 1, "kind": "fault"}, {"id": 1, "kind": "praise"}]
-        with pytest.raises(PlanError, match="the truth has 2 answers to id 1. Kind 'fault' and kind 'praise'"):
+        with pytest.raises(
+            PlanError, match="the truth has 2 answers to id 1. Kind 'fault' and kind 'praise'"
+        ):
             await compared(session, plan.step("kinds"), step="kinds", ways=["per_row"], truth=truth)
         assert server.requests == []
 
@@ -130,8 +166,12 @@ def _said(text: str) -> dict[str, Any]:
 
 async def mentions(folder: Path, truth: Any, ways: Any = ("per_row",)) -> Any:
     add = {"entities": "list<struct<name: string, kind: string>>", "tags": "list<string>"}
-    plan = sg.table([{"id": i} for i in PEOPLE], key="id").sem_map("Who is in {id}", add=add).step("s")
-    async with sg.Session(llm=Oracle(Mind(answer=_said)), store="memory", journal=False, folder=folder) as session:
+    plan = (
+        sg.table([{"id": i} for i in PEOPLE], key="id").sem_map("Who is in {id}", add=add).step("s")
+    )
+    async with sg.Session(
+        llm=Oracle(Mind(answer=_said)), store="memory", journal=False, folder=folder
+    ) as session:
         return await session.acompare(plan, step="s", ways=list(ways), say=None, truth=truth)
 
 
@@ -143,12 +183,16 @@ def counted(found: Any) -> tuple[float | None, float | None]:
 class TestLists:
     async def test_elements_are_compared_in_any_order(self, tmp_path):
         """Acme and Bo are right; Ann is of another kind, Zoe nobody."""
-        found = await mentions(tmp_path, [{"id": i, "entities": each} for i, each in PEOPLE.items()])
+        found = await mentions(
+            tmp_path, [{"id": i, "entities": each} for i, each in PEOPLE.items()]
+        )
         assert counted(found) == (2 / 4, 2 / 3)
         assert found.compare == ("entities[].name", "entities[].kind")
 
     async def test_elements_are_compared_by_the_fields_that_the_truth_has(self, tmp_path):
-        truth = [{"id": i, "entities": [{"name": e["name"]} for e in each]} for i, each in PEOPLE.items()]
+        truth = [
+            {"id": i, "entities": [{"name": e["name"]} for e in each]} for i, each in PEOPLE.items()
+        ]
         found = await mentions(tmp_path, truth)
         assert counted(found) == (3 / 4, 3 / 3)
         assert found.compare == ("entities[].name",)
@@ -165,7 +209,9 @@ class TestLists:
         assert counted(found) == (1 / 2, 1.0)
 
     async def test_elements_that_are_no_structs(self, tmp_path):
-        found = await mentions(tmp_path, [{"id": 1, "tags": ["y", "x"]}, {"id": 2, "tags": ["y", "z", "z"]}])
+        found = await mentions(
+            tmp_path, [{"id": 1, "tags": ["y", "x"]}, {"id": 2, "tags": ["y", "z", "z"]}]
+        )
         assert counted(found) == (3 / 4, 3 / 5)
 
     async def test_several_lists_are_counted_together(self, tmp_path):
@@ -178,7 +224,9 @@ class TestLists:
         assert counted(await mentions(tmp_path, str(file))) == (1 / 4, 1.0)
 
     async def test_a_field_that_elements_do_not_have(self, tmp_path):
-        with pytest.raises(PlanError, match='elements of entities have no field "nam".*Did you mean "name"'):
+        with pytest.raises(
+            PlanError, match='elements of entities have no field "nam".*Did you mean "name"'
+        ):
             await mentions(tmp_path, [{"id": 1, "entities": [{"nam": "Ann"}]}])
 
     async def test_without_a_truth_ways_agree_whatever_the_order(self, tmp_path):

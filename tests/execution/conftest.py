@@ -1,4 +1,6 @@
-"""Sessions under test: the shipped plan, a stand-in for the model over HTTP, and each store in turn."""
+"""Sessions under test: the shipped plan, a stand-in for the model over HTTP, and each store in
+turn.
+"""
 
 from __future__ import annotations
 
@@ -133,27 +135,34 @@ class Watched(StandIn):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a graph is kept: how settings name it, what the environment must say, and a store to look into it."""
+    """Where a graph is kept: how settings name it, what the environment must say, and a store to
+    look into it.
+    """
 
     spec: str
     look: Callable[[], Store]
     env: dict[str, str] = field(default_factory=dict)
 
     async def dump(self, *, times: bool = False, group: str | None = None) -> Graph:
-        """Everything that the graph holds, by label and key; times of writing only as whether there are any."""
+        """Everything that the graph holds, by label and key; times of writing only as whether there
+        are any.
+        """
         graph = declared()
         store = self.look()
         try:
             await store.attach(graph)
             groups = None if group is None else [group]
             found = {
-                name: await store.scan(name, list(label.columns), groups, ()) for name, label in graph.labels.items()
+                name: await store.scan(name, list(label.columns), groups, ())
+                for name, label in graph.labels.items()
             }
         finally:
             await store.aclose()
         keep = {
             name: {
-                row["uuid"]: row if times else {k: v is not None if k in TIMES else v for k, v in row.items()}
+                row["uuid"]: row
+                if times
+                else {k: v is not None if k in TIMES else v for k, v in row.items()}
                 for row in t.to_pylist()
             }
             for name, t in found.items()
@@ -177,18 +186,30 @@ class Work:
         """A session with a journal and run records in the test's folder."""
         name = f"openai:gpt-4.1-mini@{self.model.base_url}?timeout={HANGS:.0f}"
         embedder = f"openai:stand-in@{self.model.base_url}?dimensions=256"
-        given = {"llm": name, "embedder": embedder, "store": self.place.spec, "folder": self.folder} | options
+        given = {
+            "llm": name,
+            "embedder": embedder,
+            "store": self.place.spec,
+            "folder": self.folder,
+        } | options
         return semgraph.Session(**given)
 
     async def run(
-        self, episodes: list[dict[str, Any]], plan: Any = PLAN, session: Mapping[str, Any] | None = None, **options: Any
+        self,
+        episodes: list[dict[str, Any]],
+        plan: Any = PLAN,
+        session: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> Result:
         """Run a plan over episodes."""
         async with self.session(**(session or {})) as opened:
             return await opened.arun(plan, episodes=episodes, **options)
 
     async def start(
-        self, episodes: list[dict[str, Any]], journal: str = "", script: str = "tests.execution.process"
+        self,
+        episodes: list[dict[str, Any]],
+        journal: str = "",
+        script: str = "tests.execution.process",
     ) -> Process:
         """Start a run in a process of its own; see `process.py`."""
         task = {
@@ -209,12 +230,17 @@ class Work:
     @property
     def records(self) -> list[dict[str, Any]]:
         """What the records of all runs say, the first run first."""
-        found = [json.loads(p.read_text()) for p in (self.folder / ".semgraph" / "runs").glob("*/run.json")]
+        found = [
+            json.loads(p.read_text())
+            for p in (self.folder / ".semgraph" / "runs").glob("*/run.json")
+        ]
         return sorted(found, key=lambda facts: facts["started"])
 
 
 async def ended(process: Process) -> dict[str, Any]:
-    """What a process of `Work.start` says at its end; an error that it was not to have fails the test."""
+    """What a process of `Work.start` says at its end; an error that it was not to have fails the
+    test.
+    """
     async with asyncio.timeout(HANGS):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()

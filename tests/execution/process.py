@@ -1,4 +1,6 @@
-"""A run as a process of its own: `python -m tests.execution.process TASK`, TASK being JSON; prints what came of it."""
+"""A run as a process of its own: `python -m tests.execution.process TASK`, TASK being JSON; prints
+what came of it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ def main() -> None:
             print(json.dumps({"interrupted": True}))
             return
     total = result.meter.total()
-    told = {name: getattr(result, name) for name in ("committed", "skipped", "notes", "exit_code", "stopped")}
+    told = {
+        name: getattr(result, name)
+        for name in ("committed", "skipped", "notes", "exit_code", "stopped")
+    }
     print(json.dumps(told | {"issued": total.calls_issued, "journal": total.calls_journal}))
 
 

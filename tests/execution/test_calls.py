@@ -28,13 +28,17 @@ class Answers(Wrapper):
 
 
 def asked(step: str = "told", role: str = "default") -> Request:
-    return Request(role, (Message("system", "rules"), Message("user", "who? \ud83d")), "{}", step=step)
+    return Request(
+        role, (Message("system", "rules"), Message("user", "who? \ud83d")), "{}", step=step
+    )
 
 
 ISSUED = Reply('{"a": 1}', Usage(10, 2, 3), seconds=1.5, call_id="c1", model="m", dollars=0.5)
 
 
-async def logged(folder: Path, llm: LLM, *requests: Request, texts: bool = True) -> list[dict[str, object]]:
+async def logged(
+    folder: Path, llm: LLM, *requests: Request, texts: bool = True
+) -> list[dict[str, object]]:
     log = CallLog(RunRecord(folder), texts)
     model = log.noted(llm)
     for request in requests:
@@ -46,8 +50,18 @@ async def logged(folder: Path, llm: LLM, *requests: Request, texts: bool = True)
 async def test_a_call_is_entered_with_its_time_its_step_and_what_it_took(tmp_path: Path) -> None:
     (line,) = await logged(tmp_path, Answers(ISSUED), asked())
     assert line["call"] == "c1"
-    assert (line["step"], line["origin"], line["model"], line["error"]) == ("told", "issued", "m", None)
-    assert (line["tokens_in"], line["tokens_cached"], line["tokens_out"], line["dollars"]) == (10, 2, 3, 0.5)
+    assert (line["step"], line["origin"], line["model"], line["error"]) == (
+        "told",
+        "issued",
+        "m",
+        None,
+    )
+    assert (line["tokens_in"], line["tokens_cached"], line["tokens_out"], line["dollars"]) == (
+        10,
+        2,
+        3,
+        0.5,
+    )
     assert line["seconds"] == 1.5
     assert 0 <= line["took"] < 60  # type: ignore[operator]
 

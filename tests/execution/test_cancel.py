@@ -23,8 +23,12 @@ async def held_after(work: Work, windows: int, count: int) -> asyncio.Task[objec
 
     task = asyncio.create_task(work.run(said(STORY[:count]), progress=hold))
     before = len(work.model.arrived)
-    await asyncio.wait([task, asyncio.create_task(reached.wait())], return_when=asyncio.FIRST_COMPLETED)
-    await work.model.until(lambda: len(work.model.arrived) > len(work.model.requests) > before or task.done())
+    await asyncio.wait(
+        [task, asyncio.create_task(reached.wait())], return_when=asyncio.FIRST_COMPLETED
+    )
+    await work.model.until(
+        lambda: len(work.model.arrived) > len(work.model.requests) > before or task.done()
+    )
     return task
 
 

@@ -1,4 +1,6 @@
-"""Conditions mean what they mean in DuckDB, also where a store decides them: of dates and times, numbers, truth values and texts."""
+"""Conditions mean what they mean in DuckDB, also where a store decides them: of dates and times,
+numbers, truth values and texts.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ DAYS = [
     },
     {"uuid": "c", "weight": float(2**53)},
 ]
-ROW = {"group_id": "g", "noon": datetime(2025, 1, 2, 12, tzinfo=UTC), "least": 2**53 + 1, "text": "nan"}
+ROW = {
+    "group_id": "g",
+    "noon": datetime(2025, 1, 2, 12, tzinfo=UTC),
+    "least": 2**53 + 1,
+    "text": "nan",
+}
 CONDITIONS = {
     "hit.day < noon": ["a", "b"],
     "hit.day = noon": [],
@@ -79,7 +86,9 @@ CONDITIONS = {
 
 
 @pytest.fixture
-async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[semgraph.Session]:
+async def session(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[semgraph.Session]:
     """A session over a store that holds the days."""
     from semgraph.stores.neo4j.store import Neo4jStore
 
@@ -89,7 +98,9 @@ async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     if request.param == "neo4j":
         server = request.getfixturevalue("neo4j_database")
         store = Neo4jStore(server.uri, server.user, server.password)
-    async with semgraph.Session(llm=Oracle(Mind()), store=store, journal=False, runs="", folder=tmp_path) as opened:
+    async with semgraph.Session(
+        llm=Oracle(Mind()), store=store, journal=False, runs="", folder=tmp_path
+    ) as opened:
         await opened.arun(tmp_path / "fill.yaml", days=[{"group_id": "g", **row} for row in DAYS])
         yield opened
     if not isinstance(store, str):
@@ -109,9 +120,12 @@ async def found(session: semgraph.Session, folder: Path, steps: str) -> list[str
     indirect=["session"],
     ids=["search", "match", "search of neo4j"],
 )
-async def test_what_a_read_compares_is_brought_to_one_type(session: semgraph.Session, tmp_path: Path, way: str) -> None:
+async def test_what_a_read_compares_is_brought_to_one_type(
+    session: semgraph.Session, tmp_path: Path, way: str
+) -> None:
     assert {
-        where: await found(session, tmp_path, way.replace("WHERE", f'"{where}"')) for where in CONDITIONS
+        where: await found(session, tmp_path, way.replace("WHERE", f'"{where}"'))
+        for where in CONDITIONS
     } == CONDITIONS
 
 
@@ -120,9 +134,13 @@ async def test_what_a_read_compares_is_brought_to_one_type(session: semgraph.Ses
 async def test_a_condition_on_the_rank_of_a_hit_is_refused_and_a_filter_after_it_is_not(
     session: semgraph.Session, tmp_path: Path, where: str
 ) -> None:
-    with pytest.raises(semgraph.PlanError, match=r"is not known before hits are ranked. Filter in a step after"):
+    with pytest.raises(
+        semgraph.PlanError, match=r"is not known before hits are ranked. Filter in a step after"
+    ):
         await found(session, tmp_path, SEARCHED.replace("WHERE", f'"{where}"'))
-    after = SEARCHED.replace(", where: WHERE", "").replace(", {project", f', {{filter: "{where}"}}, {{project')
+    after = SEARCHED.replace(", where: WHERE", "").replace(
+        ", {project", f', {{filter: "{where}"}}, {{project'
+    )
     assert await found(session, tmp_path, after) == ["a"]
 
 

@@ -18,7 +18,9 @@ graph: graph.yaml
 inputs: {{asked: {{uuid: string null, group_id: string, at: timestamp, name: string null}}}}
 order: {{input: asked, partition: group_id, by: [at], key: uuid, key_of: [at, name], window: {window}, ahead: {ahead}{more}}}
 """
-FIVE = [{"group_id": "g", "at": f"2025-01-0{i + 1}", "name": name} for i, name in enumerate("abcde")]
+FIVE = [
+    {"group_id": "g", "at": f"2025-01-0{i + 1}", "name": name} for i, name in enumerate("abcde")
+]
 TWO = [{"group_id": group, "at": "2025-01-01", "name": group} for group in ("g", "h")]
 Rows = list[dict[str, Any]]
 
@@ -35,11 +37,17 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+        (folder / "graph.yaml").write_text(
+            (FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+        )
         self.oracle = Oracle(Mind(answer=_answer))
-        self.session = semgraph.Session(llm=self.oracle, store="memory", journal=False, runs="", folder=folder)
+        self.session = semgraph.Session(
+            llm=self.oracle, store="memory", journal=False, runs="", folder=folder
+        )
 
-    async def run(self, body: str, rows: Rows, window: Any = 1, ahead: int = 64, more: str = "") -> Any:
+    async def run(
+        self, body: str, rows: Rows, window: Any = 1, ahead: int = 64, more: str = ""
+    ) -> Any:
         path = self.folder / "confined.yaml"
         path.write_text(HEAD.format(window=window, ahead=ahead, more=more) + body, encoding="utf-8")
         return await self.session.arun(path, asked=rows)
@@ -71,11 +79,15 @@ ROWS_OF_A_WINDOW = {
 @pytest.mark.parametrize("window", [1, 2])
 @pytest.mark.parametrize("what", ROWS_OF_A_WINDOW)
 async def test_what_runs_ahead_sees_its_own_window(bench: Bench, what: str, window: int) -> None:
-    body = f"steps:\n  other: [{{from: asked}}]\n  found: {ROWS_OF_A_WINDOW[what]}\nreturns: [found]\n"
+    body = (
+        f"steps:\n  other: [{{from: asked}}]\n  found: {ROWS_OF_A_WINDOW[what]}\nreturns: [found]\n"
+    )
     body = body.replace("{other: {from: asked}", "{other: other")
     alone = await bench.rows(body, FIVE, window=window, ahead=1)
     assert await bench.rows(body, FIVE, window=window, ahead=64) == alone
-    assert len(alone) == (5 if window == 1 or what == "window function" else 9 if what == "join" else 3)
+    assert len(alone) == (
+        5 if window == 1 or what == "window function" else 9 if what == "join" else 3
+    )
 
 
 async def test_a_search_over_what_the_model_said_finds_all_of_earlier_windows(bench: Bench) -> None:
@@ -92,7 +104,9 @@ returns: [found]
 writes: [{merge: {from: said, node: Person}}]
 """
     rows = [{"group_id": "g", "at": f"2025-02-{i + 1:02}", "name": f"n{i}"} for i in range(12)]
-    assert [(r["turn"], r["n"]) for r in await bench.rows(body, rows)] == [(n, n) for n in range(1, 12)]
+    assert [(r["turn"], r["n"]) for r in await bench.rows(body, rows)] == [
+        (n, n) for n in range(1, 12)
+    ]
 
 
 @pytest.mark.parametrize("ahead", [1, 64])
@@ -123,7 +137,9 @@ returns: [found]
     await bench.run(body, TWO)
     asked = [(request.partition, request.messages[-1].content) for request in bench.oracle.requests]
     assert {partition for partition, _ in asked} == {"g", "h"}
-    assert not {text for partition, text in asked if partition == "g"} & {text for p, text in asked if p == "h"}
+    assert not {text for partition, text in asked if partition == "g"} & {
+        text for p, text in asked if p == "h"
+    }
 
 
 @pytest.mark.parametrize(
@@ -135,7 +151,9 @@ returns: [found]
     ],
     ids=["union", "left join", "anti join"],
 )
-async def test_rows_of_no_window_beside_rows_of_windows_are_refused(bench: Bench, found: str) -> None:
+async def test_rows_of_no_window_beside_rows_of_windows_are_refused(
+    bench: Bench, found: str
+) -> None:
     body = f"steps:\n  all: [{{from: {{label: Person, partition: all}}}}]\n  found: {found}\nreturns: [found]\n"
     with pytest.raises(PlanError, match=r"step found: .*rows of no window beside rows of windows"):
         await bench.run(body, TWO)
@@ -162,7 +180,8 @@ returns: [found]
 writes: [{merge: {from: found, node: Note, key: uuid, create: {text: name}}}]
 """
     rows = [
-        {"group_id": "g", "at": f"2025-01-01T00:{i:02}:00Z", "name": "bad" if i == 0 else f"n{i}"} for i in range(60)
+        {"group_id": "g", "at": f"2025-01-01T00:{i:02}:00Z", "name": "bad" if i == 0 else f"n{i}"}
+        for i in range(60)
     ]
     result = await bench.run(body, rows, more=", on_error: stop")
     assert result.committed == 0
@@ -184,9 +203,17 @@ writes: [{merge: {from: found, node: Note, create: {text}}}]
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_a_row_that_a_step_cannot_compute_with_is_set_aside_and_no_other(bench: Bench, ordered: bool) -> None:
-    """The step reads what the plan writes, or nothing that it writes: in the ordered part, or ahead."""
-    people = "[{from: Person}, {filter: name = 'nobody'}]" if ordered else "[{from: asked}, {filter: name = 'nobody'}]"
+async def test_a_row_that_a_step_cannot_compute_with_is_set_aside_and_no_other(
+    bench: Bench, ordered: bool
+) -> None:
+    """The step reads what the plan writes, or nothing that it writes: in the ordered part, or
+    ahead.
+    """
+    people = (
+        "[{from: Person}, {filter: name = 'nobody'}]"
+        if ordered
+        else "[{from: asked}, {filter: name = 'nobody'}]"
+    )
     body = f"""steps:
   people: {people}
   found:
@@ -208,7 +235,9 @@ writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{fr
 
 
 @pytest.mark.parametrize("lost", range(3))
-async def test_a_window_that_loses_a_member_sees_its_group_s_rows_all_the_same(bench: Bench, lost: int) -> None:
+async def test_a_window_that_loses_a_member_sees_its_group_s_rows_all_the_same(
+    bench: Bench, lost: int
+) -> None:
     body = """steps:
   people: [{from: Person}]
   asking: [{from: asked}, {sem_filter: {prompt: "Is {name} well?"}}]
@@ -222,7 +251,9 @@ writes: [{merge: {from: found, node: Note, create: {text}}}, {merge: {from: name
 """
     names = ["x", "y"]
     names.insert(lost, "bad")
-    rows = [{"group_id": "g", "at": f"2025-01-0{n + 1}", "name": name} for n, name in enumerate(names)]
+    rows = [
+        {"group_id": "g", "at": f"2025-01-0{n + 1}", "name": name} for n, name in enumerate(names)
+    ]
     result = await bench.run(body, rows, window=3)
     assert (result.committed, len(result.failed)) == (2, 1)
     found = result.tables["found"].to_pylist()
@@ -231,19 +262,28 @@ writes: [{merge: {from: found, node: Note, create: {text}}}, {merge: {from: name
 
 @pytest.mark.parametrize("how", ["tree", "prompts"])
 def test_what_will_be_asked_of_several_groups_is_explained(tmp_path: Path, how: Any) -> None:
-    (tmp_path / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "graph.yaml").write_text(
+        (FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     path = tmp_path / "confined.yaml"
     body = "steps:\n  found: [{from: asked}, {sem_filter: {prompt: 'Is {name} well?'}}]\nreturns: [found]\n"
     path.write_text(HEAD.format(window=1, ahead=64, more="") + body, encoding="utf-8")
-    rows = [{"group_id": g, "at": "2025-01-01", "name": f"{g}{n}"} for n, g in enumerate(["g", "g", "h", "i"])]
-    with semgraph.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path) as session:
+    rows = [
+        {"group_id": g, "at": "2025-01-01", "name": f"{g}{n}"}
+        for n, g in enumerate(["g", "g", "h", "i"])
+    ]
+    with semgraph.Session(
+        llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
         shown = session.explain(path, format=how, asked=rows)
     assert "found" in shown
     assert how != "prompts" or "g0" in shown
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["ahead", "in the ordered part"])
-async def test_without_a_journal_a_window_that_is_run_again_asks_nothing_twice(bench: Bench, ordered: bool) -> None:
+async def test_without_a_journal_a_window_that_is_run_again_asks_nothing_twice(
+    bench: Bench, ordered: bool
+) -> None:
     """A row that fails, and one that the store refuses, cost no other row a second question."""
     people = "  people: [{from: Person}]\n" if ordered else "  people: [{from: asked}]\n"
     body = f"""steps:
@@ -256,7 +296,10 @@ returns: [found]
 writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{from: found, node: Person}}}}]
 """
     names = ["n0", "bad", "n2", "n3", *(f"n{i}" for i in range(4, 12))]
-    rows = [{"group_id": "gh"[i % 2], "at": f"2025-01-{i + 1:02}", "name": name} for i, name in enumerate(names)]
+    rows = [
+        {"group_id": "gh"[i % 2], "at": f"2025-01-{i + 1:02}", "name": name}
+        for i, name in enumerate(names)
+    ]
     result = await bench.run(body, rows, window=6)
     assert sorted(names[f.member] for f in result.failed) == ["bad", "n3", "n3"]
     assert (result.committed, result.exit_code) == (10, 3)
@@ -267,7 +310,9 @@ writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{fr
     assert result.meter.steps["found"].rows_in == 12
 
 
-async def test_a_row_made_of_several_members_is_made_again_without_one_that_failed(bench: Bench) -> None:
+async def test_a_row_made_of_several_members_is_made_again_without_one_that_failed(
+    bench: Bench,
+) -> None:
     body = """steps:
   coded:
     - from: asked
@@ -279,7 +324,10 @@ async def test_a_row_made_of_several_members_is_made_again_without_one_that_fail
 returns: [found]
 writes: [{merge: {from: found, node: Note, create: {text}}}, {merge: {from: coded, node: Person}}]
 """
-    rows = [{"group_id": "g", "at": f"2025-01-0{i + 1}", "name": n} for i, n in enumerate(["bad", "n1", "bad 2", "n3"])]
+    rows = [
+        {"group_id": "g", "at": f"2025-01-0{i + 1}", "name": n}
+        for i, n in enumerate(["bad", "n1", "bad 2", "n3"])
+    ]
     result = await bench.run(body, rows, window="all")
     assert result.tables["found"].column("text").to_pylist() == ["n1 n3"]
     assert result.committed == 2

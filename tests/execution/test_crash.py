@@ -23,7 +23,9 @@ def answered(journal: Path) -> set[str]:
     if not journal.exists():
         return set()
     with closing(sqlite3.connect(journal)) as database:
-        tables = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'answers'").fetchone()[0]
+        tables = database.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'answers'"
+        ).fetchone()[0]
         rows = database.execute("SELECT request FROM answers").fetchall() if tables else []
     return {json.loads(text)[-1][-1][1] for (text,) in rows}
 
@@ -35,7 +37,9 @@ async def wipe(work: Work) -> None:
     await store.aclose()
 
 
-async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(work: Work) -> None:
+async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(
+    work: Work,
+) -> None:
     print(f"SEED={SEED}")  # shown where it fails; another one draws other moments
     model, episodes, draw = work.model, said(STORY), random.Random(SEED)
     await work.run(episodes, session={"journal": False})
@@ -48,17 +52,25 @@ async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_
         process = await work.start(episodes)
         if kill < KILLS:
             enough = before + draw.randint(1, 12)
-            await model.until(lambda p=process, n=enough: len(model.requests) >= n or p.returncode is not None)
+            await model.until(
+                lambda p=process, n=enough: len(model.requests) >= n or p.returncode is not None
+            )
             await asyncio.sleep(draw.uniform(0, 0.3))
             if process.returncode is None:
                 process.send_signal(signal.SIGKILL)
             await process.communicate()
         else:
             told = await ended(process)
-        paid_twice += [text for body in model.requests[before:] if (text := body["messages"][-1]["content"]) in had]
+        paid_twice += [
+            text
+            for body in model.requests[before:]
+            if (text := body["messages"][-1]["content"]) in had
+        ]
     assert paid_twice == []
     assert told["committed"] + told["skipped"] == len(episodes)
-    assert set(wire(model.requests)) == set(plain), "nothing is asked that a whole run would not ask"
+    assert set(wire(model.requests)) == set(plain), (
+        "nothing is asked that a whole run would not ask"
+    )
     assert await work.place.dump() == undisturbed
 
 
@@ -66,13 +78,19 @@ async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(wor
     episodes = said(STORY[:6])
     work.model.gate.clear()
     both = [await work.start(episodes, journal=f"journal{n}.db") for n in range(2)]
-    await work.model.until(lambda: len(work.model.arrived) >= 2 and min(wire(work.model.arrived).values()) >= 2)
+    await work.model.until(
+        lambda: len(work.model.arrived) >= 2 and min(wire(work.model.arrived).values()) >= 2
+    )
     work.model.gate.set()
-    told = sorted(await asyncio.gather(*(ended(process) for process in both)), key=lambda t: t["exit_code"])
+    told = sorted(
+        await asyncio.gather(*(ended(process) for process in both)), key=lambda t: t["exit_code"]
+    )
     assert [t["exit_code"] for t in told] == [0, 1]
     (note,) = told[1]["notes"]
     assert note.startswith('group "g" was written by another run since this one began: stopped')
-    assert told[0]["committed"] == len(episodes), "only one of them has committed: the first window decides"
+    assert told[0]["committed"] == len(episodes), (
+        "only one of them has committed: the first window decides"
+    )
     assert told[1]["committed"] == 0
     between = await work.place.dump()
     again = await work.run(episodes)
@@ -93,7 +111,9 @@ async def test_two_runs_of_two_groups_do_not_disturb_each_other(work: Work) -> N
     assert [sum(row["group_id"] == g for row in graph["Episodic"].values()) for g in "ab"] == [3, 3]
 
 
-async def test_a_writer_that_comes_between_two_windows_stops_the_run_and_loses_nothing(work: Work) -> None:
+async def test_a_writer_that_comes_between_two_windows_stops_the_run_and_loses_nothing(
+    work: Work,
+) -> None:
     episodes = said(STORY[:5])
     late: list[asyncio.Task[None]] = []
 

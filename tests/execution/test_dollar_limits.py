@@ -29,7 +29,9 @@ def session(folder: Path, model: Watched, llm: str) -> semgraph.Session:
 
 
 @pytest.mark.parametrize("step", ["{filter: length(text) > 1}", "{sort: [text]}"])
-async def test_a_plan_that_asks_nothing_runs_without_prices(tmp_path: Path, model: Watched, step: str) -> None:
+async def test_a_plan_that_asks_nothing_runs_without_prices(
+    tmp_path: Path, model: Watched, step: str
+) -> None:
     (tmp_path / "p.yaml").write_text(READS.replace("STEP", step))
     async with session(tmp_path, model, UNPRICED) as opened:
         assert (await opened.arun(tmp_path / "p.yaml", notes=NOTES)).tables["x"].num_rows == 1
@@ -44,7 +46,10 @@ async def test_what_is_asked_needs_a_price_before_anything_is_sent(
 ) -> None:
     (tmp_path / "p.yaml").write_text(READS.replace("STEP", step))
     async with session(tmp_path, model, llm) as opened:
-        with pytest.raises(PlanError, match=r"max_usd 1\.00 cannot be kept: no price is known for openai:nobody-knows"):
+        with pytest.raises(
+            PlanError,
+            match=r"max_usd 1\.00 cannot be kept: no price is known for openai:nobody-knows",
+        ):
             await opened.arun(tmp_path / "p.yaml", notes=NOTES)
     assert not model.arrived
     assert not model.counters.embedding_texts

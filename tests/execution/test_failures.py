@@ -34,7 +34,9 @@ async def texts_of(work: Work) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["refusal", "prose", "truncated", "500", "drop"])
-async def test_a_row_that_gets_no_answer_is_set_aside_and_the_others_are_committed(simple: Work, kind: str) -> None:
+async def test_a_row_that_gets_no_answer_is_set_aside_and_the_others_are_committed(
+    simple: Work, kind: str
+) -> None:
     simple.model.poison(kind, BAD)
     episodes = with_bad(4, 2)
     result = await simple.run(episodes)
@@ -43,7 +45,9 @@ async def test_a_row_that_gets_no_answer_is_set_aside_and_the_others_are_committ
     assert {f.step for f in result.failed} <= {"mentions", "claims"}
     names = {row["name"] for row in (await simple.place.dump())["Entity"].values()}
     assert names == {"Ann", "Luma", "Rome", "Ben"}
-    assert await texts_of(simple) == sorted(row["content"] for row in episodes), "the text of a failed row is stored"
+    assert await texts_of(simple) == sorted(row["content"] for row in episodes), (
+        "the text of a failed row is stored"
+    )
 
 
 async def test_failed_rows_are_kept_as_they_were_given_and_can_be_given_again(work: Work) -> None:
@@ -88,7 +92,9 @@ def _verdicts_about(model: Watched, text: str) -> Any:
     return Poison(
         model=model,
         kind="refusal",
-        hits=lambda body: "verdict" in str(body["response_format"]) and text in body["messages"][-1]["content"],
+        hits=lambda body: (
+            "verdict" in str(body["response_format"]) and text in body["messages"][-1]["content"]
+        ),
     )
 
 
@@ -100,7 +106,10 @@ async def test_on_error_stop_ends_its_group_alone(simple: Work, tmp_path: Path) 
     assert result.exit_code == 1
     assert result.notes == ('group "a" stopped: a row of it failed',)
     graph = await simple.place.dump()
-    written = {group: sum(m["group_id"] == group for m in graph["MENTIONS"].values()) for group in ("a", "b")}
+    written = {
+        group: sum(m["group_id"] == group for m in graph["MENTIONS"].values())
+        for group in ("a", "b")
+    }
     assert result.committed == 4
     assert written["a"] < written["b"]
     simple.model.poison("refusal", "nothing like it")
@@ -131,12 +140,18 @@ async def test_a_purse_that_is_empty_ends_a_run_which_another_takes_up(simple: W
     assert len(simple.model.requests) == first.meter.total().calls_issued == 8
     graph = await simple.place.dump()
     complete = [
-        e for e in graph["Episodic"].values() if any(m["source"] == e["uuid"] for m in graph["MENTIONS"].values())
+        e
+        for e in graph["Episodic"].values()
+        if any(m["source"] == e["uuid"] for m in graph["MENTIONS"].values())
     ]
     assert len(complete) == first.committed > 0
     assert simple.records[0]["status"] == "budget"
     second = await simple.run(episodes)
-    assert (second.skipped, second.committed, second.exit_code) == (first.committed, 6 - first.committed, 0)
+    assert (second.skipped, second.committed, second.exit_code) == (
+        first.committed,
+        6 - first.committed,
+        0,
+    )
     total = len(simple.model.requests)
     async with Watched() as whole:
         await Work(whole, simple.place, simple.folder / "again").run(said(STORY[:6], "h"))
@@ -155,7 +170,13 @@ async def test_faults_that_pass_change_nothing_but_the_attempts(simple: Work) ->
     plain = await simple.place.dump(group="plain")
     simple.model.reset()
     simple.model.faults = Faults(
-        (Fault("429", 0.2, retry_after=0.0), Fault("500", 0.1), Fault("drop", 0.1), Fault("prose", on=(2,))), seed=3
+        (
+            Fault("429", 0.2, retry_after=0.0),
+            Fault("500", 0.1),
+            Fault("drop", 0.1),
+            Fault("prose", on=(2,)),
+        ),
+        seed=3,
     )
     result = await simple.run(said(STORY[:4], "plagued"), session={"journal": False})
     assert (result.committed, result.failed) == (4, ())

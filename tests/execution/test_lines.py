@@ -24,14 +24,18 @@ steps:
 returns: [told, short, counted]
 """
 MIND = Mind(
-    answer=lambda text: {"code": "c"} if text.startswith("Code") else {"answer": "no" if "2" in text else "yes"}
+    answer=lambda text: (
+        {"code": "c"} if text.startswith("Code") else {"answer": "no" if "2" in text else "yes"}
+    )
 )
 
 
 @pytest.fixture
 async def result(tmp_path: Path) -> Result:
     (tmp_path / "lines.yaml").write_text(PLAN, encoding="utf-8")
-    notes = [{"id": i, "text": f"note {i}"} for i in range(1, 5)] + [{"id": 9, "text": "a longer note"}]
+    notes = [{"id": i, "text": f"note {i}"} for i in range(1, 5)] + [
+        {"id": 9, "text": "a longer note"}
+    ]
     async with semgraph.Session(
         llm=Oracle(MIND), store="memory", journal=False, folder=tmp_path, runs=tmp_path / "runs"
     ) as session:
@@ -47,14 +51,27 @@ def test_each_operator_of_a_step_has_its_counters_and_the_step_their_sum(result:
         3,
         4,
     )
-    assert (second.operator, second.rows_in, second.rows_out, second.calls_issued) == ("sem_map", 3, 3, 3)
+    assert (second.operator, second.rows_in, second.rows_out, second.calls_issued) == (
+        "sem_map",
+        3,
+        3,
+        3,
+    )
     whole = result.meter.steps["told"]
-    assert (whole.operator, whole.how, whole.rows_in, whole.rows_out) == ("sem_filter, sem_map", "per_row", 7, 3)
+    assert (whole.operator, whole.how, whole.rows_in, whole.rows_out) == (
+        "sem_filter, sem_map",
+        "per_row",
+        7,
+        3,
+    )
     assert whole.calls_issued == result.meter.total().calls_issued == 7
 
 
 def test_rows_come_into_steps_that_ask_nothing_too(result: Result) -> None:
-    assert [(s.rows_in, s.rows_out) for s in (result.meter.steps["short"], result.meter.steps["counted"])] == [
+    assert [
+        (s.rows_in, s.rows_out)
+        for s in (result.meter.steps["short"], result.meter.steps["counted"])
+    ] == [
         (5, 4),
         (3, 1),
     ]
@@ -85,7 +102,9 @@ returns: [nice]
 """
 
 
-async def test_rows_of_a_window_that_is_run_again_without_a_member_are_counted_once(tmp_path: Path) -> None:
+async def test_rows_of_a_window_that_is_run_again_without_a_member_are_counted_once(
+    tmp_path: Path,
+) -> None:
     graph = "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string, at: timestamp}}}\n"
     (tmp_path / "graph.yaml").write_text(graph, encoding="utf-8")
     (tmp_path / "windowed.yaml").write_text(WINDOWED, encoding="utf-8")
@@ -95,9 +114,16 @@ async def test_rows_of_a_window_that_is_run_again_without_a_member_are_counted_o
             raise RowError("refused", "no")
         return {"answer": "yes"}
 
-    notes = [{"uuid": f"n{i}", "group_id": "g", "text": f"note {i}", "at": f"2025-01-0{i + 1}"} for i in range(6)]
+    notes = [
+        {"uuid": f"n{i}", "group_id": "g", "text": f"note {i}", "at": f"2025-01-0{i + 1}"}
+        for i in range(6)
+    ]
     async with semgraph.Session(
-        llm=Oracle(Mind(answer=refused)), store="memory", journal=False, folder=tmp_path, runs=tmp_path / "runs"
+        llm=Oracle(Mind(answer=refused)),
+        store="memory",
+        journal=False,
+        folder=tmp_path,
+        runs=tmp_path / "runs",
     ) as session:
         result = await session.arun(tmp_path / "windowed.yaml", notes=notes)
     assert (result.committed, len(result.failed)) == (5, 1)
@@ -105,5 +131,12 @@ async def test_rows_of_a_window_that_is_run_again_without_a_member_are_counted_o
     assert (nice.rows_in, nice.rows_out, nice.rows_failed) == (6, 5, 1)
     assert (seen.rows_in, seen.rows_out) == (6, 6)
     assert result.record is not None
-    assert sorted(row["_m"] for row in read_rows(result.record, "answers", "nice")) == [0, 1, 2, 3, 4, 5]
+    assert sorted(row["_m"] for row in read_rows(result.record, "answers", "nice")) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     assert sorted(row["_m"] for row in read_rows(result.record, "steps", "nice")) == [0, 1, 2, 4, 5]

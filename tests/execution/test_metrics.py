@@ -12,7 +12,10 @@ from tests.execution.conftest import STORY, Work, declared, said, variant
 def flood(groups: int) -> list[dict[str, object]]:
     """Groups of which every second one says what its neighbour says."""
     rows = [
-        [row | {"content": row["content"].replace("Ann", f"Ann{g // 2}")} for row in said(STORY[:2], f"g{g}")]
+        [
+            row | {"content": row["content"].replace("Ann", f"Ann{g // 2}")}
+            for row in said(STORY[:2], f"g{g}")
+        ]
         for g in range(groups)
     ]
     return [row for part in zip(*rows, strict=True) for row in part]
@@ -22,7 +25,9 @@ def calls(metrics: StepMetrics) -> int:
     return metrics.calls_issued + metrics.calls_journal + metrics.calls_coalesced
 
 
-async def test_calls_add_up_with_64_in_flight_and_groups_share_no_answer(simple: Work, tmp_path: Path) -> None:
+async def test_calls_add_up_with_64_in_flight_and_groups_share_no_answer(
+    simple: Work, tmp_path: Path
+) -> None:
     model = simple.model
     plan = variant(tmp_path, ("window: $window", "window: $window\n  ahead: 256"))
     model.gate.clear()
@@ -36,7 +41,9 @@ async def test_calls_add_up_with_64_in_flight_and_groups_share_no_answer(simple:
     assert total.attempts == len(model.requests) + model.counters.embedding_calls
     assert total.embeddings == model.counters.embedding_calls
     assert total.tokens_out == model.counters.tokens_out
-    assert (total.calls_coalesced, total.calls_journal) == (0, 0), "what another group asked is asked again"
+    assert (total.calls_coalesced, total.calls_journal) == (0, 0), (
+        "what another group asked is asked again"
+    )
     asked = sum(calls(step) for step in result.meter.steps.values())
     assert asked == calls(total)
     mentions = result.meter.step("mentions")
@@ -50,13 +57,20 @@ async def test_a_second_reading_is_paid_by_the_journal_alone(simple: Work) -> No
     model_calls = len(simple.model.requests)
     second = (await simple.run(rows, session={"store": "memory"})).meter.total()
     assert len(simple.model.requests) == model_calls == first.calls_issued
-    assert (second.calls_issued, second.attempts, second.tokens_in, second.tokens_out) == (0, 0, 0, 0)
+    assert (second.calls_issued, second.attempts, second.tokens_in, second.tokens_out) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert calls(second) == calls(first)
 
 
 async def test_each_step_counts_its_own(simple: Work) -> None:
     result = await simple.run(said(STORY[:6]), session={"store": "memory"})
-    by_step = {name: step.calls_issued for name, step in result.meter.steps.items() if step.calls_issued}
+    by_step = {
+        name: step.calls_issued for name, step in result.meter.steps.items() if step.calls_issued
+    }
     asked = simple.model.counters.by_question
     assert by_step["mentions"] == asked["entities"] == 6
     assert by_step["claims"] == asked["facts"] == 6
@@ -79,6 +93,8 @@ async def test_round_trips_are_those_that_the_store_made(work: Work) -> None:
     finally:
         await store.aclose()
     embedded = work.place.spec.startswith("sqlite")
-    looked = not embedded  # a run asks once for rows that lack their keys, as others may have written them
+    looked = (
+        not embedded
+    )  # a run asks once for rows that lack their keys, as others may have written them
     assert ensured == alone + looked, "besides what the run counts, only what `ensure` looks at"
     assert bool(alone) == embedded, "a database that lacks nothing is looked at once"

@@ -40,12 +40,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path) -> semgraph.Session:
-    return semgraph.Session(store=f"sqlite:{folder / 'graph.db'}", journal=False, runs="", folder=folder)
+    return semgraph.Session(
+        store=f"sqlite:{folder / 'graph.db'}", journal=False, runs="", folder=folder
+    )
 
 
 def known(session: semgraph.Session, **options: Any) -> int:
     """How many of the notes the store holds already."""
-    return session.run(Path(session.folder) / "notes.yaml", notes=NOTES, **options).tables["known"].num_rows
+    return (
+        session.run(Path(session.folder) / "notes.yaml", notes=NOTES, **options)
+        .tables["known"]
+        .num_rows
+    )
 
 
 def test_a_file_that_is_not_there_is_not_made(folder: Path) -> None:
@@ -63,7 +69,9 @@ def test_a_file_stays_as_it_is_and_is_read(folder: Path, grown: bool) -> None:
         known(session)
     before = state(folder)
     if grown:
-        (folder / "graph.yaml").write_text(GRAPH % (", more: string", "  Topic: {properties: {text: string}}\n"))
+        (folder / "graph.yaml").write_text(
+            GRAPH % (", more: string", "  Topic: {properties: {text: string}}\n")
+        )
     with opened(folder) as session:
         assert known(session, write=False, again=True) == 2
     assert state(folder) == before
@@ -75,10 +83,20 @@ def test_a_file_stays_as_it_is_and_is_read(folder: Path, grown: bool) -> None:
 def test_a_run_that_reads_does_not_disturb_one_that_writes(folder: Path) -> None:
     with opened(folder) as session:
         assert known(session) == 0
-        layout = sqlite3.connect(folder / "graph.db").execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
-        (folder / "graph.yaml").write_text(GRAPH % (", more: string", "  Topic: {properties: {text: string}}\n"))
+        layout = (
+            sqlite3.connect(folder / "graph.db")
+            .execute("SELECT sql FROM sqlite_master ORDER BY name")
+            .fetchall()
+        )
+        (folder / "graph.yaml").write_text(
+            GRAPH % (", more: string", "  Topic: {properties: {text: string}}\n")
+        )
         assert known(session, write=False, again=True) == 2
-        after = sqlite3.connect(folder / "graph.db").execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
+        after = (
+            sqlite3.connect(folder / "graph.db")
+            .execute("SELECT sql FROM sqlite_master ORDER BY name")
+            .fetchall()
+        )
         assert layout == after
         assert known(session, again=True) == 2
     with opened(folder) as session:

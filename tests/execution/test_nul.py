@@ -40,7 +40,9 @@ def session(folder: Path, order: str) -> semgraph.Session:
 
 
 @pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
-def test_a_row_with_a_nul_is_set_aside_and_the_others_are_written(tmp_path: Path, order: str) -> None:
+def test_a_row_with_a_nul_is_set_aside_and_the_others_are_written(
+    tmp_path: Path, order: str
+) -> None:
     with session(tmp_path, order) as opened:
         result = opened.run(tmp_path / "notes.yaml", notes=NOTES)
     assert result.tables["told"].column("id").to_pylist() == ["a", "e"]

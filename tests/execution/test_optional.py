@@ -1,4 +1,6 @@
-"""Inputs that need not be given: they have no rows; without those that must be there nothing runs."""
+"""Inputs that need not be given: they have no rows; without those that must be there nothing
+runs.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def session(tmp_path: Path):
 def test_an_optional_input_may_be_given_or_not(session, tmp_path):
     inner = tmp_path / "inner.yaml"
     given = session.run(inner, of=[{"id": "a"}, {"id": "b"}], kinds=[{"id": "b", "kind": "old"}])
-    assert given.tables["known"].to_pylist() == [{"id": "a", "kind": None}, {"id": "b", "kind": "old"}]
+    assert given.tables["known"].to_pylist() == [
+        {"id": "a", "kind": None},
+        {"id": "b", "kind": "old"},
+    ]
     without = session.run(inner, of=[{"id": "a"}])
     assert without.tables["known"].to_pylist() == [{"id": "a", "kind": None}]
 
@@ -49,6 +54,12 @@ def test_any_other_must_be_given(session, tmp_path):
 
 def test_a_calling_plan_may_leave_it_out_also_where_windows_are_cut(session, tmp_path):
     found = session.run(tmp_path / "outer.yaml", notes=NOTES)
-    assert found.tables["called"].to_pylist() == [{"id": "a", "kind": None}, {"id": "b", "kind": None}]
+    assert found.tables["called"].to_pylist() == [
+        {"id": "a", "kind": None},
+        {"id": "b", "kind": None},
+    ]
     assert "called" in session.explain(tmp_path / "outer.yaml", inputs={"notes": NOTES})
-    assert session.explain(tmp_path / "outer.yaml", format="prompts", inputs={"notes": NOTES}) is not None
+    assert (
+        session.explain(tmp_path / "outer.yaml", format="prompts", inputs={"notes": NOTES})
+        is not None
+    )

@@ -1,4 +1,6 @@
-"""A plan with an order: what is done already is left alone, what is new is added, and the record says so."""
+"""A plan with an order: what is done already is left alone, what is new is added, and the record
+says so.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from tests.execution.conftest import PLAN, STORY, Work, declared, said
 async def test_the_example_is_the_graph_that_it_tells_in_eight_calls(work: Work) -> None:
     async with work.session() as session:
         result = await session.arun(PLAN)
-    assert (result.committed, result.meter.total().calls_issued, len(work.model.requests)) == (3, 8, 8)
+    assert (result.committed, result.meter.total().calls_issued, len(work.model.requests)) == (
+        3,
+        8,
+        8,
+    )
     assert await work.place.counts() == {"Episodic": 3, "Entity": 3, "MENTIONS": 6, "RELATES_TO": 3}
     facts = (await work.place.dump())["RELATES_TO"].values()
     assert sorted(len(f["episodes"]) for f in facts) == [1, 1, 2]
@@ -60,7 +66,9 @@ async def test_read_again_on_purpose_a_graph_stays_as_it_is(work: Work) -> None:
     result = await work.run(said(STORY[:6]), again=True)
     after = await work.place.dump()
     assert (result.skipped, result.committed) == (0, 6)
-    assert {name: set(rows) for name, rows in after.items()} == {name: set(rows) for name, rows in before.items()}
+    assert {name: set(rows) for name, rows in after.items()} == {
+        name: set(rows) for name, rows in before.items()
+    }
     assert after["Entity"] == before["Entity"]
 
 
@@ -68,7 +76,9 @@ async def test_rows_of_another_version_of_the_plan_are_left_and_told(work: Work)
     await work.run(said(STORY[:2]))
     result = await work.run(said(STORY[:3]), params={"candidates": 7})
     (note,) = result.notes
-    assert note.startswith("the plan, its parameters or its ways changed since 2 of these rows were written")
+    assert note.startswith(
+        "the plan, its parameters or its ways changed since 2 of these rows were written"
+    )
     assert (result.skipped, result.committed) == (2, 1)
     assert work.records[-1]["notes"] == [note]
 

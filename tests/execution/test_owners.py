@@ -1,4 +1,6 @@
-"""No prompt shows rows of two partitions, and each request and vector is kept under the partition of its rows."""
+"""No prompt shows rows of two partitions, and each request and vector is kept under the partition
+of its rows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from semgraph.llm.base import Request
 
 GROUPS = ("g", "h", "i")
 NOTES = [
-    {"uuid": f"n{i}{g}", "group_id": g, "at": "2025-01-01", "text": f"note of {g} {i}"} for g in GROUPS for i in (0, 1)
+    {"uuid": f"n{i}{g}", "group_id": g, "at": "2025-01-01", "text": f"note of {g} {i}"}
+    for g in GROUPS
+    for i in (0, 1)
 ]
 FACTS = [{"group_id": g, "fact": f"secret of {g} {i}"} for g in GROUPS for i in (0, 1)]
 COMMON = [{"fact": "known to all 0"}, {"fact": "known to all 1"}]
@@ -41,20 +45,34 @@ class Bench:
         self.oracle = Oracle(Mind(answer=answer, match=match, combine=combine))
         self.journal = folder / "journal.db"
         self.session = semgraph.Session(
-            llm=self.oracle, embedder=Grams(), store="memory", journal=self.journal, runs="", folder=folder
+            llm=self.oracle,
+            embedder=Grams(),
+            store="memory",
+            journal=self.journal,
+            runs="",
+            folder=folder,
         )
 
-    async def run(self, steps: str, *, order: bool = True, owned: bool = True, **options: Any) -> Any:
+    async def run(
+        self, steps: str, *, order: bool = True, owned: bool = True, **options: Any
+    ) -> Any:
         """Run the steps; `owned` says whether facts name their group."""
         path = self.folder / "owners.yaml"
-        head = HEAD.format(facts="group_id: string, " if owned else "", order=ORDER if order else "")
+        head = HEAD.format(
+            facts="group_id: string, " if owned else "", order=ORDER if order else ""
+        )
         path.write_text(f"{head}steps:\n{steps}\nreturns: [found]\n", encoding="utf-8")
-        return await self.session.arun(path, notes=NOTES, facts=FACTS if owned else COMMON, **options)
+        return await self.session.arun(
+            path, notes=NOTES, facts=FACTS if owned else COMMON, **options
+        )
 
     def kept_under(self, table: str) -> set[str]:
         """The partitions under which the journal keeps answers, or vectors."""
         with closing(sqlite3.connect(self.journal)) as file:
-            return {partition for (partition,) in file.execute(f"SELECT DISTINCT partition FROM {table}")}
+            return {
+                partition
+                for (partition,) in file.execute(f"SELECT DISTINCT partition FROM {table}")
+            }
 
 
 def shown(request: Request) -> set[str]:
@@ -71,7 +89,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 def assert_apart(bench: Bench, groups: tuple[str, ...] = GROUPS) -> None:
-    """Each request shows rows of one group and is of that group's partition; every group was asked about."""
+    """Each request shows rows of one group and is of that group's partition; every group was asked
+    about.
+    """
     assert bench.oracle.requests
     for request in bench.oracle.requests:
         assert shown(request) <= {request.partition}, request.messages[-1].content
@@ -86,9 +106,15 @@ JOIN = """  found:
 
 
 @pytest.mark.parametrize("order", [True, False])
-@pytest.mark.parametrize("way", ["nested_loop", "block", "block(left=1)", "cascade(jaccard=null, reject=-1)"])
-async def test_a_sem_join_compares_rows_of_one_partition_only(bench: Bench, way: str, order: bool) -> None:
-    result = await bench.run(JOIN.format(left="notes", right="facts"), order=order, use={"found": way})
+@pytest.mark.parametrize(
+    "way", ["nested_loop", "block", "block(left=1)", "cascade(jaccard=null, reject=-1)"]
+)
+async def test_a_sem_join_compares_rows_of_one_partition_only(
+    bench: Bench, way: str, order: bool
+) -> None:
+    result = await bench.run(
+        JOIN.format(left="notes", right="facts"), order=order, use={"found": way}
+    )
     assert_apart(bench)
     rows = result.tables["found"].to_pylist()
     assert len(rows) == 12
@@ -96,8 +122,12 @@ async def test_a_sem_join_compares_rows_of_one_partition_only(bench: Bench, way:
 
 
 @pytest.mark.parametrize("order", [True, False])
-async def test_rows_that_name_no_partition_are_compared_with_those_of_each(bench: Bench, order: bool) -> None:
-    result = await bench.run(JOIN.format(left="notes", right="facts"), owned=False, order=order, use={"found": "block"})
+async def test_rows_that_name_no_partition_are_compared_with_those_of_each(
+    bench: Bench, order: bool
+) -> None:
+    result = await bench.run(
+        JOIN.format(left="notes", right="facts"), owned=False, order=order, use={"found": "block"}
+    )
     assert_apart(bench)
     assert result.tables["found"].num_rows == 12
     asked = {request.partition: request.messages[-1].content for request in bench.oracle.requests}
@@ -105,10 +135,18 @@ async def test_rows_that_name_no_partition_are_compared_with_those_of_each(bench
 
 
 @pytest.mark.parametrize("way", ["nested_loop", "block", "cascade(jaccard=null, reject=-1)"])
-async def test_a_question_about_rows_of_partitions_is_asked_for_each_partition(bench: Bench, way: str) -> None:
-    """The left rows name no partition, the right ones do: each request is kept under that of its right rows."""
-    steps = "  plain: [{from: notes}, {project: [text]}]\n" + JOIN.format(left="plain", right="facts")
-    steps = steps.replace("project: [text]", "project: {text: \"concat('a note ', right(text, 1))\"}")
+async def test_a_question_about_rows_of_partitions_is_asked_for_each_partition(
+    bench: Bench, way: str
+) -> None:
+    """The left rows name no partition, the right ones do: each request is kept under that of its
+    right rows.
+    """
+    steps = "  plain: [{from: notes}, {project: [text]}]\n" + JOIN.format(
+        left="plain", right="facts"
+    )
+    steps = steps.replace(
+        "project: [text]", "project: {text: \"concat('a note ', right(text, 1))\"}"
+    )
     result = await bench.run(steps, order=False, use={"found": way})
     assert_apart(bench)
     assert result.tables["found"].num_rows == len(NOTES) * len(FACTS)
@@ -117,13 +155,17 @@ async def test_a_question_about_rows_of_partitions_is_asked_for_each_partition(b
 @pytest.mark.parametrize("rewrite", ["", "allow: [join_to_classify]\n"])
 async def test_a_join_asked_as_a_list_stays_within_a_partition(bench: Bench, rewrite: str) -> None:
     steps = JOIN.format(left="plain", right="facts") + rewrite
-    steps = "  plain: [{from: notes}, {project: {text: \"'a note'\"}}, {distinct: [text]}]\n" + steps
+    steps = (
+        "  plain: [{from: notes}, {project: {text: \"'a note'\"}}, {distinct: [text]}]\n" + steps
+    )
     await bench.run(steps, order=False)
     assert_apart(bench)
 
 
 @pytest.mark.parametrize("way", ["packed", "per_row", "reflexion"])
-async def test_rows_packed_into_a_prompt_are_of_one_partition_though_no_step_reads_it(bench: Bench, way: str) -> None:
+async def test_rows_packed_into_a_prompt_are_of_one_partition_though_no_step_reads_it(
+    bench: Bench, way: str
+) -> None:
     steps = '  found:\n    - from: notes\n    - sem_map: {prompt: "Code {text}", add: {code: string}}\n    - project: [code]\n'
     await bench.run(steps, order=False, use={"found": way})
     assert_apart(bench)
@@ -137,7 +179,9 @@ async def test_rows_that_are_ranked_together_are_of_one_partition(bench: Bench, 
 
 
 @pytest.mark.parametrize("way", ["single", "tree", "fold"])
-async def test_a_group_of_several_partitions_is_an_error_and_is_not_asked_about(bench: Bench, way: str) -> None:
+async def test_a_group_of_several_partitions_is_an_error_and_is_not_asked_about(
+    bench: Bench, way: str
+) -> None:
     steps = '  found: [{from: notes}, {sem_agg: {add: {code: string}, prompt: "All: {text}"}}]\n'
     result = await bench.run(steps, order=False, use={"found": way})
     assert not bench.oracle.requests
@@ -145,7 +189,9 @@ async def test_a_group_of_several_partitions_is_an_error_and_is_not_asked_about(
 
 
 @pytest.mark.parametrize("way", ["packed", "pointwise", "listwise", "tournament"])
-async def test_a_ranking_over_all_rows_shows_rows_of_one_partition_in_each_prompt(bench: Bench, way: str) -> None:
+async def test_a_ranking_over_all_rows_shows_rows_of_one_partition_in_each_prompt(
+    bench: Bench, way: str
+) -> None:
     steps = '  found: [{from: notes}, {sem_topk: {k: 1, prompt: "All: {text}"}}]\n'
     await bench.run(steps, order=False, use={"found": way})
     for request in bench.oracle.requests:
@@ -170,7 +216,9 @@ LEAKS = {
 async def test_a_prompt_that_may_show_text_of_another_partition_is_refused(
     bench: Bench, what: str, order: bool
 ) -> None:
-    with pytest.raises(PlanError, match=r"may be of another partition than its row.* using: group_id") as caught:
+    with pytest.raises(
+        PlanError, match=r"may be of another partition than its row.* using: group_id"
+    ) as caught:
         await bench.run(f"  found:\n    - from: notes\n{LEAKS[what]}", order=order)
     assert caught.value.problems[0].position is not None
     assert not bench.oracle.requests
@@ -179,10 +227,14 @@ async def test_a_prompt_that_may_show_text_of_another_partition_is_refused(
 async def test_equal_lengths_of_partitions_are_not_equal_partitions(bench: Bench) -> None:
     join = "    - join: {other: facts, alias: f, where: length(f.group_id) = length(group_id)}\n"
     with pytest.raises(PlanError, match="may be of another partition"):
-        await bench.run(f"  found:\n    - from: notes\n{join}    - sem_filter: {{prompt: 'Is {{f.fact}} so?'}}\n")
+        await bench.run(
+            f"  found:\n    - from: notes\n{join}    - sem_filter: {{prompt: 'Is {{f.fact}} so?'}}\n"
+        )
 
 
-async def test_window_functions_over_rows_of_several_partitions_are_refused_in_a_prompt(bench: Bench) -> None:
+async def test_window_functions_over_rows_of_several_partitions_are_refused_in_a_prompt(
+    bench: Bench,
+) -> None:
     steps = "  found:\n    - from: notes\n    - add: {before: 'lag(text) OVER (ORDER BY uuid)'}\n    - sem_filter: {prompt: 'Is {before} so?'}\n"
     with pytest.raises(PlanError, match="may be of another partition"):
         await bench.run(steps, order=False)
@@ -192,18 +244,29 @@ async def test_window_functions_over_rows_of_several_partitions_are_refused_in_a
 
 @pytest.mark.parametrize("order", [True, False])
 @pytest.mark.parametrize(
-    "by", ["", "by: {length: length(group_id)}, ", "by: {last: 'right(fact, 1)'}, "], ids=["all", "length", "text"]
+    "by",
+    ["", "by: {length: length(group_id)}, ", "by: {last: 'right(fact, 1)'}, "],
+    ids=["all", "length", "text"],
 )
 async def test_text_that_an_aggregate_collects_from_several_partitions_is_refused_in_a_prompt(
     bench: Bench, by: str, order: bool
 ) -> None:
-    """Without an order, what a plan groups by is taken for a key, which differs between partitions."""
-    collected = "  made:\n    - from: facts\n    - aggregate: {BY add: {all: list(fact), n: count(*)}}\n"
+    """Without an order, what a plan groups by is taken for a key, which differs between
+    partitions.
+    """
+    collected = (
+        "  made:\n    - from: facts\n    - aggregate: {BY add: {all: list(fact), n: count(*)}}\n"
+    )
     joined = "  found:\n    - from: notes\n    - join: {other: made, alias: m, where: 'm.n > 0'}\n"
     asked = "    - sem_map: {prompt: 'Code {told}', add: {code: string}}\n"
     if order or not by:
-        with pytest.raises(PlanError, match=r"may be of another partition than its row.* by: \[group_id\]"):
-            await bench.run(f"{collected.replace('BY', by)}{joined}    - add: {{told: m.all}}\n{asked}", order=order)
+        with pytest.raises(
+            PlanError, match=r"may be of another partition than its row.* by: \[group_id\]"
+        ):
+            await bench.run(
+                f"{collected.replace('BY', by)}{joined}    - add: {{told: m.all}}\n{asked}",
+                order=order,
+            )
         assert not bench.oracle.requests
     kept = collected.replace("BY", "by: [group_id],")
     joined = joined.replace("where: 'm.n > 0'", "using: group_id")
@@ -233,17 +296,24 @@ async def test_rows_that_belong_to_everybody_may_be_shown_to_everybody(bench: Be
     assert {request.partition for request in bench.oracle.requests} == set(GROUPS)
 
 
-async def test_vectors_are_kept_under_the_partition_of_their_text_though_no_step_reads_it(bench: Bench) -> None:
+async def test_vectors_are_kept_under_the_partition_of_their_text_though_no_step_reads_it(
+    bench: Bench,
+) -> None:
     steps = "  found:\n    - from: notes\n    - project: [text]\n    - embed: {vector: text}\n"
     await bench.run(steps)
     assert bench.kept_under("vectors") == set(GROUPS)
     bench.session.forget(GROUPS)
-    await bench.run(steps.replace("    - project: [text]\n", "") + "    - project: [text, vector]\n", order=False)
+    await bench.run(
+        steps.replace("    - project: [text]\n", "") + "    - project: [text, vector]\n",
+        order=False,
+    )
     assert bench.kept_under("vectors") == set(GROUPS)
 
 
 @pytest.mark.parametrize("order", [True, False])
-async def test_a_search_over_a_step_finds_rows_of_its_own_partition(bench: Bench, order: bool) -> None:
+async def test_a_search_over_a_step_finds_rows_of_its_own_partition(
+    bench: Bench, order: bool
+) -> None:
     steps = (
         "  rows: [{from: facts}, {project: {uuid: id(fact), group_id, fact}}]\n"
         "  found:\n    - from: notes\n    - search: {over: rows, alias: hit, k: 9, by: [{nearest: fact, to: text}]}\n"
@@ -251,5 +321,7 @@ async def test_a_search_over_a_step_finds_rows_of_its_own_partition(bench: Bench
     )
     result = await bench.run(steps, order=order)
     assert_apart(bench)
-    assert all(row["hit"]["group_id"] == row["group_id"] for row in result.tables["found"].to_pylist())
+    assert all(
+        row["hit"]["group_id"] == row["group_id"] for row in result.tables["found"].to_pylist()
+    )
     assert result.tables["found"].num_rows == 12

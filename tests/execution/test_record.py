@@ -1,4 +1,6 @@
-"""The folder that a run leaves behind: parts, several questions of a step, and finding runs again."""
+"""The folder that a run leaves behind: parts, several questions of a step, and finding runs
+again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pytest
 
 import semgraph
 from semgraph.errors import PlanError
-from semgraph.execution.record import RunRecord, all_runs, find_run, new_run, read_rows, recorded_steps
+from semgraph.execution.record import (
+    RunRecord,
+    all_runs,
+    find_run,
+    new_run,
+    read_rows,
+    recorded_steps,
+)
 from semgraph.execution.result import Progress
 
 
@@ -26,7 +35,9 @@ def test_rows_are_read_back_in_the_order_they_came(tmp_path: Path) -> None:
         record.rows("steps", "outer/inner", pa.table({"n": [i]}))
     record.flush()
     assert len(list((tmp_path / "7f3a" / "steps" / "outer" / "inner").iterdir())) == 3
-    assert [row["n"] for row in read_rows(tmp_path / "7f3a", "steps", "outer/inner")] == list(range(600))
+    assert [row["n"] for row in read_rows(tmp_path / "7f3a", "steps", "outer/inner")] == list(
+        range(600)
+    )
     assert read_rows(tmp_path / "7f3a", "steps", "outer") == []
 
 
@@ -38,7 +49,10 @@ def test_a_step_may_ask_several_questions(tmp_path: Path) -> None:
     record.flush()
     found = read_rows(tmp_path / "7f3a", "answers", "told")
     assert sorted(map(json.dumps, found)) == sorted(
-        map(json.dumps, [{"_m": 0, "keep": True}, {"_m": 1, "keep": False}, {"_m": 0, "product": "kettle"}])
+        map(
+            json.dumps,
+            [{"_m": 0, "keep": True}, {"_m": 1, "keep": False}, {"_m": 0, "product": "kettle"}],
+        )
     )
 
 
@@ -78,8 +92,12 @@ def test_names_of_runs_are_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 3])
-def test_the_rows_of_a_window_are_on_disk_before_it_is_reported_as_committed(tmp_path: Path, window: int) -> None:
-    (tmp_path / "graph.yaml").write_text("graph: notes\nnodes:\n  Note: {properties: {text: string}}\n")
+def test_the_rows_of_a_window_are_on_disk_before_it_is_reported_as_committed(
+    tmp_path: Path, window: int
+) -> None:
+    (tmp_path / "graph.yaml").write_text(
+        "graph: notes\nnodes:\n  Note: {properties: {text: string}}\n"
+    )
     (tmp_path / "notes.yaml").write_text(f"""
 plan: notes
 graph: graph.yaml
@@ -101,12 +119,18 @@ writes: [{{merge: {{from: told, node: Note, key: id, create: {{text}}}}}}]
             assert recorded_steps(run.folder, "steps") == ["seen", "told"]
             on_disk.append((progress.done, len(seen), len(read_rows(run.folder, "steps", "told"))))
 
-    with semgraph.Session(store="memory", journal=False, runs=tmp_path / "runs", folder=tmp_path) as session:
+    with semgraph.Session(
+        store="memory", journal=False, runs=tmp_path / "runs", folder=tmp_path
+    ) as session:
         result = session.run(tmp_path / "notes.yaml", notes=notes, progress=look)
     assert [(done, seen) for done, seen, _ in on_disk] == [(n, n) for n in range(window, 7, window)]
     assert all(told >= done for done, _, told in on_disk)
     assert result.record is not None
-    assert len(read_rows(result.record, "steps", "seen")) == len(read_rows(result.record, "steps", "told")) == 6
+    assert (
+        len(read_rows(result.record, "steps", "seen"))
+        == len(read_rows(result.record, "steps", "told"))
+        == 6
+    )
     assert not (result.record / "pending.arrow").exists()
 
 

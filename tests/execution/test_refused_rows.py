@@ -1,4 +1,6 @@
-"""Rows that cannot be computed with or written: told with file, line and step, and what to do; other groups go on."""
+"""Rows that cannot be computed with or written: told with file, line and step, and what to do;
+other groups go on.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +91,17 @@ def written(folder: Path, change: tuple[str, str], order: str) -> tuple[Path, in
         text = text.replace("filter: text <> ''", "filter: text <> 'a'")
     (folder / "notes.yaml").write_text(text)
     last = change[1].splitlines()[-1]
-    return folder / "notes.yaml", next(i for i, line in enumerate(text.splitlines(), 1) if last in line)
+    return folder / "notes.yaml", next(
+        i for i, line in enumerate(text.splitlines(), 1) if last in line
+    )
 
 
 def rows(case: str) -> list[dict[str, Any]]:
     before = "b" if case == "an end that is not there" else None
-    found = [{"id": "a", "group_id": "g", "text": "a", "before": before}, {"id": "b", "group_id": "g", "text": "b"}]
+    found = [
+        {"id": "a", "group_id": "g", "text": "a", "before": before},
+        {"id": "b", "group_id": "g", "text": "b"},
+    ]
     return [*found, {**GOOD, "before": "z"} if case == "no key" else GOOD]
 
 
@@ -110,14 +117,19 @@ COMPUTED = {"what a step cannot read", "what a write cannot read"}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_row_that_cannot_be_written_is_set_aside_and_the_others_are_written(session, tmp_path: Path, case) -> None:
+def test_a_row_that_cannot_be_written_is_set_aside_and_the_others_are_written(
+    session, tmp_path: Path, case
+) -> None:
     change, error, to_do = CASES[case]
     plan, line = written(tmp_path, change, ORDER.replace("}", ", window: all}"))
     result = session.run(plan, notes=rows(case))
     assert [result.keys[f.member] for f in result.failed] == REFUSED[case]
     first = result.failed[0]
     assert re.match(rf".*notes\.yaml:{line}:\d+  (?!step)", first.error), first.error
-    assert error.removeprefix(f"step {first.step}: ").removesuffix("; nothing was written") in first.error
+    assert (
+        error.removeprefix(f"step {first.step}: ").removesuffix("; nothing was written")
+        in first.error
+    )
     assert "nothing was written" not in first.error
     assert to_do in first.error
     assert [row["id"] for row in result.tables["told"].to_pylist()] == [
@@ -128,7 +140,9 @@ def test_a_row_that_cannot_be_written_is_set_aside_and_the_others_are_written(se
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_without_an_order_nothing_is_written_and_the_run_ends(session, tmp_path: Path, case: str) -> None:
+def test_without_an_order_nothing_is_written_and_the_run_ends(
+    session, tmp_path: Path, case: str
+) -> None:
     change, error, to_do = CASES[case]
     plan, line = written(tmp_path, change, "")
     with pytest.raises(DataError) as caught:
@@ -143,6 +157,11 @@ def test_without_an_order_nothing_is_written_and_the_run_ends(session, tmp_path:
 def test_null_has_the_type_of_the_property_that_it_is_written_to(session, tmp_path: Path) -> None:
     nothing = '{n: "NULL", at: "CASE WHEN false THEN NULL END", tags: "NULL", more: "NULL"}'
     plan, _ = written(
-        tmp_path, (MERGE, f"merge: {{from: told, node: Note, key: id, set: {nothing}, create: {{text: text}}}}"), ""
+        tmp_path,
+        (
+            MERGE,
+            f"merge: {{from: told, node: Note, key: id, set: {nothing}, create: {{text: text}}}}",
+        ),
+        "",
     )
     assert session.run(plan, notes=[GOOD]).written == {"Note": 1}

@@ -1,4 +1,6 @@
-"""`require`: rows that are not as they must be are set aside with what is said of them, or end the run where they are no one's."""
+"""`require`: rows that are not as they must be are set aside with what is said of them, or end the
+run where they are no one's.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def session(tmp_path: Path):
 def test_a_row_that_is_wrong_is_set_aside_and_the_others_go_on(session, plan):
     found = session.run(plan, notes=NOTES)
     assert [row["id"] for row in found.tables["found"].to_pylist()] == ["1", "3"]
-    assert [(f.step, f.error, f.row["id"]) for f in found.failed] == [("sound", "x is no kind", "2")]
+    assert [(f.step, f.error, f.row["id"]) for f in found.failed] == [
+        ("sound", "x is no kind", "2")
+    ]
     assert found.exit_code == 3
 
 

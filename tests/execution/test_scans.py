@@ -21,8 +21,12 @@ order: {input: asked, partition: group_id, by: [at], key: uuid, key_of: [at]}
 
 @pytest.fixture
 def session(place: Place, tmp_path: Path) -> semgraph.Session:
-    (tmp_path / "graph.yaml").write_text((GRAPH / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
-    return semgraph.Session(llm=Oracle(Mind()), store=place.spec, journal=False, runs="", folder=tmp_path)
+    (tmp_path / "graph.yaml").write_text(
+        (GRAPH / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    return semgraph.Session(
+        llm=Oracle(Mind()), store=place.spec, journal=False, runs="", folder=tmp_path
+    )
 
 
 async def names(session: semgraph.Session, body: str, **inputs: Any) -> list[str]:
@@ -34,19 +38,27 @@ async def names(session: semgraph.Session, body: str, **inputs: Any) -> list[str
     return sorted(row["name"] for row in result.tables["found"].to_pylist())
 
 
-async def test_conditions_that_the_store_does_not_take_are_decided_all_the_same(session: semgraph.Session) -> None:
-    where = "word_count(name) > 1 AND alike(name, 'Ann Lea') > 0.5 AND age > 20 AND length(city) = 4"
+async def test_conditions_that_the_store_does_not_take_are_decided_all_the_same(
+    session: semgraph.Session,
+) -> None:
+    where = (
+        "word_count(name) > 1 AND alike(name, 'Ann Lea') > 0.5 AND age > 20 AND length(city) = 4"
+    )
     body = f"steps:\n  found:\n    - from: {{label: Person, partition: all}}\n    - filter: {where}\n    - project: [name]\nreturns: [found]"
     assert await names(session, body) == ["Ann Lee"]
 
 
-async def test_a_run_of_some_partitions_sees_the_rows_of_these_alone(session: semgraph.Session) -> None:
+async def test_a_run_of_some_partitions_sees_the_rows_of_these_alone(
+    session: semgraph.Session,
+) -> None:
     body = f"{ORDER}steps:\n  found:\n    - from: Person\n    - project: [name, group_id]\nreturns: [found]"
     rows = [{"uuid": "a", "group_id": "h", "at": "2025-01-01"}]
     assert await names(session, body, asked=rows) == ["Dan Lee"]
 
 
-async def test_without_windows_it_must_be_said_that_everybody_is_meant(session: semgraph.Session) -> None:
+async def test_without_windows_it_must_be_said_that_everybody_is_meant(
+    session: semgraph.Session,
+) -> None:
     body = "steps:\n  found:\n    - from: Person\n    - project: [name]\nreturns: [found]"
     with pytest.raises(PlanError, match="nothing says whose Person are read.*partition: all"):
         await names(session, body)
@@ -61,7 +73,9 @@ returns: [found]
 
 async def test_a_limit_over_a_label_is_of_each_partition(session: semgraph.Session) -> None:
     rows = [{"uuid": group, "group_id": group, "at": "2025-01-01"} for group in ("g", "h")]
-    assert await names(session, f"{ORDER}steps:\n  found:\n    - from: Person{LIMITED}", asked=rows) == [
+    assert await names(
+        session, f"{ORDER}steps:\n  found:\n    - from: Person{LIMITED}", asked=rows
+    ) == [
         "Ann Lee",
         "Dan Lee",
     ]

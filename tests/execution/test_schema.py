@@ -1,4 +1,6 @@
-"""sem_map with a schema: the form of the answer comes with the row, and the answer is a json column that has it."""
+"""sem_map with a schema: the form of the answer comes with the row, and the answer is a json column
+that has it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, things: list[dict[str, Any]], use: str = "per_row") -> tuple[Any, Oracle]:
     oracle = Oracle(Mind(answer=says))
-    with semgraph.Session(llm=oracle, store="memory", journal=False, runs="", folder=folder) as session:
+    with semgraph.Session(
+        llm=oracle, store="memory", journal=False, runs="", folder=folder
+    ) as session:
         return session.run(folder / "cards.yaml", things=things, use={"filled": use}), oracle
 
 
@@ -71,13 +75,17 @@ def test_each_row_is_answered_in_its_own_form(folder, use):
         "3": {},  # without a form it is not asked about
         "4": {"title": "Bob's job", "born": "1815-12-10"},
     }
-    assert len(oracle.requests) == (2 if use.startswith("packed") else 3)  # rows of one call share the form
+    assert len(oracle.requests) == (
+        2 if use.startswith("packed") else 3
+    )  # rows of one call share the form
     assert "a job" in oracle.requests[0].messages[0].content
 
 
 def test_an_answer_of_another_form_is_that_rows_error(folder):
     found, _ = run(folder, THINGS)
-    assert [failure.row["id"] for failure in found.failed] == ["5"]  # the same name, asked for in another form
+    assert [failure.row["id"] for failure in found.failed] == [
+        "5"
+    ]  # the same name, asked for in another form
     assert "must have exactly the keys country" in found.failed[0].error
 
 
@@ -92,7 +100,9 @@ def test_an_answer_of_another_form_is_that_rows_error(folder):
     ],
 )
 def test_a_column_that_holds_no_schema(folder, fields, said):
-    with pytest.raises(DataError, match=rf"cards\.yaml:\d+:\d+  step filled: fields is no schema: {said}"):
+    with pytest.raises(
+        DataError, match=rf"cards\.yaml:\d+:\d+  step filled: fields is no schema: {said}"
+    ):
         run(folder, [{"id": "1", "name": "Ada", "fields": fields}])
 
 
@@ -107,4 +117,7 @@ def test_the_fluent_api_says_it_with_the_same_word(folder):
     things = table(THINGS, name="things", folder=folder)
     frame = things.sem_map("fill", schema="fields", otherwise={"held": "'{}'"}).step("filled")
     assert frame.columns == ["id", "name", "fields", "held"]
-    assert load_plan(frame.save(folder / "again.yaml")).steps["filled"].fingerprint == frame.node.fingerprint
+    assert (
+        load_plan(frame.save(folder / "again.yaml")).steps["filled"].fingerprint
+        == frame.node.fingerprint
+    )

@@ -75,7 +75,8 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     return table.to_pylist()
 
 
-# -- from where it is started -------------------------------------------------------------------------------------------
+# -- from where it is started
+# -------------------------------------------------------------------------------------------
 
 
 def test_run_waits_in_a_script(plain: semgraph.Session) -> None:
@@ -107,7 +108,9 @@ async def test_a_call_that_waits_is_refused_in_the_event_loop_of_a_run_that_goes
     async with plain:
         running = asyncio.create_task(plain.arun("complaints", tickets=TICKETS))
         await asked.wait()
-        with pytest.raises(SemgraphError, match="would stand still while this call waits. Await that run first"):
+        with pytest.raises(
+            SemgraphError, match="would stand still while this call waits. Await that run first"
+        ):
             plain.run("complaints", tickets=TICKETS)
         assert "complaints" in plain.explain("complaints", tickets=TICKETS)
         go_on.set()
@@ -116,7 +119,9 @@ async def test_a_call_that_waits_is_refused_in_the_event_loop_of_a_run_that_goes
         assert plain.run("complaints", tickets=TICKETS).tables["words"].num_rows == 2
 
 
-async def test_sessions_with_one_store_run_over_graphs_of_their_own_at_once(tmp_path: Path, oracle: Oracle) -> None:
+async def test_sessions_with_one_store_run_over_graphs_of_their_own_at_once(
+    tmp_path: Path, oracle: Oracle
+) -> None:
     """A store that the user made; each session has it open for the graph of its own plan."""
     store, labels = SqliteStore(":memory:"), {"taps": "Tap", "pots": "Pot"}
     for name, label in labels.items():
@@ -131,9 +136,16 @@ order: {{input: rows, partition: group_id, key: id, window: 1}}
 steps: {{told: [{{from: rows}}, {{sem_filter: {{prompt: "Does it leak: {{text}}"}}}}]}}
 writes: [{{merge: {{from: told, node: {label}, key: id}}}}]
 """)
-    sessions = [semgraph.Session(llm=oracle, store=store, folder=tmp_path, journal=False) for _ in labels]
+    sessions = [
+        semgraph.Session(llm=oracle, store=store, folder=tmp_path, journal=False) for _ in labels
+    ]
     runs = [
-        session.arun(name, inputs={"rows": [{"id": f"{name}{n}", "text": "leaks", "group_id": name} for n in range(4)]})
+        session.arun(
+            name,
+            inputs={
+                "rows": [{"id": f"{name}{n}", "text": "leaks", "group_id": name} for n in range(4)]
+            },
+        )
         for session, name in zip(sessions, labels, strict=True)
     ]
     try:
@@ -147,7 +159,9 @@ writes: [{{merge: {{from: told, node: {label}, key: id}}}}]
 
 async def test_runs_of_one_session_can_be_side_by_side(plain: semgraph.Session) -> None:
     async with plain:
-        both = await asyncio.gather(*(plain.arun("complaints", params={"least": n}, tickets=TICKETS) for n in range(3)))
+        both = await asyncio.gather(
+            *(plain.arun("complaints", params={"least": n}, tickets=TICKETS) for n in range(3))
+        )
     assert [result.tables["complaints"].num_rows for result in both] == [2, 1, 1]
     assert len({result.run for result in both}) == 3
 
@@ -178,10 +192,15 @@ async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
                 if message["msg_type"] == "stream":
                     printed.append(message["content"]["text"])
 
-            reply = await client.execute_interactive(code, output_hook=hook, timeout=HANGS, store_history=False)
+            reply = await client.execute_interactive(
+                code, output_hook=hook, timeout=HANGS, store_history=False
+            )
             return "".join(printed), reply["content"].get("ename", "")
 
-        assert await cell(KERNEL.format(url=simple.model.base_url, folder=str(simple.folder))) == ("", "")
+        assert await cell(KERNEL.format(url=simple.model.base_url, folder=str(simple.folder))) == (
+            "",
+            "",
+        )
         assert (await cell(f"print(session.run({str(PLAN)!r}).committed)")) == ("3\n", "")
         assert (await cell(f"print((await session.arun({str(PLAN)!r})).skipped)")) == ("3\n", "")
         simple.model.gate.clear()
@@ -191,11 +210,18 @@ async def test_a_notebook_runs_and_awaits_and_interrupts(simple: Work) -> None:
         await manager.interrupt_kernel()
         assert (await asyncio.wait_for(waiting, HANGS))[1] == "KeyboardInterrupt"
         simple.model.gate.set()
-        assert (await cell(f"print(session.run({str(PLAN)!r}).skipped)")) == ("3\n", ""), "the session goes on"
+        assert (await cell(f"print(session.run({str(PLAN)!r}).skipped)")) == ("3\n", ""), (
+            "the session goes on"
+        )
     finally:
         client.stop_channels()
         await manager.shutdown_kernel(now=True)
-    assert [record["status"] for record in simple.records] == ["done", "done", "interrupted", "done"]
+    assert [record["status"] for record in simple.records] == [
+        "done",
+        "done",
+        "interrupted",
+        "done",
+    ]
 
 
 def test_importing_a_session_runs_nothing(tmp_path: Path) -> None:
@@ -211,7 +237,8 @@ def test_importing_a_session_runs_nothing(tmp_path: Path) -> None:
     assert done.stdout == "[]\n"
 
 
-# -- what it can be told ------------------------------------------------------------------------------------------------
+# -- what it can be told
+# ------------------------------------------------------------------------------------------------
 
 
 async def test_without_inputs_the_example_runs(plain: semgraph.Session) -> None:
@@ -265,11 +292,15 @@ async def test_an_empty_input_is_an_empty_result(plain: semgraph.Session, simple
     assert ordered.tables["edges"].schema.names[:2] == ["uuid", "group_id"]
 
 
-async def test_fresh_asks_anew_and_the_journal_else_saves(plain: semgraph.Session, oracle: Oracle) -> None:
+async def test_fresh_asks_anew_and_the_journal_else_saves(
+    plain: semgraph.Session, oracle: Oracle
+) -> None:
     for origin in ("issued", "journal"):
         total = (await plain.arun("complaints", tickets=TICKETS)).meter.total()
         assert {"issued": total.calls_issued, "journal": total.calls_journal}[origin] == 3
-    assert (await plain.arun("complaints", tickets=TICKETS, fresh=True)).meter.total().calls_issued == 3
+    assert (
+        await plain.arun("complaints", tickets=TICKETS, fresh=True)
+    ).meter.total().calls_issued == 3
     assert len(oracle.requests) == 6
 
 
@@ -280,37 +311,57 @@ async def test_tables_of_all_kinds_are_taken(plain: semgraph.Session) -> None:
         assert (await plain.arun("complaints", tickets=given)).tables["words"].num_rows == 2
 
 
-async def test_a_wrong_input_is_told_before_anything_is_opened(plain: semgraph.Session, tmp_path: Path) -> None:
+async def test_a_wrong_input_is_told_before_anything_is_opened(
+    plain: semgraph.Session, tmp_path: Path
+) -> None:
     with pytest.raises(PlanError, match='has no input "ticket".*Did you mean "tickets"'):
         await plain.arun("complaints", ticket=TICKETS)
     assert not (tmp_path / ".semgraph").exists()
 
 
-# -- frames -------------------------------------------------------------------------------------------------------------
+# -- frames
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_frame_runs_over_its_own_rows(plain: semgraph.Session, oracle: Oracle) -> None:
-    frame = semgraph.table(TICKETS, name="tickets").sem_filter("Does it leak: {body}").project({"id": None})
+    frame = (
+        semgraph.table(TICKETS, name="tickets")
+        .sem_filter("Does it leak: {body}")
+        .project({"id": None})
+    )
     result = await plain.arun(frame)
     assert rows(result.tables[next(iter(result.tables))]) == [{"id": 1}, {"id": 3}]
     assert len(oracle.requests) == 3
 
 
-async def test_a_plan_of_frames_runs_with_rows_of_its_own_or_others(plain: semgraph.Session) -> None:
+async def test_a_plan_of_frames_runs_with_rows_of_its_own_or_others(
+    plain: semgraph.Session,
+) -> None:
     tickets = semgraph.table(TICKETS, name="tickets")
-    plan = semgraph.plan("leaks", {"bad": tickets.sem_filter("Does it leak: {body}"), "all": tickets})
+    plan = semgraph.plan(
+        "leaks", {"bad": tickets.sem_filter("Does it leak: {body}"), "all": tickets}
+    )
     result = await plain.arun(plan, tickets=TICKETS[:2])
     assert {name: t.num_rows for name, t in result.tables.items()} == {"bad": 1, "all": 2}
 
 
-async def test_a_frame_says_the_same_as_the_file_that_it_saves(plain: semgraph.Session, tmp_path: Path) -> None:
-    frame = semgraph.table(TICKETS, name="tickets").sem_filter("Does it leak: {body}").add({"n": "length(body)"})
+async def test_a_frame_says_the_same_as_the_file_that_it_saves(
+    plain: semgraph.Session, tmp_path: Path
+) -> None:
+    frame = (
+        semgraph.table(TICKETS, name="tickets")
+        .sem_filter("Does it leak: {body}")
+        .add({"n": "length(body)"})
+    )
     framed = await plain.arun(frame)
     saved = await plain.arun(frame.save(tmp_path / "saved.yaml"), tickets=TICKETS)
-    assert [t.to_pylist() for t in framed.tables.values()] == [t.to_pylist() for t in saved.tables.values()]
+    assert [t.to_pylist() for t in framed.tables.values()] == [
+        t.to_pylist() for t in saved.tables.values()
+    ]
 
 
-# -- what it leaves -----------------------------------------------------------------------------------------------------
+# -- what it leaves
+# -----------------------------------------------------------------------------------------------------
 
 
 async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
@@ -322,11 +373,21 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
     assert folder is not None
     assert folder.name == result.run
     (facts,) = work.records
-    assert (facts["plan"], facts["status"], facts["params"]["candidates"]) == ("add_episode", "done", 9)
-    assert (facts["use"]["resolved/told"], facts["use"]["summaries"]) == ("nested_loop", "packed(rows=30)")
+    assert (facts["plan"], facts["status"], facts["params"]["candidates"]) == (
+        "add_episode",
+        "done",
+        9,
+    )
+    assert (facts["use"]["resolved/told"], facts["use"]["summaries"]) == (
+        "nested_loop",
+        "packed(rows=30)",
+    )
     assert facts["members"] == {"given": 3, "skipped": 0, "committed": 3}
     assert facts["written"] == dict(result.written)
-    assert facts["settings"]["store"] == {"value": work.place.spec, "origin": facts["settings"]["store"]["origin"]}
+    assert facts["settings"]["store"] == {
+        "value": work.place.spec,
+        "origin": facts["settings"]["store"]["origin"],
+    }
     assert facts["journal"] == str(work.folder / ".semgraph" / "journal.db")
     assert facts["started"] < facts["ended"]
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
@@ -339,7 +400,9 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
     assert not (folder / "failed.jsonl").exists()
 
 
-async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_answer(simple: Work) -> None:
+async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_answer(
+    simple: Work,
+) -> None:
     result = await simple.run(said(STORY[:5]))
     assert result.record is not None
     mentions = pa.concat_tables(
@@ -350,7 +413,10 @@ async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_a
     inner = list((result.record / "steps" / "settled" / "verdicts").glob("*.parquet"))
     assert inner, "steps of a called plan have folders of their own"
     answers = pa.concat_tables(
-        [pq.read_table(p) for p in sorted((result.record / "answers" / "mentions").glob("*.parquet"))]
+        [
+            pq.read_table(p)
+            for p in sorted((result.record / "answers" / "mentions").glob("*.parquet"))
+        ]
     )
     assert answers.num_rows == 5
     assert answers["error"].null_count == 5
@@ -382,7 +448,9 @@ async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
     path = tmp_path / "named.yaml"
     text = "plan: named\ninputs: {rows: {id: string}, use: {id: string}}\nsteps: {both: [{union: [rows, use]}]}\nreturns: [both]\n"
     path.write_text(text, encoding="utf-8")
-    async with semgraph.Session(llm=Oracle(Mind()), store="memory", folder=tmp_path, journal=False, runs="") as session:
+    async with semgraph.Session(
+        llm=Oracle(Mind()), store="memory", folder=tmp_path, journal=False, runs=""
+    ) as session:
         result = await session.arun(path, inputs={"rows": [{"id": "a"}], "use": [{"id": "b"}]})
         assert result.tables["both"].column("id").to_pylist() == ["a", "b"]
         with pytest.raises(
@@ -392,7 +460,8 @@ async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
     assert caught.value.problems[0].hint == 'give them so: inputs={"rows": rows}'
 
 
-# -- what the journal and the budget are for ----------------------------------------------------------------------------
+# -- what the journal and the budget are for
+# ----------------------------------------------------------------------------
 
 
 async def test_what_the_journal_holds_of_a_group_is_forgotten(simple: Work) -> None:
@@ -414,7 +483,9 @@ async def test_what_the_journal_holds_of_a_group_is_forgotten(simple: Work) -> N
         assert session.forget(["g", "none"]) == 0
 
 
-def test_nothing_is_forgotten_where_there_is_no_journal(plain: semgraph.Session, tmp_path: Path) -> None:
+def test_nothing_is_forgotten_where_there_is_no_journal(
+    plain: semgraph.Session, tmp_path: Path
+) -> None:
     assert plain.forget(["g"]) == 0
     assert not (tmp_path / ".semgraph").exists()
 
@@ -428,7 +499,9 @@ async def test_an_example_and_the_plans_before_it_share_one_budget(
         '"It leaks."}]}', '"It leaks too."}]}, after: [complaints]'
     )
     (tmp_path / "later.yaml").write_text(later, encoding="utf-8")
-    async with semgraph.Session(llm=oracle, store="memory", folder=tmp_path, max_calls=most) as session:
+    async with semgraph.Session(
+        llm=oracle, store="memory", folder=tmp_path, max_calls=most
+    ) as session:
         result = await session.arun("later")
     assert len(oracle.requests) == most
     assert bool(result.stopped) is stopped

@@ -1,4 +1,6 @@
-"""A row that the store refuses costs only itself: it is set aside, and the rest of its group is written."""
+"""A row that the store refuses costs only itself: it is set aside, and the rest of its group is
+written.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def run(session: semgraph.Session, text: str, notes: list[dict[str, Any]]) -> Re
     return session.run(plan, notes=notes)
 
 
-def note(name: str, group: str = "g", before: str | None = None, text: str | None = None) -> dict[str, Any]:
+def note(
+    name: str, group: str = "g", before: str | None = None, text: str | None = None
+) -> dict[str, Any]:
     return {"id": name, "group_id": group, "text": name if text is None else text, "before": before}
 
 
@@ -87,7 +91,15 @@ def set_aside(result: Result) -> list[dict[str, Any]]:
 def test_a_key_of_another_group_costs_its_row_alone(session, window: str) -> None:
     plan = ORDER % window + MERGE % ""
     run(session, plan, [note("taken", "other"), note("taken too", "other")])
-    notes = [note("a"), note("b"), note("taken"), note("c"), note("taken too"), note("d"), note("e", "h")]
+    notes = [
+        note("a"),
+        note("b"),
+        note("taken"),
+        note("c"),
+        note("taken too"),
+        note("d"),
+        note("e", "h"),
+    ]
     result = run(session, plan, notes)
     assert failed(result) == ["taken", "taken too"]
     assert (result.committed, result.exit_code, result.notes) == (5, 3, ())
@@ -149,9 +161,18 @@ def test_a_value_that_the_store_cannot_hold_costs_its_row_alone(session) -> None
 
 
 def test_a_node_that_still_has_edges_is_not_deleted_and_others_are(session) -> None:
-    run(session, ORDER % "all" + LINKS + WITH_LINKS, [note("a"), note("b", before="a"), note("c"), note("d")])
-    delete = ORDER.replace("order:", "order:") % "all" + "writes:\n  - delete: {from: notes, node: Note, key: id}\n"
-    result = run(session, delete.replace("plan: notes", "plan: remove"), [note(n) for n in "abcd"][::-1])
+    run(
+        session,
+        ORDER % "all" + LINKS + WITH_LINKS,
+        [note("a"), note("b", before="a"), note("c"), note("d")],
+    )
+    delete = (
+        ORDER.replace("order:", "order:") % "all"
+        + "writes:\n  - delete: {from: notes, node: Note, key: id}\n"
+    )
+    result = run(
+        session, delete.replace("plan: notes", "plan: remove"), [note(n) for n in "abcd"][::-1]
+    )
     del result
     assert ids(session) == ["a", "b", "c", "d"], "they are marked as written by the same plan"
     plan = Path(session.folder) / "remove.yaml"
@@ -172,7 +193,11 @@ def test_rows_that_are_merged_first_are_set_aside_too(session) -> None:
 def test_without_an_order_a_refused_row_ends_the_run_and_nothing_is_written(session) -> None:
     run(session, MERGE % "", [note("taken", "other")])
     with pytest.raises(DataError, match="nothing was written"):
-        run(session, LINKS + WITH_LINKS, [note("a"), note("taken"), note("b", before="a"), note("c", before="no")])
+        run(
+            session,
+            LINKS + WITH_LINKS,
+            [note("a"), note("taken"), note("b", before="a"), note("c", before="no")],
+        )
     assert (ids(session), ids(session, "AFTER")) == (["taken"], [])
 
 
@@ -186,7 +211,9 @@ def test_on_error_stop_ends_the_group_and_no_other(session) -> None:
 
 
 def test_rows_that_disagree_and_whose_key_is_taken_cost_no_other_row(session) -> None:
-    """The second of two rows with one key is set aside for the first, and then the first for the row of another group."""
+    """The second of two rows with one key is set aside for the first, and then the first for the
+    row of another group.
+    """
     steps = "steps: {short: [{from: notes}, {project: {uuid: 'left(id, 1)', group_id, text}}]}\n"
     plan = ORDER % "all" + steps + "writes: [{merge: {from: short, node: Note}}]\n"
     run(session, plan, [note("a0", "other")])
@@ -195,7 +222,9 @@ def test_rows_that_disagree_and_whose_key_is_taken_cost_no_other_row(session) ->
     assert (ids(session), result.committed) == (["a", "b", "c"], 2)
 
 
-def test_a_refused_row_that_is_made_of_a_whole_window_costs_the_window_and_no_other(session) -> None:
+def test_a_refused_row_that_is_made_of_a_whole_window_costs_the_window_and_no_other(
+    session,
+) -> None:
     steps = """
 steps:
   topics:
@@ -236,7 +265,11 @@ SEEN = """  seen:
 
 def test_each_row_of_a_window_that_is_run_again_is_counted_and_recorded_once(session) -> None:
     plan = ORDER % "all" + LINKS + SEEN + WITH_LINKS + "returns: [links, seen]\n"
-    result = run(session, plan, [note("a"), note("b", before="a"), note("c", before="no"), note("d", before="b")])
+    result = run(
+        session,
+        plan,
+        [note("a"), note("b", before="a"), note("c", before="no"), note("d", before="b")],
+    )
     assert failed(result) == ["c"]
     assert result.record is not None
     steps = result.meter.steps

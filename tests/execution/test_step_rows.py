@@ -1,4 +1,6 @@
-"""The rows that a run says came into a step and left it are those that did, or are shown as not known."""
+"""The rows that a run says came into a step and left it are those that did, or are shown as not
+known.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def run(folder: Path, text: str, order: str) -> Result:
 
 
 @pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
-def test_steps_that_one_statement_does_are_counted_where_rows_are_one_to_one(tmp_path: Path, order: str) -> None:
+def test_steps_that_one_statement_does_are_counted_where_rows_are_one_to_one(
+    tmp_path: Path, order: str
+) -> None:
     text = """
 steps:
   some: [{from: notes}, {filter: n >= 4}]
@@ -35,7 +39,9 @@ steps:
 returns: [less]
 """
     steps = run(tmp_path, text, order).meter.steps
-    assert {name: (steps[name].rows_in, steps[name].rows_out) for name in ("some", "more", "less")} == {
+    assert {
+        name: (steps[name].rows_in, steps[name].rows_out) for name in ("some", "more", "less")
+    } == {
         "some": (6, 2),
         "more": (2, 2),
         "less": (2, 2),
@@ -43,7 +49,9 @@ returns: [less]
 
 
 @pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
-def test_what_is_not_known_inside_a_statement_is_not_shown_as_a_number(tmp_path: Path, order: str) -> None:
+def test_what_is_not_known_inside_a_statement_is_not_shown_as_a_number(
+    tmp_path: Path, order: str
+) -> None:
     text = """
 steps:
   some: [{from: notes}, {filter: n >= 3}]
@@ -53,12 +61,18 @@ returns: [few]
     result = run(tmp_path, text, order)
     some, few = result.meter.steps["some"], result.meter.steps["few"]
     assert (some.rows_in, some.rows_out, few.rows_in, few.rows_out) == (6, None, None, 1)
-    (shown,) = [column.cells for column in step_columns(result.meter.lines(), every=True) if column.title == "in → out"]
+    (shown,) = [
+        column.cells
+        for column in step_columns(result.meter.lines(), every=True)
+        if column.title == "in → out"
+    ]
     assert "6 → —" in shown
     assert result.to_json()["metrics"]["steps"]["some"]["rows_out"] is None
 
 
-async def test_a_search_that_looks_twice_counts_as_two_store_queries_of_its_step(tmp_path: Path) -> None:
+async def test_a_search_that_looks_twice_counts_as_two_store_queries_of_its_step(
+    tmp_path: Path,
+) -> None:
     class Twice(SqliteStore):
         """A store in which every match takes two transactions."""
 
@@ -66,7 +80,9 @@ async def test_a_search_that_looks_twice_counts_as_two_store_queries_of_its_step
             await super().match(query, rows)
             return await super().match(query, rows)
 
-    (tmp_path / "graph.yaml").write_text("graph: notes\nnodes:\n  Note: {properties: {text: string}}\n")
+    (tmp_path / "graph.yaml").write_text(
+        "graph: notes\nnodes:\n  Note: {properties: {text: string}}\n"
+    )
     (tmp_path / "notes.yaml").write_text("""
 plan: notes
 graph: graph.yaml
@@ -82,4 +98,6 @@ returns: [one, other, none]
         result = await session.arun(tmp_path / "notes.yaml", notes=NOTES)
     await store.aclose()
     found = {step: result.meter.steps[step].round_trips for step in ("one", "other", "none")}
-    assert found == {"one": 2, "other": 2, "none": 0}, "each step counts its own, though both wait at once"
+    assert found == {"one": 2, "other": 2, "none": 0}, (
+        "each step counts its own, though both wait at once"
+    )

@@ -1,4 +1,6 @@
-"""Notes of a run on answers that are all alike: a filter that keeps everything, a join that matches nothing, a map that repeats."""
+"""Notes of a run on answers that are all alike: a filter that keeps everything, a join that matches
+nothing, a map that repeats.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +57,18 @@ def test_nine_rows_are_too_few_for_a_note(tmp_path):
 def test_equal_rows_count_once(tmp_path):
     path = tmp_path / "alike.yaml"
     path.write_text(PLAN.lstrip())
-    with sg.Session(llm=Oracle(answers("yes", "thing")), store="memory", journal=False, runs="") as session:
+    with sg.Session(
+        llm=Oracle(answers("yes", "thing")), store="memory", journal=False, runs=""
+    ) as session:
         found = session.run(path, left=[{"name": "same"}] * 20, right=[])
     assert found.notes == ()
 
 
 def test_answers_that_vary_are_not_noted(tmp_path):
     mind = Mind(
-        answer=lambda text: {"answer": "yes" if "3" in text else "no"} if text.startswith("Is") else {"kind": text},
+        answer=lambda text: (
+            {"answer": "yes" if "3" in text else "no"} if text.startswith("Is") else {"kind": text}
+        ),
         match=lambda left, right: {} if "3" in left else None,
     )
     assert run(tmp_path, 12, mind).notes == ()
@@ -80,4 +86,6 @@ def test_rows_without_an_answer_do_not_count(tmp_path):
         return {"answer": "yes"} if text.startswith("Is") else {"kind": "thing"}
 
     result = run(tmp_path, 12, Mind(answer=answer, match=lambda left, right: {}))
-    assert [note.split("; ")[0] for note in result.notes] == ["step paired: sem_join matched 12 of 12 pairs"]
+    assert [note.split("; ")[0] for note in result.notes] == [
+        "step paired: sem_join matched 12 of 12 pairs"
+    ]

@@ -1,4 +1,6 @@
-"""Plans that work with vectors: `embed`, stored vectors in hits, vectors in place of texts; and whose rows a search sees."""
+"""Plans that work with vectors: `embed`, stored vectors in hits, vectors in place of texts; and
+whose rows a search sees.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,18 @@ BOOKS = [
     {"uuid": "b2", "group_id": "g", "title": "the red fox hunts", "year": 2000},
     {"uuid": "b3", "group_id": "h", "title": "the red fox sleeps", "year": 2010},
 ]
-SHELVES = [{"uuid": f"s{n}", "group_id": "g", "name": name} for n, name in enumerate(("low", "high"))]
+SHELVES = [
+    {"uuid": f"s{n}", "group_id": "g", "name": name} for n, name in enumerate(("low", "high"))
+]
 PLACES = [
-    {"uuid": f"p{n}", "group_id": "g", "source": "b1", "target": f"s{n}", "note": "put there in May"} for n in range(2)
+    {
+        "uuid": f"p{n}",
+        "group_id": "g",
+        "source": "b1",
+        "target": f"s{n}",
+        "note": "put there in May",
+    }
+    for n in range(2)
 ]
 
 
@@ -143,7 +154,10 @@ async def test_a_vector_stands_for_a_text(library: Library) -> None:
     by_text = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, by: {{{NEAR}, to: text}}}}}}]"
     first = await library.rows(by_text, asked=ASKED)
     library.model.reset()
-    given = [{**ASKED[0], "vector": made["made"]}, {"text": "none", "group_id": "g", "vector": None}]
+    given = [
+        {**ASKED[0], "vector": made["made"]},
+        {"text": "none", "group_id": "g", "vector": None},
+    ]
     second = await library.rows(by_text.replace("to: text", "to: vector"), asked=given)
     assert library.model.counters.embedding_texts == 0
     assert [row["hit"] for row in second] == [row["hit"] for row in first]
@@ -170,12 +184,18 @@ async def test_hits_bring_stored_vectors_and_those_of_a_step(library: Library) -
 """
     found = await library.rows(steps, asked=ASKED)
     vectors = {row["key"]: row["hit"]["title_embedding"] for row in found}
-    assert {uuid: len(vector) for uuid, vector in vectors.items()} == {"n": 256, "b1": 256, "b2": 256}
+    assert {uuid: len(vector) for uuid, vector in vectors.items()} == {
+        "n": 256,
+        "b1": 256,
+        "b2": 256,
+    }
     stored = {row["key"]: row["b"]["title_embedding"] for row in found if row["b"]}
     assert stored == {uuid: vectors[uuid] for uuid in ("b1", "b2")}
 
 
-async def test_a_row_that_names_no_partition_sees_all_where_the_plan_says_so(library: Library) -> None:
+async def test_a_row_that_names_no_partition_sees_all_where_the_plan_says_so(
+    library: Library,
+) -> None:
     words = "{fulltext: title, to: text}"
     search = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, by: {words}, partition: [groups, all]}}}}]"
     asked = [{"text": "fox", "groups": groups} for groups in (["h"], None, [], ["g", "h"], None)]
@@ -192,17 +212,26 @@ async def test_a_row_that_names_no_partition_sees_all_where_the_plan_says_so(lib
     ]
     assert hits == [uuid for found in alone for uuid in found]
     ordered = search.replace(f"by: {words}", "order: hit.year desc")
-    assert [r["hit"]["uuid"] for r in await library.rows(ordered, asked=asked[:2])] == ["b3", "b3", "b2", "b1"]
+    assert [r["hit"]["uuid"] for r in await library.rows(ordered, asked=asked[:2])] == [
+        "b3",
+        "b3",
+        "b2",
+        "b1",
+    ]
 
 
 async def test_the_ends_of_an_edge_come_along_and_can_be_asked_about(library: Library) -> None:
     search = "search: {over: ON, alias: hit, source: book, target: shelf, k: 1, by: {fulltext: note, to: text}, where: WHERE}"
     steps = f"  found: [{{from: asked}}, {{{search}}}, {{project: {{t: book.title, s: shelf.name, n: hit.note}}}}]"
     for where in ("shelf.name = 'high'", '"length(shelf.name) = 4 AND book.year < 1995"'):
-        found = await library.rows(steps.replace("WHERE", where), asked=[{"text": "May", "group_id": "g"}])
+        found = await library.rows(
+            steps.replace("WHERE", where), asked=[{"text": "May", "group_id": "g"}]
+        )
         assert found == [{"t": "the red fox", "s": "high", "n": "put there in May"}]
     left = steps.replace("WHERE", "shelf.name = 'none', how: left")
-    assert await library.rows(left, asked=[{"text": "May", "group_id": "g"}]) == [{"t": None, "s": None, "n": None}]
+    assert await library.rows(left, asked=[{"text": "May", "group_id": "g"}]) == [
+        {"t": None, "s": None, "n": None}
+    ]
 
 
 async def test_parameters_choose_methods_steps_and_numbers(library: Library) -> None:
@@ -223,9 +252,14 @@ async def test_parameters_choose_methods_steps_and_numbers(library: Library) -> 
     assert len(await library.rows(steps, head, asked=ASKED)) == 1
     assert library.model.counters.embedding_texts == 0
     result = await library.session.arun(
-        library.folder / "p.yaml", asked=ASKED, params={"by": "meaning", "more": True, "since": 1995, "n": 3}
+        library.folder / "p.yaml",
+        asked=ASKED,
+        params={"by": "meaning", "more": True, "since": 1995, "n": 3},
     )
-    assert result.tables["found"].to_pylist() == [{"title": "red fox"}, {"title": "the red fox hunts"}]
+    assert result.tables["found"].to_pylist() == [
+        {"title": "red fox"},
+        {"title": "the red fox hunts"},
+    ]
     with pytest.raises(PlanError, match="no method is left"):
         load_plan(library.folder / "p.yaml", params={"by": "smell"})
 
@@ -240,18 +274,26 @@ async def test_parameters_choose_methods_steps_and_numbers(library: Library) -> 
             "search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, vectors: year}",
             'Book has no vector "year"',
         ),
-        ("search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, source: s}", "only of stored edges"),
+        (
+            "search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, source: s}",
+            "only of stored edges",
+        ),
         (
             "search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, partition: [groups, none]}",
             "[COLUMN, all]",
         ),
-        ('match: {pattern: "(s:Shelf)", vectors: title_embedding}', 'no variable has a vector "title_embedding"'),
+        (
+            'match: {pattern: "(s:Shelf)", vectors: title_embedding}',
+            'no variable has a vector "title_embedding"',
+        ),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, step: str, said: str) -> None:
     (tmp_path / "graph.yaml").write_text(GRAPH)
     head = "plan: p\ngraph: graph.yaml\ninputs: {asked: {text: string, group_id: string, groups: list<string>, vector: vector}}\n"
-    (tmp_path / "p.yaml").write_text(f"{head}steps:\n  found:\n    - from: asked\n    - {step}\nreturns: [found]\n")
+    (tmp_path / "p.yaml").write_text(
+        f"{head}steps:\n  found:\n    - from: asked\n    - {step}\nreturns: [found]\n"
+    )
     with pytest.raises(PlanError) as caught:
         load_plan(tmp_path / "p.yaml")
     assert said in str(caught.value)
@@ -259,7 +301,9 @@ def test_what_is_wrong_is_told(tmp_path: Path, step: str, said: str) -> None:
 
 def test_yaml_and_frames_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "graph.yaml").write_text(GRAPH)
-    asked = semgraph.table([{"text": "a", "groups": ["g"]}], name="asked", graph=tmp_path / "graph.yaml")
+    asked = semgraph.table(
+        [{"text": "a", "groups": ["g"]}], name="asked", graph=tmp_path / "graph.yaml"
+    )
     near = [{"nearest": "title", "to": "made"}]
     found = asked.embed({"made": "text"}).search(
         "Book",

@@ -1,4 +1,6 @@
-"""`Session.run` in scripts: again and again, from several threads, and inside what is waited for."""
+"""`Session.run` in scripts: again and again, from several threads, and inside what is waited
+for.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def served() -> Any:
     loop.close()
 
 
-def test_what_a_session_was_given_serves_one_run_after_another(served: Watched, tmp_path: Path) -> None:
+def test_what_a_session_was_given_serves_one_run_after_another(
+    served: Watched, tmp_path: Path
+) -> None:
     llm = OpenAI("gpt-4.1-mini", served.base_url, "none")
     embedder = f"openai:stand-in@{served.base_url}?dimensions=256"
     with semgraph.Session(
@@ -48,7 +52,9 @@ def test_several_threads_may_wait() -> None:
         await asyncio.sleep(0.01)
         return n
 
-    threads = [threading.Thread(target=lambda n=n: found.append(waiting.wait(work(n)))) for n in range(8)]
+    threads = [
+        threading.Thread(target=lambda n=n: found.append(waiting.wait(work(n)))) for n in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,6 @@
-"""However an input is cut, ordered and mixed with others, the same is asked and the same graph comes of it."""
+"""However an input is cut, ordered and mixed with others, the same is asked and the same graph
+comes of it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,19 @@ import pytest
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import STORY, Place, Watched, Work, said, variant, wire
 
-# Every name has a fact where it is first said, facts are dated in order, and none has ended when it is said again.
-PLAIN = [text for text in STORY if "deadline" not in text and not text.startswith("Ben(user): I know")]
+# Every name has a fact where it is first said, facts are dated in order, and none has ended when it
+# is said again.
+PLAIN = [
+    text for text in STORY if "deadline" not in text and not text.startswith("Ben(user): I know")
+]
 
 
 def shifted(group: str) -> list[dict[str, Any]]:
     """The story with names of the group's own, so that no two groups ask the same."""
     texts = [
-        text.replace("Ann", f"Ann{group}").replace("Ben", f"Ben{group}").replace("Cleo", f"Cleo{group}")
+        text.replace("Ann", f"Ann{group}")
+        .replace("Ben", f"Ben{group}")
+        .replace("Cleo", f"Cleo{group}")
         for text in STORY
     ]
     return said(texts[:5], group)
@@ -68,7 +75,9 @@ async def test_neither_the_place_of_a_row_nor_other_groups_change_anything(simpl
     simple.model.reset()
     mixed = random.Random(1).sample(rows, len(rows))
     other = Work(simple.model, simple.place, simple.folder / "mixed")
-    async with other.session(store=f"sqlite:{simple.folder / 'mixed.db'}", journal=False) as session:
+    async with other.session(
+        store=f"sqlite:{simple.folder / 'mixed.db'}", journal=False
+    ) as session:
         result = await session.arun("add_episode", episodes=mixed)
     assert wire(simple.model.requests) == asked
     assert result.committed == len(rows)
@@ -84,7 +93,9 @@ async def test_groups_that_run_in_waves_are_each_as_if_alone(work: Work) -> None
     together, asked = await work.place.dump(), wire(work.model.requests)
     async with Watched() as model:
         alone = Work(model, work.place, work.folder / "alone")
-        async with alone.session(store=f"sqlite:{work.folder / 'alone.db'}", journal=False) as session:
+        async with alone.session(
+            store=f"sqlite:{work.folder / 'alone.db'}", journal=False
+        ) as session:
             for group in groups:
                 await session.arun("add_episode", episodes=shifted(group))
         found = await Place("", lambda: SqliteStore(work.folder / "alone.db")).dump()
@@ -94,8 +105,12 @@ async def test_groups_that_run_in_waves_are_each_as_if_alone(work: Work) -> None
 
 async def test_rows_of_other_groups_share_round_trips(simple: Work) -> None:
     one = await simple.run(shifted("A"), session={"store": "memory"})
-    rows = [row for rows in zip(shifted("B"), shifted("C"), shifted("D"), strict=True) for row in rows]
+    rows = [
+        row for rows in zip(shifted("B"), shifted("C"), shifted("D"), strict=True) for row in rows
+    ]
     three = await simple.run(rows, session={"store": "memory"})
     reads = {name: step.round_trips for name, step in one.meter.steps.items() if name != "commit"}
-    shared = {name: step.round_trips for name, step in three.meter.steps.items() if name != "commit"}
+    shared = {
+        name: step.round_trips for name, step in three.meter.steps.items() if name != "commit"
+    }
     assert sum(shared.values()) < 2 * sum(reads.values()), "not three times as many"

@@ -14,13 +14,25 @@ from semgraph.execution.windows import Members, cut, prepare, slices
 from semgraph.logical.plan import Order
 
 SCHEMA = pa.schema(
-    [("id", pa.string()), ("who", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())]
+    [
+        ("id", pa.string()),
+        ("who", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("text", pa.string()),
+    ]
 )
 
 
 def order(**options: Any) -> Order:
     return Order(
-        **{"input": "notes", "partition": "who", "by": ("at",), "key": "id", "key_of": ("who", "at", "text")} | options
+        **{
+            "input": "notes",
+            "partition": "who",
+            "by": ("at",),
+            "key": "id",
+            "key_of": ("who", "at", "text"),
+        }
+        | options
     )
 
 
@@ -49,7 +61,12 @@ def test_turns_follow_time_and_equal_times_keep_the_order_they_were_given_in() -
 
 
 def test_a_missing_key_is_made_from_the_row_and_equal_rows_get_different_keys_that_last() -> None:
-    rows = [(None, "x", 0, "hi"), (None, "x", 0, "hi"), (None, "x", 0, "ho"), ("mine", "x", 0, "hi")]
+    rows = [
+        (None, "x", 0, "hi"),
+        (None, "x", 0, "hi"),
+        (None, "x", 0, "ho"),
+        ("mine", "x", 0, "hi"),
+    ]
     found = members(*rows)
     assert found.keys[3] == "mine"
     assert len(set(found.keys)) == 4
@@ -60,7 +77,9 @@ def test_a_missing_key_is_made_from_the_row_and_equal_rows_get_different_keys_th
 
 def test_rows_of_an_order_without_a_key_are_named_by_what_they_say() -> None:
     given = members(("a", "x", 0, "hi"), (None, "x", 0, "hi"), ("b", "x", 0, "ho"), key="")
-    assert given.keys == members((None, "x", 0, "hi"), (None, "x", 0, "hi"), (None, "x", 0, "ho")).keys
+    assert (
+        given.keys == members((None, "x", 0, "hi"), (None, "x", 0, "hi"), (None, "x", 0, "ho")).keys
+    )
     assert given.table.column("id").to_pylist() == ["a", None, "b"]
     assert given.table.column_names == members(key_of=("at",)).table.column_names
 
@@ -81,7 +100,9 @@ def test_a_wave_is_the_next_window_of_every_partition() -> None:
 
 def test_windows_hold_as_many_members_as_asked_and_all_is_one() -> None:
     sizes = {
-        window: [len(w.members) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave]
+        window: [
+            len(w.members) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave
+        ]
         for window in (2, None)
     }
     assert sizes == {2: [2, 2, 1], None: [5]}

@@ -1,4 +1,6 @@
-"""Brackets of expressions: each has its other half, also in functions that the parser reads by a syntax of their own."""
+"""Brackets of expressions: each has its other half, also in functions that the parser reads by a
+syntax of their own.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_a_parenthesis_that_is_not_closed_is_refused_with_its_place(text: str) -
     assert caught.value.there == f"Expecting ). Line 1, Col: {len(text)}."
 
 
-@pytest.mark.parametrize("text", ["a)", "trim(a))", "trim(a]", "[trim(a], b)", "[a", "{'x': a", "a[1", "trim([a)"])
+@pytest.mark.parametrize(
+    "text", ["a)", "trim(a))", "trim(a]", "[trim(a], b)", "[a", "{'x': a", "a[1", "trim([a)"]
+)
 def test_no_bracket_is_without_its_other_half(text: str) -> None:
     with pytest.raises(Fault, match="cannot read the expression"):
         parse_scalar(text)

@@ -11,7 +11,9 @@ from semgraph.errors import Fault
 from semgraph.expr.duckdb import Prepared, connection, type_of
 from semgraph.expr.scalar import parse_scalar
 
-SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("name", pa.string()), ("user", pa.string())])
+SCHEMA = pa.schema(
+    [("at", pa.timestamp("us", tz="UTC")), ("name", pa.string()), ("user", pa.string())]
+)
 REPEATS = {"CONSISTENT", None}
 
 
@@ -29,14 +31,22 @@ def test_a_function_whose_result_is_another_one_each_time_is_refused(text: str) 
 
 def test_every_function_that_the_database_calls_inconsistent_is_refused() -> None:
     sql = "SELECT DISTINCT function_name, stability FROM duckdb_functions() WHERE function_type = 'scalar'"
-    names = {name for name, stability in connection().cursor().sql(sql).fetchall() if stability not in REPEATS}
+    names = {
+        name
+        for name, stability in connection().cursor().sql(sql).fetchall()
+        if stability not in REPEATS
+    }
     for name in names - {"error"}:
         with pytest.raises(Fault, match="another result each time"):
             type_of(parse_scalar(f"{name}()"), SCHEMA)
 
 
 def test_what_to_use_instead_is_said() -> None:
-    for text, hint in (("now()", "$now"), ("uuid()", "id(columns)"), ("age(at)", "age($now, time)")):
+    for text, hint in (
+        ("now()", "$now"),
+        ("uuid()", "id(columns)"),
+        ("age(at)", "age($now, time)"),
+    ):
         with pytest.raises(Fault) as caught:
             type_of(parse_scalar(text), SCHEMA)
         assert hint in str(caught.value.hint)
@@ -63,9 +73,13 @@ def test_a_text_may_say_now() -> None:
     table = pa.table({"name": ["a"]})
     now = datetime(2025, 1, 2, tzinfo=UTC)
     plain = "SELECT concat(name, ' $now') AS \"$now\" FROM rows"
-    assert Prepared(plain, {"rows": table}).run({"rows": table}, now).to_pylist() == [{"$now": "a $now"}]
+    assert Prepared(plain, {"rows": table}).run({"rows": table}, now).to_pylist() == [
+        {"$now": "a $now"}
+    ]
     both = "SELECT concat(name, ' $now''s ', year($now)) AS x FROM rows"
-    assert Prepared(both, {"rows": table}).run({"rows": table}, now).to_pylist() == [{"x": "a $now's 2025"}]
+    assert Prepared(both, {"rows": table}).run({"rows": table}, now).to_pylist() == [
+        {"x": "a $now's 2025"}
+    ]
 
 
 def test_only_the_parameter_depends_on_the_time() -> None:

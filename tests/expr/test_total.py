@@ -1,4 +1,6 @@
-"""Which scalars have a value for every row: what rules may compute over rows that a plan would have screened."""
+"""Which scalars have a value for every row: what rules may compute over rows that a plan would have
+screened.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ NOT_KNOWN = ("n + 1 > 2", "sum(n) > 1", "sqrt(n) > 1", "l[1] = 1", "n / 2 > 1", 
 
 async def computed(text: str) -> None:
     sql = parse_scalar(text).sql.replace("$now", "TIMESTAMPTZ '2024-01-01'")
-    await execute(f"SELECT CAST(({sql}) AS BOOLEAN) AS x FROM {ROWS}", {ROWS: WORST}, pa.schema([("x", pa.bool_())]))
+    await execute(
+        f"SELECT CAST(({sql}) AS BOOLEAN) AS x FROM {ROWS}",
+        {ROWS: WORST},
+        pa.schema([("x", pa.bool_())]),
+    )
 
 
 @pytest.mark.parametrize("text", TOTAL)

@@ -27,7 +27,9 @@ def test_the_examples_in_the_docs_hold() -> None:
 
 
 def test_the_next_is_relevant_and_unlike_those_before() -> None:
-    """Query at 0°. Relevance cos 10 = .985, cos 20 = .940, cos −40 = .766; after the first, cos(10, 20) = .985, cos(10, −40) = .643."""
+    """Query at 0°. Relevance cos 10 = .985, cos 20 = .940, cos −40 = .766; after the first, cos(10,
+    20) = .985, cos(10, −40) = .643.
+    """
     picks = mmr(at(0), [at(10), at(20), at(-40)], 0.5)
     assert [pick.nth for pick in picks] == [1, 3, 2]
     assert [round(pick.score, 3) for pick in picks] == [0.492, 0.062, -0.023]
@@ -36,11 +38,17 @@ def test_the_next_is_relevant_and_unlike_those_before() -> None:
 def test_the_static_one_compares_with_all_others() -> None:
     """.492 − .492, .470 − .492, .383 − .321."""
     picks = mmr_static(at(0), [at(10), at(20), at(-40)], 0.5)
-    assert [(pick.nth, round(pick.score, 3)) for pick in picks] == [(3, 0.062), (1, 0.0), (2, -0.023)]
+    assert [(pick.nth, round(pick.score, 3)) for pick in picks] == [
+        (3, 0.062),
+        (1, 0.0),
+        (2, -0.023),
+    ]
 
 
 @given(ANGLES, st.sampled_from([mmr, mmr_static]))
-def test_relevance_alone_sorts_by_cosine_and_every_candidate_is_there_once(angles: list[int], rank: object) -> None:
+def test_relevance_alone_sorts_by_cosine_and_every_candidate_is_there_once(
+    angles: list[int], rank: object
+) -> None:
     picks = rank(at(0), [at(a) for a in angles], 1.0)  # type: ignore[operator]
     assert sorted(p.nth for p in picks) == list(range(1, len(angles) + 1))
     cosines = [round(math.cos(math.radians(angles[p.nth - 1])), 6) for p in picks]
@@ -48,7 +56,11 @@ def test_relevance_alone_sorts_by_cosine_and_every_candidate_is_there_once(angle
 
 
 def test_what_has_no_direction_is_like_nothing() -> None:
-    assert [(p.nth, p.score) for p in mmr(at(0), [None, at(0), [0, 0]], 1.0)] == [(2, 1.0), (1, 0.0), (3, 0.0)]
+    assert [(p.nth, p.score) for p in mmr(at(0), [None, at(0), [0, 0]], 1.0)] == [
+        (2, 1.0),
+        (1, 0.0),
+        (3, 0.0),
+    ]
     assert [p.nth for p in mmr(None, [at(0), at(90)], 0.5)] == [1, 2]
     assert mmr(at(0), [], 0.5) == []
     assert mean_vector([None]) is None

@@ -1,1 +1,3 @@
-"""Implementations that need packages of their own, in an environment that has them: make test-extras."""
+"""Implementations that need packages of their own, in an environment that has them: make
+test-extras.
+"""

@@ -1,5 +1,7 @@
-"""The model of the checks, for requests in LOTUS's words: they are read, asked of the model as semgraph asks, and answered as
-LOTUS wants them. A request that does not say what LOTUS's prompts say is an error of the test."""
+"""The model of the checks, for requests in LOTUS's words: they are read, asked of the model as
+semgraph asks, and answered as LOTUS wants them. A request that does not say what LOTUS's prompts
+say is an error of the test.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,13 @@ class Reading:
         text = request.messages[-1].content
         assert _ASKED[self.operator] in text, text
         size = sum(self.count_tokens(message.content) for message in request.messages)
-        assert size + request.max_tokens <= self.limits.context_tokens, "a request that does not fit was sent"
+        assert size + request.max_tokens <= self.limits.context_tokens, (
+            "a request that does not fit was sent"
+        )
         system, user, schema = getattr(self, f"_{self.operator}")(request, text)
-        asked = replace(request, messages=(Message("system", system), Message("user", user)), schema=schema)
+        asked = replace(
+            request, messages=(Message("system", system), Message("user", user)), schema=schema
+        )
         reply: Reply = await self.inner.complete(asked)
         return replace(reply, text=self._said(json.loads(reply.text)))
 
@@ -50,7 +56,11 @@ class Reading:
             return f"Answer: {document['answer'] == 'yes'}"
         if self.operator == "sem_join":
             return f"Answer: {document['match']}"
-        return f"Document {document['ranking'][0]}" if self.operator == "sem_topk" else json.dumps(document)
+        return (
+            f"Document {document['ranking'][0]}"
+            if self.operator == "sem_topk"
+            else json.dumps(document)
+        )
 
     def _sem_map(self, request: Request, text: str) -> tuple[str, str, str]:
         values = fields(text.removeprefix("Context:\n").partition("\n\nInstruction: ")[0])
@@ -104,8 +114,12 @@ def schema(*names: str) -> str:
 
 
 class LotusWay(Way):
-    """A way that speaks as LOTUS does. Its sem_join returns no answers beside a match, so none are asked for."""
+    """A way that speaks as LOTUS does. Its sem_join returns no answers beside a match, so none are
+    asked for.
+    """
 
     async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
         case.answers = False
-        return await super().answers(case, Reading(llm or Oracle(mind(case.operator)), case.operator), asked)
+        return await super().answers(
+            case, Reading(llm or Oracle(mind(case.operator)), case.operator), asked
+        )

@@ -31,15 +31,26 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     torch.manual_seed(7)
-    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=128, num_labels=1, **size)
+    size = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
+    config = BertConfig(
+        vocab_size=len(vocabulary), max_position_embeddings=128, num_labels=1, **size
+    )
     folder = tmp_path_factory.mktemp("cross-encoder")
     BertForSequenceClassification(config).save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=128, **names).save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=128, **names
+    ).save_pretrained(folder)
     return folder
 
 
@@ -59,7 +70,9 @@ async def test_scores_are_those_of_the_model_and_nothing_is_asked(model: Path) -
     llm = Oracle(mind=None)  # type: ignore[arg-type]
     table = await run(Case("sem_topk", list(texts)), way(model, batch=2), llm)
     wanted = CrossEncoder(str(model)).predict([("How loud is “ ”?", text) for text in texts])
-    assert table.column("score").to_pylist() == pytest.approx([float(score) for score in wanted], abs=1e-5)
+    assert table.column("score").to_pylist() == pytest.approx(
+        [float(score) for score in wanted], abs=1e-5
+    )
     assert llm.requests == []
 
 
@@ -72,7 +85,11 @@ async def test_the_question_is_the_context_where_there_is_one(model: Path) -> No
 
 
 async def test_rows_without_text_come_last(model: Path) -> None:
-    scores = (await run(Case("sem_topk", ["bell", None, "rain", ""]), way(model))).column("score").to_pylist()
+    scores = (
+        (await run(Case("sem_topk", ["bell", None, "rain", ""]), way(model)))
+        .column("score")
+        .to_pylist()
+    )
     assert max(scores[1], scores[3]) < min(scores[0], scores[2])
 
 

@@ -1,5 +1,6 @@
-"""One database, two programs: semgraph and graphiti-core 0.31.2, on a real Neo4j, asking one model. What either writes the other
-reads, searches, extends and cleans."""
+"""One database, two programs: semgraph and graphiti-core 0.31.2, on a real Neo4j, asking one model.
+What either writes the other reads, searches, extends and cleans.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StandIn]:
 @pytest.fixture
 async def graphiti(cypher: Run, model: StandIn, neo4j_database: Any) -> AsyncIterator[Graphiti]:
     """graphiti-core as its users make it."""
-    config = LLMConfig(api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=model.base_url)
+    config = LLMConfig(
+        api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=model.base_url
+    )
     vectors = OpenAIEmbedderConfig(
         api_key="none", base_url=model.base_url, embedding_model="stand-in", embedding_dim=256
     )
@@ -80,12 +83,18 @@ async def graphiti(cypher: Run, model: StandIn, neo4j_database: Any) -> AsyncIte
     )  # fmt: skip
     yield made
     await made.close()
-    for part in (made.llm_client, made.embedder, made.cross_encoder):  # it leaves its connections open
+    for part in (
+        made.llm_client,
+        made.embedder,
+        made.cross_encoder,
+    ):  # it leaves its connections open
         await part.client.close()
 
 
 @pytest.fixture
-async def memory(cypher: Run, model: StandIn, neo4j_database: Any, tmp_path: Path) -> AsyncIterator[Memory]:
+async def memory(
+    cypher: Run, model: StandIn, neo4j_database: Any, tmp_path: Path
+) -> AsyncIterator[Memory]:
     """semgraph's plans over the same database."""
     store = Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password)
     made = Memory(store, model, tmp_path)
@@ -118,7 +127,9 @@ async def ours(memory: Memory) -> Memory:
     return memory
 
 
-async def seen_by_graphiti(graphiti: Graphiti, group: str = "g") -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+async def seen_by_graphiti(
+    graphiti: Graphiti, group: str = "g"
+) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
     """Episodes, entities, facts and mentions, as graphiti-core reads them."""
     driver = graphiti.driver
     return (
@@ -137,13 +148,16 @@ async def assert_alike(graphiti: Graphiti, memory: Memory) -> None:
     """Both programs see the same rows with the same values."""
     episodes, entities, facts, mentions = await seen_by_graphiti(graphiti)
     graph = await memory.graph()
-    assert {e.uuid: (e.name, e.content, e.source.value, utc(e.valid_at), sorted(e.entity_edges)) for e in episodes} == {
+    assert {
+        e.uuid: (e.name, e.content, e.source.value, utc(e.valid_at), sorted(e.entity_edges))
+        for e in episodes
+    } == {
         e["uuid"]: (e["name"], e["content"], e["source"], e["valid_at"], sorted(e["entity_edges"]))
         for e in graph.episodes
     }
-    assert {e.uuid: (e.name, e.group_id, e.summary, sorted({*e.labels} - {"Entity"})) for e in entities} == {
-        e["uuid"]: (e["name"], e["group_id"], e["summary"], e["labels"]) for e in graph.entities
-    }
+    assert {
+        e.uuid: (e.name, e.group_id, e.summary, sorted({*e.labels} - {"Entity"})) for e in entities
+    } == {e["uuid"]: (e["name"], e["group_id"], e["summary"], e["labels"]) for e in graph.entities}
     assert {
         f.uuid: (
             f.source_node_uuid,
@@ -184,7 +198,8 @@ def said_in_the_docs() -> str:
     return " ".join(page.split("```")[1].split())
 
 
-# -- what graphiti-core wrote --------------------------------------------------------------------------------------
+# -- what graphiti-core wrote
+# --------------------------------------------------------------------------------------
 
 
 async def test_what_graphiti_wrote_is_read(theirs: Graphiti, memory: Memory) -> None:
@@ -202,7 +217,9 @@ async def test_what_graphiti_wrote_is_searched(theirs: Graphiti, memory: Memory)
         assert {*by_semgraph} <= {*by_graphiti}, "0.6 is raw cosine here, and raw 0.2 there"
 
 
-async def test_what_graphiti_wrote_is_extended(theirs: Graphiti, memory: Memory, cypher: Run) -> None:
+async def test_what_graphiti_wrote_is_extended(
+    theirs: Graphiti, memory: Memory, cypher: Run
+) -> None:
     before, indexes = await memory.graph(), cypher(SHOW)
     result = await memory.hear(memory.episode(LATER, at(10)))
     assert " ".join(result.notes) == said_in_the_docs()
@@ -230,7 +247,9 @@ async def test_the_model_is_asked_no_more_than_on_a_database_of_semgraphs_own(
     assert asked == dict(model.calls)
 
 
-async def test_what_is_missing_is_made_when_asked(theirs: Graphiti, memory: Memory, cypher: Run) -> None:
+async def test_what_is_missing_is_made_when_asked(
+    theirs: Graphiti, memory: Memory, cypher: Run
+) -> None:
     before = cypher(SHOW)
     result = await memory.run("build_indices_and_constraints")
     assert "filled: name_key of 3 Entity" in result.notes
@@ -241,11 +260,16 @@ async def test_what_is_missing_is_made_when_asked(theirs: Graphiti, memory: Memo
     ]  # fmt: skip
     await tell(theirs, LATER, 10)
     later = await memory.hear(memory.episode("Bob Fox(user): I live in Porto.", at(11)))
-    assert "2 Entity have no name_key: it is worked out from name in memory, for this run" in later.notes
+    assert (
+        "2 Entity have no name_key: it is worked out from name in memory, for this run"
+        in later.notes
+    )
     await assert_alike(theirs, memory)
 
 
-async def test_what_graphiti_wrote_is_cleaned(theirs: Graphiti, memory: Memory, cypher: Run) -> None:
+async def test_what_graphiti_wrote_is_cleaned(
+    theirs: Graphiti, memory: Memory, cypher: Run
+) -> None:
     await tell(theirs, LATER, 10, group="h")
     indexes = cypher(SHOW)
     await memory.run("clear_data", groups=[{"group_id": "g"}])
@@ -255,7 +279,9 @@ async def test_what_graphiti_wrote_is_cleaned(theirs: Graphiti, memory: Memory, 
 
 
 async def test_an_episode_that_graphiti_wrote_is_removed(theirs: Graphiti, memory: Memory) -> None:
-    first = next(episode for episode in (await memory.graph()).episodes if episode["content"] == TURNS[0])
+    first = next(
+        episode for episode in (await memory.graph()).episodes if episode["content"] == TURNS[0]
+    )
     await memory.run("remove_episode", episodes=[{"uuid": first["uuid"]}])
     graph = await memory.graph()
     assert graph.names == ["Alice Chen", "Project Phoenix"]
@@ -264,7 +290,9 @@ async def test_an_episode_that_graphiti_wrote_is_removed(theirs: Graphiti, memor
     await assert_alike(theirs, memory)
 
 
-async def test_communities_of_what_graphiti_wrote_are_read_by_it(theirs: Graphiti, memory: Memory) -> None:
+async def test_communities_of_what_graphiti_wrote_are_read_by_it(
+    theirs: Graphiti, memory: Memory
+) -> None:
     await memory.run("build_communities", groups=[{"group_id": "g"}])
     communities = await CommunityNode.get_by_group_ids(theirs.driver, ["g"])
     around = await memory.around()
@@ -274,11 +302,17 @@ async def test_communities_of_what_graphiti_wrote_are_read_by_it(theirs: Graphit
     assert len(around["members"]) == 3
 
 
-async def test_what_graphiti_reads_at_once_is_the_same_graph(graphiti: Graphiti, memory: Memory) -> None:
+async def test_what_graphiti_reads_at_once_is_the_same_graph(
+    graphiti: Graphiti, memory: Memory
+) -> None:
     await graphiti.build_indices_and_constraints()
     raw = [
         RawEpisode(
-            name=f"turn {i}", content=text, source_description="", source=EpisodeType.message, reference_time=at(i)
+            name=f"turn {i}",
+            content=text,
+            source_description="",
+            source=EpisodeType.message,
+            reference_time=at(i),
         )
         for i, text in enumerate(TURNS)
     ]
@@ -287,10 +321,13 @@ async def test_what_graphiti_reads_at_once_is_the_same_graph(graphiti: Graphiti,
     await assert_alike(graphiti, memory)
 
 
-# -- what semgraph wrote -------------------------------------------------------------------------------------------
+# -- what semgraph wrote
+# -------------------------------------------------------------------------------------------
 
 
-async def test_graphiti_sets_up_its_indexes_beside_ours(ours: Memory, graphiti: Graphiti, cypher: Run) -> None:
+async def test_graphiti_sets_up_its_indexes_beside_ours(
+    ours: Memory, graphiti: Graphiti, cypher: Run
+) -> None:
     before = cypher(SHOW)
     await graphiti.build_indices_and_constraints()
     after = cypher(SHOW)
@@ -308,7 +345,9 @@ async def test_what_semgraph_wrote_is_read_by_graphiti(ours: Memory, graphiti: G
     assert all(edge.source_node_uuid and edge.fact for edge in found.edges)
 
 
-async def test_what_semgraph_wrote_is_searched_by_graphiti(ours: Memory, graphiti: Graphiti) -> None:
+async def test_what_semgraph_wrote_is_searched_by_graphiti(
+    ours: Memory, graphiti: Graphiti
+) -> None:
     edges = await graphiti.search("Where does Alice Chen work?", group_ids=["g"])
     assert any("TechCorp" in edge.fact for edge in edges)
     centre = next(n for n in (await seen_by_graphiti(graphiti))[1] if n.name == "Project Phoenix")
@@ -316,7 +355,9 @@ async def test_what_semgraph_wrote_is_searched_by_graphiti(ours: Memory, graphit
     assert any("deadline" in edge.fact for edge in near)
 
 
-async def test_what_semgraph_wrote_is_extended_by_graphiti(ours: Memory, graphiti: Graphiti) -> None:
+async def test_what_semgraph_wrote_is_extended_by_graphiti(
+    ours: Memory, graphiti: Graphiti
+) -> None:
     before = await ours.graph()
     await tell(graphiti, LATER, 10)
     graph = await ours.graph()

@@ -16,12 +16,18 @@ with warnings.catch_warnings():  # they are not ours to mend
     from graphiti_core.llm_client.config import LLMConfig
 
 pytestmark = pytest.mark.filterwarnings("default")
-PASSAGES = ["Ada Costa lives in Oslo.", "Ada Costa is employed by Luma.", "Bruno Weber works at Acme."]
+PASSAGES = [
+    "Ada Costa lives in Oslo.",
+    "Ada Costa is employed by Luma.",
+    "Bruno Weber works at Acme.",
+]
 
 
 async def test_what_answers_the_question_comes_first() -> None:
     async with StandIn() as server:
-        reranker = OpenAIRerankerClient(LLMConfig(api_key="none", model="gpt-4.1-mini", base_url=server.base_url))
+        reranker = OpenAIRerankerClient(
+            LLMConfig(api_key="none", model="gpt-4.1-mini", base_url=server.base_url)
+        )
         try:
             ranked = await reranker.rank("Where does Ada Costa work?", PASSAGES)
         finally:

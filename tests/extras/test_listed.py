@@ -1,4 +1,6 @@
-"""With every extra installed, the command line lists every implementation, and none is refused for want of a package."""
+"""With every extra installed, the command line lists every implementation, and none is refused for
+want of a package.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def test_all_are_listed_without_an_import_of_what_they_need() -> None:
     assert done.stdout.count("lotus") == len(OPERATORS)
     assert "cross_encoder" in done.stdout
     asked = "import semgraph.lotus, sys, json; print(json.dumps([m for m in ('lotus', 'litellm', 'torch') if m in sys.modules]))"
-    loaded = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )
     assert json.loads(loaded.stdout) == []
 
 
@@ -41,7 +45,8 @@ print(json.dumps([before, state()]))
 
 def test_none_lacks_a_package() -> None:
     said = [
-        LIBRARY.get(operator, Choice(one.name)).refuses(node(operator, answers=False), Limits()) or ""
+        LIBRARY.get(operator, Choice(one.name)).refuses(node(operator, answers=False), Limits())
+        or ""
         for operator in OPERATORS
         for one in LIBRARY.list(operator)
     ]

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from semgraph.conformance import CHECKS
-from semgraph.conformance.cases import LIBRARY, OPERATORS, Case, answers, mind, node, reference, run, some
+from semgraph.conformance.cases import (
+    LIBRARY,
+    OPERATORS,
+    Case,
+    answers,
+    mind,
+    node,
+    reference,
+    run,
+    some,
+)
 from semgraph.conformance.oracle import Faulty, Oracle
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
@@ -19,7 +29,11 @@ from semgraph.meter import StepMetrics
 from tests.extras.reading import LotusWay, Reading
 
 TOPK = ["lotus", "lotus(method=heap)", "lotus(method=naive)", 'lotus(method="quick-sem")']
-WAYS = [(operator, way) for operator in OPERATORS for way in (TOPK if operator == "sem_topk" else ["lotus"])]
+WAYS = [
+    (operator, way)
+    for operator in OPERATORS
+    for way in (TOPK if operator == "sem_topk" else ["lotus"])
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,14 +53,18 @@ async def test_the_contract_holds(operator: str, name: str, check: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "fewest", "most"), [("quick", 50, 200), ("quick-sem", 50, 200), ("naive", 1225, 1225)]
+    ("method", "fewest", "most"),
+    [("quick", 50, 200), ("quick-sem", 50, 200), ("naive", 1225, 1225)],
 )
 async def test_the_k_best_are_found_by_comparisons(method: str, fewest: int, most: int) -> None:
     llm = Oracle(mind("sem_topk"))
     case = some("sem_topk", 50, group=[0] * 50)
     mine = await way("sem_topk", f'lotus(method="{method}")').answers(case, llm)
     theirs = await run(case, LIBRARY.get("sem_topk", Choice.parse(reference("sem_topk"))))
-    best = [sorted(range(50), key=lambda i: -t.column("score").to_pylist()[i])[:2] for t in (mine, theirs)]
+    best = [
+        sorted(range(50), key=lambda i: -t.column("score").to_pylist()[i])[:2]
+        for t in (mine, theirs)
+    ]
     assert best[0] == best[1]
     assert fewest <= len(llm.requests) <= most
 
@@ -63,18 +81,26 @@ async def test_a_run_asks_what_the_run_before_it_asked() -> None:
 @pytest.mark.parametrize("said", ["", "Certainly!", "Answer: True or False", "maybe"])
 @pytest.mark.parametrize("operator", ["sem_filter", "sem_join"])
 async def test_what_lotus_would_take_for_true_is_an_error(operator: str, said: str) -> None:
-    rows = answers(await run(_plain(operator), LIBRARY.get(operator, Choice("lotus")), Saying(operator, said)))
+    rows = answers(
+        await run(_plain(operator), LIBRARY.get(operator, Choice("lotus")), Saying(operator, said))
+    )
     assert {row["error"] for row in rows} == {'invalid: expected "Answer: True" or "Answer: False"'}
 
 
 async def test_what_lotus_would_take_for_the_first_document_is_an_error() -> None:
-    rows = answers(await run(_plain("sem_topk"), LIBRARY.get("sem_topk", Choice("lotus")), Saying("sem_topk", "Both")))
+    rows = answers(
+        await run(
+            _plain("sem_topk"), LIBRARY.get("sem_topk", Choice("lotus")), Saying("sem_topk", "Both")
+        )
+    )
     assert {row["error"] for row in rows} == {'invalid: expected "Document 1" or "Document 2"'}
 
 
 @pytest.mark.parametrize("operator", ["sem_map", "sem_agg"])
 async def test_an_answer_of_another_form_is_an_error(operator: str) -> None:
-    rows = answers(await run(_plain(operator), LIBRARY.get(operator, Choice("lotus")), Saying(operator, "[]")))
+    rows = answers(
+        await run(_plain(operator), LIBRARY.get(operator, Choice("lotus")), Saying(operator, "[]"))
+    )
     assert {row["error"] for row in rows} == {"invalid: the answer must be an object"}
 
 
@@ -90,7 +116,9 @@ async def test_a_model_that_is_gone_ends_the_step(operator: str) -> None:
 @pytest.mark.parametrize("operator", OPERATORS)
 async def test_every_call_is_metered_and_named(operator: str) -> None:
     llm, metrics = Oracle(mind(operator)), StepMetrics()
-    found = await run(_plain(operator), LIBRARY.get(operator, Choice("lotus")), Reading(llm, operator), metrics)
+    found = await run(
+        _plain(operator), LIBRARY.get(operator, Choice("lotus")), Reading(llm, operator), metrics
+    )
     assert metrics.calls_issued == metrics.attempts == len(llm.requests) > 0
     assert metrics.tokens_in > 0
     assert all(found.column("calls").to_pylist())
@@ -142,6 +170,7 @@ class Saying(Oracle):
 
 def test_all_that_is_tried_is_usable_here() -> None:
     kinds: list[Any] = [LIBRARY.get(operator, Choice.parse(name)) for operator, name in WAYS]
-    assert [kind.refuses(node(op, answers=False), Limits()) for kind, (op, _) in zip(kinds, WAYS, strict=True)] == [
-        None
-    ] * len(WAYS)
+    assert [
+        kind.refuses(node(op, answers=False), Limits())
+        for kind, (op, _) in zip(kinds, WAYS, strict=True)
+    ] == [None] * len(WAYS)

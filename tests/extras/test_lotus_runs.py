@@ -1,4 +1,6 @@
-"""LOTUS's operators in runs, over HTTP: what is asked, journalled, limited and paid again is as with all other ways."""
+"""LOTUS's operators in runs, over HTTP: what is asked, journalled, limited and paid again is as
+with all other ways.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ steps:
     - sem_filter: {prompt: "Does “{text}” say that somebody moved?", on_error: "null"}
 returns: [moved]
 """
-TEXTS = [f"Ada Costa {'moved to Oslo' if i % 3 == 0 else 'works at Luma'} in {1990 + i}." for i in range(30)]
+TEXTS = [
+    f"Ada Costa {'moved to Oslo' if i % 3 == 0 else 'works at Luma'} in {1990 + i}."
+    for i in range(30)
+]
 
 
 @pytest.fixture
@@ -35,7 +40,11 @@ async def run(model: Model, tmp_path: Path, texts: list[str], **limits: Any) -> 
     plan = tmp_path / "moves.yaml"
     plan.write_text(PLAN)
     rows = [{"id": i, "text": text} for i, text in enumerate(texts)]
-    given: dict[str, Any] = {"llm": f"openai:gpt-4.1-mini@{model.base_url}", "store": "memory", **limits}
+    given: dict[str, Any] = {
+        "llm": f"openai:gpt-4.1-mini@{model.base_url}",
+        "store": "memory",
+        **limits,
+    }
     async with Session(**given, journal=tmp_path / "journal.db", folder=tmp_path) as session:
         return await session.arun(plan, texts=rows, use={"moved": "lotus"})
 

@@ -1,4 +1,6 @@
-"""LOTUS by itself asks the world's server: without errors it finds what is true, and its errors are those that were put in."""
+"""LOTUS by itself asks the world's server: without errors it finds what is true, and its errors are
+those that were put in.
+"""
 
 from __future__ import annotations
 

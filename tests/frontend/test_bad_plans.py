@@ -1,7 +1,9 @@
-"""What is said of a plan that is wrong: every file in bad/ that has its messages beside it, word for word.
+"""What is said of a plan that is wrong: every file in bad/ that has its messages beside it, word
+for word.
 
-A message says where (file:line:column), in which step, what is wrong, what is there, and what was probably meant. All
-problems of a file are told at once, in its order; what merely reads something wrong is not told.
+A message says where (file:line:column), in which step, what is wrong, what is there, and what was
+probably meant. All problems of a file are told at once, in its order; what merely reads something
+wrong is not told.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def test_every_problem_has_a_place_in_a_file_that_is_there() -> None:
             assert problem.position is not None, problem
             lines = Path(problem.position.file).read_text().splitlines()
             assert 1 <= problem.position.line <= len(lines), problem
-            assert 1 <= problem.position.column <= len(lines[problem.position.line - 1]) + 1, problem
+            assert 1 <= problem.position.column <= len(lines[problem.position.line - 1]) + 1, (
+                problem
+            )
 
 
 @pytest.mark.usefixtures("in_bad")
@@ -91,7 +95,10 @@ def test_a_file_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for name in ("ingest.yaml", "own/ingest.yaml"):
         Path(name).write_text("plan: ingest")
     assert told("ingst.yaml") == 'ingst.yaml: there is no such file. Did you mean "ingest.yaml"?'
-    assert told("own/ingst.yaml") == 'own/ingst.yaml: there is no such file. Did you mean "own/ingest.yaml"?'
+    assert (
+        told("own/ingst.yaml")
+        == 'own/ingst.yaml: there is no such file. Did you mean "own/ingest.yaml"?'
+    )
     assert told("zzz/qqq.yaml") == "zzz/qqq.yaml: there is no such file. See semgraph plans list"
 
 
@@ -101,8 +108,14 @@ def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path("nul.yaml").write_bytes(b"plan: x\n\n\0\0")
     Path("huge.yaml").write_text("# " + "x" * 10_000_000)
     Path("folder.yaml").mkdir()
-    assert told("image.yaml") == "image.yaml:2:3  this is no plan: byte 10 is not UTF-8. A plan is a text file"
-    assert told("nul.yaml") == "nul.yaml:3:1  this is no plan: it holds binary data. A plan is a text file"
+    assert (
+        told("image.yaml")
+        == "image.yaml:2:3  this is no plan: byte 10 is not UTF-8. A plan is a text file"
+    )
+    assert (
+        told("nul.yaml")
+        == "nul.yaml:3:1  this is no plan: it holds binary data. A plan is a text file"
+    )
     assert told("huge.yaml") == (
         "huge.yaml:1:1  this file is too large for a plan. 10.0 MB; a plan has at most 1 MB. "
         "Rows belong into an input file: -i NAME=FILE"
@@ -138,9 +151,16 @@ VALUES = (
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.keyword)
 @pytest.mark.parametrize("value", VALUES, ids=json.dumps)
-def test_an_operator_is_in_the_plan_or_the_plan_is_refused(operator: type[Node], value: Any, tmp_path: Path) -> None:
+def test_an_operator_is_in_the_plan_or_the_plan_is_refused(
+    operator: type[Node], value: Any, tmp_path: Path
+) -> None:
     steps = {"rows": [{"from": "tickets"}, {operator.keyword: value}]}
-    plan = {"plan": "p", "inputs": {"tickets": {"id": "int64", "text": "string"}}, "steps": steps, "returns": ["rows"]}
+    plan = {
+        "plan": "p",
+        "inputs": {"tickets": {"id": "int64", "text": "string"}},
+        "steps": steps,
+        "returns": ["rows"],
+    }
     (tmp_path / "p.yaml").write_text(json.dumps(plan), encoding="utf-8")
     try:
         loaded = load_plan(tmp_path / "p.yaml")

@@ -55,7 +55,13 @@ def faults(value):
 
 def test_a_class_is_all_that_an_operator_needs():
     node = made({"n": 3, "per": "id", "where": "n > $least", "how": "spread"})
-    assert (node.n, node.per, node.where.sql, node.how, node.step) == (3, ("id",), '"n" > 3', "spread", "s")
+    assert (node.n, node.per, node.where.sql, node.how, node.step) == (
+        3,
+        ("id",),
+        '"n" > 3',
+        "spread",
+        "s",
+    )
     assert node.input is SOURCE
 
 
@@ -74,7 +80,9 @@ def test_all_wrong_arguments_are_told_at_once_each_with_its_path():
 
 
 def test_what_the_node_finds_wrong_has_its_path_too():
-    assert faults({"n": 1, "per": ["ids"]}) == [('no column "ids"', ("per", 0), 'did you mean "id"?')]
+    assert faults({"n": 1, "per": ["ids"]}) == [
+        ('no column "ids"', ("per", 0), 'did you mean "id"?')
+    ]
 
 
 @pytest.mark.parametrize("value", [3, "n", [1], None])
@@ -85,7 +93,11 @@ def test_arguments_are_a_mapping(value):
 
 
 def test_every_kind_of_argument_has_a_reader():
-    kinds = {f.metadata["kind"] for cls in (*OPERATORS, *SOURCES, *SINKS) for f in plan_keys(cls).values()}
+    kinds = {
+        f.metadata["kind"]
+        for cls in (*OPERATORS, *SOURCES, *SINKS)
+        for f in plan_keys(cls).values()
+    }
     assert kinds == {*READERS, *SEARCHING}
 
 

@@ -30,7 +30,11 @@ def test_words_are_words_and_dates_are_text():
 
 
 def test_columns_without_expression_are_keys_without_value():
-    assert parse("{uuid, name: m.name, at}", "x").data == {"uuid": None, "name": "m.name", "at": None}
+    assert parse("{uuid, name: m.name, at}", "x").data == {
+        "uuid": None,
+        "name": "m.name",
+        "at": None,
+    }
 
 
 def test_every_key_and_value_has_its_place():
@@ -50,12 +54,44 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 
 WORDS = st.sampled_from(
     [
-        *("null", "true", "1", "1e3", "~", "0x1f", "012", "2025-01-01", "=", "<<", "yes", "{a}", "[", ".inf"),
+        *(
+            "null",
+            "true",
+            "1",
+            "1e3",
+            "~",
+            "0x1f",
+            "012",
+            "2025-01-01",
+            "=",
+            "<<",
+            "yes",
+            "{a}",
+            "[",
+            ".inf",
+        ),
         *("&a", "*a", "%", "@", "`", "$x", "(a)", "'", '"'),
-        *("", " ", "  a ", "a: b", "a #b", "- x", "? x", "! x", "a, b", "a\n", "\n", "a\nb", "\u2028", "\x7f"),
+        *(
+            "",
+            " ",
+            "  a ",
+            "a: b",
+            "a #b",
+            "- x",
+            "? x",
+            "! x",
+            "a, b",
+            "a\n",
+            "\n",
+            "a\nb",
+            "\u2028",
+            "\x7f",
+        ),
     ]
 )
-TEXTS = WORDS | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=150)
+TEXTS = WORDS | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=150
+)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
@@ -64,7 +100,11 @@ PLAIN = st.recursive(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.sampled_from(["plan", "steps", "inputs", "writes", "example", "x"]), PLAIN, min_size=1))
+@given(
+    st.dictionaries(
+        st.sampled_from(["plan", "steps", "inputs", "writes", "example", "x"]), PLAIN, min_size=1
+    )
+)
 def test_what_is_written_is_read_back(data):
     assert parse(write_yaml(data), "x").data == data
 
@@ -103,7 +143,9 @@ def test_choices_and_settings():
     assert parse_choice("cascade(recall=0.9, name='a, b', small=true)") == Choice(
         "cascade", (("recall", 0.9), ("name", "a, b"), ("small", True))
     )
-    assert parse_choice("my_ops/sem_join/sorted.py(rows=3)") == Choice("my_ops/sem_join/sorted.py", (("rows", 3),))
+    assert parse_choice("my_ops/sem_join/sorted.py(rows=3)") == Choice(
+        "my_ops/sem_join/sorted.py", (("rows", 3),)
+    )
     assert str(parse_choice("block(left=10, right=2)")) == "block(left=10, right=2)"
     assert [plain_value(text) for text in ("3", "0.5", "false", "null", "x y", '"3"')] == [
         3,

@@ -63,14 +63,18 @@ def test_json_lines_a_json_list_csv_and_parquet_hold_the_same_rows(plan: Logical
         'content\tat\tn\ttags\nAnn moved to Rome.\t2025-01-15T09:00:00Z\t2\t"[""a"", ""b""]"\nRain, again.\t2025-01-16\t\t\n'
     )
     pq.write_table(pa.Table.from_pylist(ROWS), "a.parquet")
-    found = [rows(plan, f"notes=a.{ending}") for ending in ("jsonl", "json", "csv", "tsv", "parquet")]
+    found = [
+        rows(plan, f"notes=a.{ending}") for ending in ("jsonl", "json", "csv", "tsv", "parquet")
+    ]
     assert found[0][0]["content"] == "Ann moved to Rome."
     assert found[0][0]["tags"] == ["a", "b"]
     assert found[0][1]["n"] is None
     assert all(table == found[0] for table in found[1:])
 
 
-def test_a_csv_file_of_windows_with_a_byte_order_mark_and_lines_inside_cells(plan: LogicalPlan) -> None:
+def test_a_csv_file_of_windows_with_a_byte_order_mark_and_lines_inside_cells(
+    plan: LogicalPlan,
+) -> None:
     Path("a.csv").write_bytes('\ufeffcontent,at\r\n"two\nlines",2025-01-15\r\n'.encode())
     assert rows(plan, "notes=a.csv")[0]["content"] == "two\nlines"
 
@@ -150,7 +154,9 @@ def test_files_that_are_none_of_these(plan: LogicalPlan) -> None:
     assert 'what ".xlsx" holds is not known' in problem(plan, "notes=a.xlsx")
     Path("a.parquet").write_bytes(b"no parquet at all")
     assert "this is no Parquet file" in problem(plan, "notes=a.parquet")
-    pq.write_table(pa.table([pa.array([1])], schema=pa.schema([pa.field(b"\xff", pa.int64())])), "a.parquet")
+    pq.write_table(
+        pa.table([pa.array([1])], schema=pa.schema([pa.field(b"\xff", pa.int64())])), "a.parquet"
+    )
     assert "a.parquet: column 1 has a name that is not UTF-8" in problem(plan, "notes=a.parquet")
     Path("a.jsonl").write_bytes(b'{"content": "\xff"}')
     assert "byte 13 is not UTF-8" in problem(plan, "notes=a.jsonl")
@@ -161,7 +167,9 @@ def test_files_that_are_none_of_these(plan: LogicalPlan) -> None:
 
 
 def test_a_text_is_one_row(plan: LogicalPlan) -> None:
-    assert rows(plan, "asked=Who leads Project Phoenix?") == [{"id": None, "query": "Who leads Project Phoenix?"}]
+    assert rows(plan, "asked=Who leads Project Phoenix?") == [
+        {"id": None, "query": "Who leads Project Phoenix?"}
+    ]
     assert rows(plan, "asked=Phoenix")[0]["query"] == "Phoenix"
     assert rows(plan, "asked=is 1:a=b true?")[0]["query"] == "is 1:a=b true?"
 
@@ -173,7 +181,9 @@ def test_two_brackets_are_no_rows(plan: LogicalPlan) -> None:
 
 
 def test_standard_input_is_one_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("Wer führt?\nUnd wann?\n".encode())))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO("Wer führt?\nUnd wann?\n".encode()))
+    )
     assert rows(plan, "asked=-")[0]["query"] == "Wer führt?\nUnd wann?"
 
 
@@ -184,10 +194,17 @@ def piped(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def test_json_lines_on_standard_input_are_rows_if_they_are_called_so(
     plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*ROWS, {**ROWS[0], "content": "a\u2028b"}])
+    lines = "".join(
+        json.dumps(row, ensure_ascii=False) + "\n"
+        for row in [*ROWS, {**ROWS[0], "content": "a\u2028b"}]
+    )
     piped(monkeypatch, lines)
     (given,) = read_inputs(["notes=-.jsonl"], plan).values()
-    assert given.rows.column("content").to_pylist() == ["Ann moved to Rome.", "Rain, again.", "a\u2028b"]
+    assert given.rows.column("content").to_pylist() == [
+        "Ann moved to Rome.",
+        "Rain, again.",
+        "a\u2028b",
+    ]
     assert given.source == "standard input"
     piped(monkeypatch, '{"said": "Rain."}\n')
     assert rows(plan, "asked=-.jsonl:query=said") == [{"id": None, "query": "Rain."}]
@@ -200,7 +217,9 @@ def test_json_lines_on_standard_input_are_rows_if_they_are_called_so(
     ['{"query": "Who leads?"}\n', '{"said": "Who leads?"}\n{"said": "Since when?"}\n'],
     ids=["its column", "lines"],
 )
-def test_json_lines_are_not_taken_for_a_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_json_lines_are_not_taken_for_a_text(
+    plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     piped(monkeypatch, text)
     assert problem(plan, "asked=-") == (
         "standard input holds JSON objects, one a line, which would be read as one text. "
@@ -208,13 +227,19 @@ def test_json_lines_are_not_taken_for_a_text(plan: LogicalPlan, monkeypatch: pyt
     )
 
 
-@pytest.mark.parametrize("text", ['{"from": "Ann", "to": "Bob"}', "[1, 2]", '{"a": 1}\nand more', "12"])
-def test_a_text_that_is_json_is_a_text(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"from": "Ann", "to": "Bob"}', "[1, 2]", '{"a": 1}\nand more', "12"]
+)
+def test_a_text_that_is_json_is_a_text(
+    plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     piped(monkeypatch, text)
     assert rows(plan, "asked=-")[0]["query"] == text
 
 
-def test_nothing_on_standard_input_is_an_error(plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_on_standard_input_is_an_error(
+    plan: LogicalPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
     assert "there is no text" in problem(plan, "asked=-")
 

@@ -1,4 +1,6 @@
-"""The fluent API: the same words as plan files, checked at once, and the same plan when it is written and read again."""
+"""The fluent API: the same words as plan files, checked at once, and the same plan when it is
+written and read again.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_each_operator_is_a_method_with_the_argument_names_of_the_language(cls):
 def test_a_frame_knows_its_columns_and_rows(tickets):
     long = tickets.add({"size": "length(body)"}).filter("size > 12")
     assert long.columns == ["id", "customer", "body", "at", "size"]
-    assert repr(long) == "Frame(filter: id int64, customer string, body string, at string, size int64)"
+    assert (
+        repr(long) == "Frame(filter: id int64, customer string, body string, at string, size int64)"
+    )
     assert list(long.tables) == ["tickets"]
     assert long.tables["tickets"].num_rows == 2
     assert long.key == "id"
@@ -75,7 +79,11 @@ def test_what_is_wrong_is_said_where_it_is_written(tickets):
 
 def test_frames_of_one_plan_are_steps_of_it(tickets):
     short = tickets.filter("length(body) < 12").step("short")
-    asked = tickets.join(short, using="id", how="anti").sem_filter("Is {body} a complaint?").step("complaints")
+    asked = (
+        tickets.join(short, using="id", how="anti")
+        .sem_filter("Is {body} a complaint?")
+        .step("complaints")
+    )
     made = asked.limit(5).to_plan("complaints", use={"complaints": "packed(rows=5)"})
     assert dict(made.document["steps"]) == {
         "short": [{"from": "tickets"}, {"filter": "length(body) < 12"}],
@@ -96,11 +104,17 @@ def test_frames_of_one_plan_are_steps_of_it(tickets):
 def test_an_operator_names_its_step_itself(tickets):
     """A join of tables of the user's own, as it is typed in a notebook."""
     kinds = table([{"customer": "c9", "name": "Ada"}], name="kinds")
-    link = tickets.sem_join(kinds, alias="who", prompt="Is {body} by {who.name}?", keep="one", how="left", step="link")
-    apart = tickets.sem_join(kinds, alias="who", prompt="Is {body} by {who.name}?", keep="one", how="left").step("link")
+    link = tickets.sem_join(
+        kinds, alias="who", prompt="Is {body} by {who.name}?", keep="one", how="left", step="link"
+    )
+    apart = tickets.sem_join(
+        kinds, alias="who", prompt="Is {body} by {who.name}?", keep="one", how="left"
+    ).step("link")
     assert dict(link.to_plan().document) == dict(apart.to_plan().document)
     assert again(link.to_plan(use={"link": "block"})).use == {"link": Choice("block", ())}
-    both = union([tickets.limit(1, step="first"), tickets.sort("id desc", step="last")], step="both")
+    both = union(
+        [tickets.limit(1, step="first"), tickets.sort("id desc", step="last")], step="both"
+    )
     assert list(both.to_plan().document["steps"]) == ["first", "last", "both"]
     assert tickets.limit(1, step=None).made.name == ""
 
@@ -109,7 +123,11 @@ def test_a_frame_used_twice_becomes_one_step(tickets):
     asked = tickets.sem_map("What is {body} about?", add={"kind": "string"})
     both = union([asked.filter("kind = 'a'"), asked.filter("kind = 'b'")])
     made = both.to_plan()
-    asking = [name for name, items in made.document["steps"].items() if any("sem_map" in item for item in items)]
+    asking = [
+        name
+        for name, items in made.document["steps"].items()
+        if any("sem_map" in item for item in items)
+    ]
     assert len(asking) == 1
     assert again(made).fingerprint == made.fingerprint
 
@@ -122,12 +140,20 @@ def test_an_input_can_be_returned_as_it_is(tickets):
 
 def test_store_reads_and_writes(folder):
     said = table(
-        [{"uuid": "a", "group_id": "g", "title": "Emma", "year": 1815}], name="said", graph=folder.path / "graph.yaml"
+        [{"uuid": "a", "group_id": "g", "title": "Emma", "year": 1815}],
+        name="said",
+        graph=folder.path / "graph.yaml",
     )
-    near = said.search(["Book", said], "book", 3, by=[{"equal": "title"}, {"fulltext": "title", "rank": "overlap"}])
+    near = said.search(
+        ["Book", said], "book", 3, by=[{"equal": "title"}, {"fulltext": "title", "rank": "overlap"}]
+    )
     wrote = near.match("(a:Author)-[w:WROTE]->(b:Book {uuid: book.uuid})", how="left").step("wrote")
     books = scan("Book", graph=folder.path / "graph.yaml").filter("year < 1800")
-    made = plan("books", {"found": wrote}, writes=[said.merge(node="Book", first=True), books.delete(node="Book")])
+    made = plan(
+        "books",
+        {"found": wrote},
+        writes=[said.merge(node="Book", first=True), books.delete(node="Book")],
+    )
     assert made.document["graph"] == "graph.yaml"
     assert made.document["writes"] == [
         {"merge": {"from": "said", "node": "Book", "first": True}},
@@ -137,7 +163,9 @@ def test_store_reads_and_writes(folder):
     assert again(made, folder.path / "again.yaml").fingerprint == made.fingerprint
     as_object = table(TICKETS, graph=read_graph(folder.path / "graph.yaml"), folder=folder.path)
     assert (
-        as_object.search("Book", "b", 1, by={"equal": "title", "to": "body"}, partition="all").to_plan().graph.name
+        as_object.search("Book", "b", 1, by={"equal": "title", "to": "body"}, partition="all")
+        .to_plan()
+        .graph.name
         == "library"
     )
 
@@ -198,7 +226,11 @@ def test_a_saved_plan_is_the_plan(folder):
 
 def test_a_table_may_be_optional(tickets, folder):
     kinds = table([{"id": 1, "kind": "spam"}], name="kinds", optional=True)
-    path = tickets.join(kinds, "kind", using="id", how="left").step("known").save(folder.path / "known.yaml")
+    path = (
+        tickets.join(kinds, "kind", using="id", how="left")
+        .step("known")
+        .save(folder.path / "known.yaml")
+    )
     assert load_plan(path).inputs["kinds"].optional
     assert not load_plan(path).inputs["tickets"].optional
     with pytest.raises(PlanError, match="without its rows there is nothing to run"):
@@ -209,8 +241,12 @@ def test_frames_that_make_no_plan(tickets, folder):
     with pytest.raises(PlanError, match='two tables are named "tickets"'):
         tickets.join(table(TICKETS, name="tickets"), "o", using="id").to_plan()
     with pytest.raises(PlanError, match='two relations are named "a"'):
-        tickets.filter("id > 1").step("a").join(tickets.filter("id > 2").step("a"), "o", using="id").to_plan()
-    with pytest.raises(PlanError, match=r'use names no step "lnk"\. Steps: link\. Did you mean "link"'):
+        tickets.filter("id > 1").step("a").join(
+            tickets.filter("id > 2").step("a"), "o", using="id"
+        ).to_plan()
+    with pytest.raises(
+        PlanError, match=r'use names no step "lnk"\. Steps: link\. Did you mean "link"'
+    ):
         tickets.sem_filter("Is {body} nice?").step("link").to_plan(use={"lnk": "block"})
     with pytest.raises(PlanError, match="writes holds a frame that writes nothing"):
         plan("p", writes=[tickets])
@@ -239,14 +275,17 @@ def test_tables_that_cannot_be_read():
 
 
 def test_a_data_frame_is_taken_as_it_is():
-    frame = pd.DataFrame({"id": [1, 2], "at": pd.to_datetime(["2025-01-15", None], utc=True), "x": [0.5, None]})
+    frame = pd.DataFrame(
+        {"id": [1, 2], "at": pd.to_datetime(["2025-01-15", None], utc=True), "x": [0.5, None]}
+    )
     made = table(frame, key="id", name="frame")
     assert repr(made) == "Frame(input: id int64, at timestamp, x double)"
     assert dict(made.made.spec.columns)["at"].nullable
     assert not dict(made.made.spec.columns)["id"].nullable
 
 
-# -- any chain of operators ---------------------------------------------------------------------------------------------
+# -- any chain of operators
+# ---------------------------------------------------------------------------------------------
 
 STEPS = st.sampled_from(
     [
@@ -258,17 +297,28 @@ STEPS = st.sampled_from(
         lambda f, o: f.distinct("customer"),
         lambda f, o: f.join(o, using="id", how="semi"),
         lambda f, o: f.join(o, using={"id": "id"}, where="NOT starts_with(body, '\"')", how="anti"),
-        lambda f, o: f.group_join(o, "o", {"id": "count(o.id)"}, using="customer", order="o.id", limit=2),
+        lambda f, o: f.group_join(
+            o, "o", {"id": "count(o.id)"}, using="customer", order="o.id", limit=2
+        ),
         lambda f, o: f.sem_filter('Is {body}: "nice", {{or}} not?\nSay so.'),
         lambda f, o: (
-            f.sem_map({"by": "customer", "c9": "Is {body} a?", "otherwise": "Is {body} b?"}, add={"at": "string"})
+            f.sem_map(
+                {"by": "customer", "c9": "Is {body} a?", "otherwise": "Is {body} b?"},
+                add={"at": "string"},
+            )
             if "at" not in f.columns
             else f
         ),
         lambda f, o: union([f, f]),
-        lambda f, o: f.cluster(f, "id", "id", "id", alias="size", per="customer") if "size" not in f.columns else f,
         lambda f, o: (
-            f.sem_topk("Best of {body}", 2).project(f.columns) if not {"rank", "score"} & set(f.columns) else f
+            f.cluster(f, "id", "id", "id", alias="size", per="customer")
+            if "size" not in f.columns
+            else f
+        ),
+        lambda f, o: (
+            f.sem_topk("Best of {body}", 2).project(f.columns)
+            if not {"rank", "score"} & set(f.columns)
+            else f
         ),
     ]
 )
@@ -321,7 +371,8 @@ def test_rows_may_hold_nulls_inside_lists_and_structs(rows) -> None:
 
 def test_an_arrow_table_with_a_column_name_that_is_not_utf_8_is_refused(tmp_path) -> None:
     table = pa.table(
-        [pa.array(["x"]), pa.array([1])], schema=pa.schema([("a", pa.string()), pa.field(b"\xff", pa.int64())])
+        [pa.array(["x"]), pa.array([1])],
+        schema=pa.schema([("a", pa.string()), pa.field(b"\xff", pa.int64())]),
     )
     with pytest.raises(InputError, match=r"column 2 has a name that is not UTF-8: b'\\xff'"):
         semgraph.table(table)

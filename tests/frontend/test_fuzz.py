@@ -19,7 +19,8 @@ from semgraph.logical.schema import Graph
 from semgraph.shipped import plans_folder
 
 SHIPPED = {
-    name: plans_folder() / f"{name}.yaml" for name in ("add_episode", "resolve_entities", "settle_facts", "search")
+    name: plans_folder() / f"{name}.yaml"
+    for name in ("add_episode", "resolve_entities", "settle_facts", "search")
 }
 WORDS = [
     *plan_schema()["$defs"]["pipeline"]["items"]["properties"],
@@ -52,7 +53,8 @@ LEAVES = (
 PLAIN = st.recursive(
     LEAVES,
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=4), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=4), inner, max_size=3)
     ),
     max_leaves=6,
 )

@@ -72,7 +72,10 @@ def test_a_file_that_is_found_earlier_than_another_counts(session, folder, monke
     monkeypatch.chdir(folder)
     first = session.prepare("outer")
     (folder / "inner.yaml").write_text(INNER.replace("Ann", "Bob"), encoding="utf-8")
-    assert session.prepare("outer").steps["called/kept"].fingerprint != first.steps["called/kept"].fingerprint
+    assert (
+        session.prepare("outer").steps["called/kept"].fingerprint
+        != first.steps["called/kept"].fingerprint
+    )
 
 
 def test_what_is_wrong_is_told_each_time_until_it_is_mended(session, folder):
@@ -110,4 +113,7 @@ def test_sessions_in_other_folders_share_a_plan_that_is_in_none_of_them(tmp_path
     (tmp_path / "b" / "search_edges.yaml").write_text(INNER, encoding="utf-8")
     assert second.prepare("search_edges").name == "inner"
     (tmp_path / "search_edges.yaml").write_text(INNER, encoding="utf-8")
-    assert semgraph.Session(store="memory", folder=tmp_path / "a").prepare("search_edges").name == "inner"
+    assert (
+        semgraph.Session(store="memory", folder=tmp_path / "a").prepare("search_edges").name
+        == "inner"
+    )

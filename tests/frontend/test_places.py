@@ -1,4 +1,6 @@
-"""A plan file names files in its own folder and shipped plans; nothing outside is read, quoted or sent."""
+"""A plan file names files in its own folder and shipped plans; nothing outside is read, quoted or
+sent.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_a_folder_of_prompts_that_is_a_link_is_refused(folder: Path) -> None:
     refused(folder, step=ASK.format("secret"))
 
 
-@pytest.mark.parametrize("name", ["../secret.yaml", "/etc/passwd", "../missing.yaml", "linked.yaml", "ring.yaml"])
+@pytest.mark.parametrize(
+    "name", ["../secret.yaml", "/etc/passwd", "../missing.yaml", "linked.yaml", "ring.yaml"]
+)
 def test_a_graph_outside_is_refused_whether_it_exists_or_not(folder: Path, name: str) -> None:
     (folder / "linked.yaml").symlink_to(folder.parent / "secret.yaml")
     (folder / "ring.yaml").symlink_to(folder / "ring.yaml")
@@ -72,7 +76,9 @@ def test_a_graph_outside_is_refused_whether_it_exists_or_not(folder: Path, name:
     assert "root:" not in said
 
 
-@pytest.mark.parametrize("name", ["../secret", "../secret.yaml", "../../etc/hosts", "linked", "../missing"])
+@pytest.mark.parametrize(
+    "name", ["../secret", "../secret.yaml", "../../etc/hosts", "linked", "../missing"]
+)
 def test_a_called_plan_outside_is_refused_whether_it_exists_or_not(folder: Path, name: str) -> None:
     (folder / "linked.yaml").symlink_to(folder.parent / "secret.yaml")
     said = refused(folder, step="call: {plan: " + name + ", inputs: {}}")
@@ -87,7 +93,9 @@ def test_an_absolute_path_of_a_called_plan_is_refused(folder: Path) -> None:
 def test_a_pipe_is_refused_and_not_waited_for(folder: Path, place: str) -> None:
     os.mkfifo(folder / place)
     head = "graph: graph.yaml" if place == "graph.yaml" else ""
-    step = {"prompts/pipe.md": ASK.format("pipe"), "called.yaml": "call: {plan: called}"}.get(place, ALL)
+    step = {"prompts/pipe.md": ASK.format("pipe"), "called.yaml": "call: {plan: called}"}.get(
+        place, ALL
+    )
     refused(folder, head, step, match=r"no graph file|no prompt file|no plan|no regular file")
 
 
@@ -111,8 +119,12 @@ def test_files_below_the_plan_s_folder_and_shipped_plans_may_be_named(folder: Pa
     (folder.parent / "link").symlink_to(folder)
     for graph in ("graphs/people.yaml", "linked.yaml"):
         path = folder / "mine.yaml"
-        path.write_text(PLAN.format(head=f"graph: {graph}", step=ASK.format("deep/own")), encoding="utf-8")
-        with sg.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=folder) as session:
+        path.write_text(
+            PLAN.format(head=f"graph: {graph}", step=ASK.format("deep/own")), encoding="utf-8"
+        )
+        with sg.Session(
+            llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=folder
+        ) as session:
             assert session.prepare(folder.parent / "link" / "mine.yaml").name == "mine"
             assert session.prepare("mine").name == "mine"
 
@@ -120,6 +132,11 @@ def test_files_below_the_plan_s_folder_and_shipped_plans_may_be_named(folder: Pa
 def test_shipped_files_may_be_named_from_any_folder(folder: Path) -> None:
     graph = os.path.relpath(plans_folder() / "graph.yaml", folder)
     path = folder / "mine.yaml"
-    path.write_text(PLAN.format(head=f"graph: {graph}", step="from: {label: Entity, partition: all}"), encoding="utf-8")
-    with sg.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=folder) as session:
+    path.write_text(
+        PLAN.format(head=f"graph: {graph}", step="from: {label: Entity, partition: all}"),
+        encoding="utf-8",
+    )
+    with sg.Session(
+        llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=folder
+    ) as session:
         assert session.prepare(path).graph.name == "memory"

@@ -1,4 +1,6 @@
-"""What a plan file means: names, parameters, presets, forms, calls, writes, results, windows, choices."""
+"""What a plan file means: names, parameters, presets, forms, calls, writes, results, windows,
+choices.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ returns: [long]
 
 
 def test_nodes_know_their_step_and_their_place(load):
-    plan = load(NOTES + "steps:\n  long:\n    - from: notes\n    - filter: length(text) > 3\nreturns: [long]\n")
+    plan = load(
+        NOTES
+        + "steps:\n  long:\n    - from: notes\n    - filter: length(text) > 3\nreturns: [long]\n"
+    )
     node = plan.steps["long"]
     assert (node.step, node.origin) == ("long", Position("plan.yaml", 6, 7))
     assert (node.inputs[0].step, node.inputs[0].origin) == ("notes", Position("plan.yaml", 2, 10))
@@ -53,10 +58,12 @@ def test_nodes_know_their_step_and_their_place(load):
 
 def test_the_order_in_which_steps_are_written_does_not_matter(load):
     one = load(
-        NOTES + "steps: {b: [{from: a}, {distinct: [id]}], a: [{from: notes}, {filter: 'TRUE'}]}\nreturns: [b]\n"
+        NOTES
+        + "steps: {b: [{from: a}, {distinct: [id]}], a: [{from: notes}, {filter: 'TRUE'}]}\nreturns: [b]\n"
     )
     two = load(
-        NOTES + "steps: {a: [{from: notes}, {filter: 'TRUE'}], b: [{from: a}, {distinct: [id]}]}\nreturns: [b]\n"
+        NOTES
+        + "steps: {a: [{from: notes}, {filter: 'TRUE'}], b: [{from: a}, {distinct: [id]}]}\nreturns: [b]\n"
     )
     assert one.fingerprint == two.fingerprint
 
@@ -102,9 +109,15 @@ returns: [some]
 
 
 def test_a_text_in_an_expression_cannot_leave_its_literal(load):
-    text = NOTES + "params: {word: x}\nsteps: {some: [{from: notes}, {filter: text = $word}]}\nreturns: [some]\n"
+    text = (
+        NOTES
+        + "params: {word: x}\nsteps: {some: [{from: notes}, {filter: text = $word}]}\nreturns: [some]\n"
+    )
     hostile = "x' OR '1'='1"
-    assert load(text, params={"word": hostile}).steps["some"].where.sql == "\"text\" = 'x'' OR ''1''=''1'"
+    assert (
+        load(text, params={"word": hostile}).steps["some"].where.sql
+        == "\"text\" = 'x'' OR ''1''=''1'"
+    )
 
 
 def test_given_parameters_win_over_the_preset_and_the_preset_over_defaults(load):
@@ -206,14 +219,16 @@ returns: [a, b, c, d]
 
 def test_a_union_matches_columns_by_name(load):
     plan = load(
-        NOTES + "steps: {u: [{union: [notes, [{from: notes}, {project: [text, id, group_id]}]]}]}\nreturns: [u]\n"
+        NOTES
+        + "steps: {u: [{union: [notes, [{from: notes}, {project: [text, id, group_id]}]]}]}\nreturns: [u]\n"
     )
     union = plan.steps["u"]
     assert isinstance(union, Union)
     assert union.schema.names == ["id", "group_id", "text"]
 
 
-# -- the graph ---------------------------------------------------------------------------------------------------------
+# -- the graph
+# ---------------------------------------------------------------------------------------------------------
 
 GRAPHED = """
 plan: books
@@ -223,7 +238,10 @@ inputs: {said: {uuid: string, group_id: string, title: string}}
 
 
 def test_from_a_label_reads_the_graph(load):
-    plan = load(GRAPHED + "steps: {a: [{from: Book}], b: [{from: {label: Book, partition: all}}]}\nreturns: [a, b]\n")
+    plan = load(
+        GRAPHED
+        + "steps: {a: [{from: Book}], b: [{from: {label: Book, partition: all}}]}\nreturns: [a, b]\n"
+    )
     assert isinstance(plan.steps["a"], Scan)
     assert plan.steps["a"].partition == ""
     assert plan.steps["b"].partition == "all"
@@ -306,7 +324,8 @@ returns: [pairs, asked, several, kept]
     assert isinstance(plan.steps["kept"], SemFilter)
 
 
-# -- windows -----------------------------------------------------------------------------------------------------------
+# -- windows
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_ordered_input_has_position_and_turn_and_is_what_is_cut(load):
@@ -344,7 +363,8 @@ def test_window_all_is_one_window(load):
     assert load(text, params={"w": 7}).order.window == 7
 
 
-# -- calls -------------------------------------------------------------------------------------------------------------
+# -- calls
+# -------------------------------------------------------------------------------------------------------------
 
 INNER = """
 plan: inner
@@ -378,12 +398,20 @@ returns: [after, found.long]
     assert asked.origin.file == "inner.yaml"
     assert plan.steps["found/long"].where.sql == 'LENGTH("id") > 5'
     assert set(plan.returns) == {"after", "long"}
-    assert asked.schema.names == ["id", "group_id", "text", "note"]  # more columns pass through, one is NULL
+    assert asked.schema.names == [
+        "id",
+        "group_id",
+        "text",
+        "note",
+    ]  # more columns pass through, one is NULL
 
 
 def test_a_called_plan_brings_its_choices_and_the_caller_overrules_them(load, folder):
     folder.write("inner.yaml", INNER)
-    text = NOTES + "steps: {found: [{call: {plan: inner, inputs: {of: notes}}}]}\nreturns: [found.nice]\n"
+    text = (
+        NOTES
+        + "steps: {found: [{call: {plan: inner, inputs: {of: notes}}}]}\nreturns: [found.nice]\n"
+    )
     assert load(text).use == {"found/asked": Choice("packed")}
     assert load(text, use={"found/asked": "lotus"}).use == {"found/asked": Choice("lotus")}
     assert load(text, use={"asked": "lotus"}).use == {"found/asked": Choice("lotus")}
@@ -391,15 +419,22 @@ def test_a_called_plan_brings_its_choices_and_the_caller_overrules_them(load, fo
 
 def test_a_call_may_name_a_preset(load, folder):
     folder.write("inner.yaml", INNER)
-    text = NOTES + "steps: {f: [{call: {plan: inner, inputs: {of: notes}, preset: strict}}]}\nreturns: [f.long]\n"
+    text = (
+        NOTES
+        + "steps: {f: [{call: {plan: inner, inputs: {of: notes}, preset: strict}}]}\nreturns: [f.long]\n"
+    )
     assert load(text).steps["f/long"].where.sql == 'LENGTH("id") > 30'
 
 
 def test_a_called_plan_with_one_result_is_the_step(load, folder):
     folder.write(
-        "one.yaml", "plan: one\ninputs: {of: {id: string}}\nsteps: {a: [{from: of}, {distinct: [id]}]}\nreturns: [a]\n"
+        "one.yaml",
+        "plan: one\ninputs: {of: {id: string}}\nsteps: {a: [{from: of}, {distinct: [id]}]}\nreturns: [a]\n",
     )
-    plan = load(NOTES + "steps: {s: [{call: {plan: one, inputs: {of: notes}}}, {filter: 'TRUE'}]}\nreturns: [s]\n")
+    plan = load(
+        NOTES
+        + "steps: {s: [{call: {plan: one, inputs: {of: notes}}}, {filter: 'TRUE'}]}\nreturns: [s]\n"
+    )
     assert plan.steps["s"].inputs[0].step == "s/a"
     assert plan.steps["s"].step == "s"
 
@@ -410,7 +445,10 @@ def test_a_call_may_leave_out_what_is_optional(load, folder):
         "plan: two\ninputs: {of: {id: string}, kinds: {id: string}}\noptional: [kinds]\n"
         "steps: {s: [{from: of}, {join: {other: kinds, alias: k, using: id, how: left}}]}\nreturns: [s]\n",
     )
-    given = NOTES + "steps: {a: [{call: {plan: two, inputs: {of: notes, kinds: notes}}}]}\nreturns: [a]\n"
+    given = (
+        NOTES
+        + "steps: {a: [{call: {plan: two, inputs: {of: notes, kinds: notes}}}]}\nreturns: [a]\n"
+    )
     without = NOTES + "steps: {a: [{call: {plan: two, inputs: {of: notes}}}]}\nreturns: [a]\n"
     assert load(given).steps["a/s"].schema.names == load(without).steps["a/s"].schema.names
     nothing = load(without).steps["a/s"].inputs[1]
@@ -430,7 +468,8 @@ def test_what_a_called_plan_writes_is_written_by_the_caller(load, folder):
     assert [sink.step for sink in plan.writes] == ["s/merge Book"]
 
 
-# -- finding -----------------------------------------------------------------------------------------------------------
+# -- finding
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_is_found_by_path_or_name_here_before_the_shipped_ones(folder):
@@ -439,7 +478,12 @@ def test_a_plan_is_found_by_path_or_name_here_before_the_shipped_ones(folder):
     assert path.name == "add_episode.yaml"
     assert find_plan("plans/add_episode.yaml") == (path, True)
     own = folder.write("plans/add_episode.yaml", "plan: mine\n")
-    for ref in ("add_episode", "plans/add_episode", "plans/add_episode.yaml", Path("plans/add_episode.yaml")):
+    for ref in (
+        "add_episode",
+        "plans/add_episode",
+        "plans/add_episode.yaml",
+        Path("plans/add_episode.yaml"),
+    ):
         found, shipped = find_plan(ref)
         assert (found.resolve(), shipped) == (own, False)
     other = folder.write("other/add_episode.yaml", "plan: other\n")

@@ -61,7 +61,10 @@ def test_its_sections_are_templates_with_parameters_in_place(file):
     assert prompt.examples == '"A kettle" has one.'
     assert prompt.context.fields == ("shop",)
     assert prompt.item.fields == ("body", "customer.name")
-    assert prompt.item.render({"body": "x", "customer.name": "y"}) == "x\n\n## A heading of the prompt's own\ny"
+    assert (
+        prompt.item.render({"body": "x", "customer.name": "y"})
+        == "x\n\n## A heading of the prompt's own\ny"
+    )
     assert prompt.other == Template.parse("{title}")
     assert prompt.fields == ("shop", "body", "customer.name")
 
@@ -95,7 +98,10 @@ def test_an_inline_question_is_an_item_with_its_types_beside_it(tmp_path):
         ("Some text\n# item\n{a}\n", "text before the first section"),
         ("# item\n{a}\n# item\n{b}\n", 'the section "item" stands here twice'),
         ("---\nmax_tokens: 0\n---\n# item\n{a}\n", "expected a number of tokens, from 1, found 0"),
-        ("---\nrole: big model\n---\n# item\n{a}\n", 'expected the name of a role, found "big model"'),
+        (
+            "---\nrole: big model\n---\n# item\n{a}\n",
+            'expected the name of a role, found "big model"',
+        ),
         ("---\n- a\n---\n# item\n{a}\n", "expected front matter, found a list"),
         ("---\nreturns: {a b: string}\n---\n# item\n{a}\n", '"a b" is no name'),
         ("---\nreturns: {a: {typ: string}}\n---\n# item\n{a}\n", 'an answer has no "typ"'),

@@ -62,7 +62,9 @@ def test_no_rows_are_an_empty_table_of_the_declared_columns():
 def test_null_in_the_partition_is_the_empty_text():
     rows = [ROW | {"group": None}, ROW | {"id": "b", "group": "g"}]
     assert check_rows(NOTES, rows, partition="group").column("group").to_pylist() == ["", "g"]
-    assert check_rows(NOTES, [{"id": "a", "at": "2025-01-15"}], partition="group").column("group").to_pylist() == [""]
+    assert check_rows(NOTES, [{"id": "a", "at": "2025-01-15"}], partition="group").column(
+        "group"
+    ).to_pylist() == [""]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +72,15 @@ def test_null_in_the_partition_is_the_empty_text():
     [
         ([{"text": "x"}], 'needs column "user_id" (string); found: text'),
         ([{"user": "ann", "text": "x"}], 'needs column "user_id" (string); found: user, text'),
-        ([{"user_id": "ann", "text": "x"}, {"user": "bob", "text": "y"}], "row 2, column user_id: is NULL. Fill it"),
+        (
+            [{"user_id": "ann", "text": "x"}, {"user": "bob", "text": "y"}],
+            "row 2, column user_id: is NULL. Fill it",
+        ),
         ([{"user_id": None, "text": "x"}], "row 1, column user_id: is NULL. Fill it"),
-        (pa.table({"user_id": pa.nulls(2), "text": ["x", "y"]}), "column user_id: is NULL (and 1 more rows). Fill it"),
+        (
+            pa.table({"user_id": pa.nulls(2), "text": ["x", "y"]}),
+            "column user_id: is NULL (and 1 more rows). Fill it",
+        ),
     ],
 )
 def test_a_partition_that_may_not_be_null_is_asked_for_as_any_other_column(rows, found):
@@ -102,7 +110,11 @@ def test_a_partition_that_may_not_be_null_is_asked_for_as_any_other_column(rows,
         ),
         ("timestamp", pd.NaT, None),
         ("date", "2025-01-15", date(2025, 1, 15)),
-        ("json", {"b": 1, "a": [datetime(2025, 1, 1, tzinfo=UTC)]}, '{"a":["2025-01-01T00:00:00Z"],"b":1}'),
+        (
+            "json",
+            {"b": 1, "a": [datetime(2025, 1, 1, tzinfo=UTC)]},
+            '{"a":["2025-01-01T00:00:00Z"],"b":1}',
+        ),
         ("json", '{"a": 1}', '{"a": 1}'),
         ("list<string>", '["a", "b"]', ["a", "b"]),
         ("list<string null>", ["a", None], ["a", None]),
@@ -170,17 +182,15 @@ def test_a_missing_column_and_how_to_rename_one():
 
 
 def test_a_column_that_looks_like_one_that_may_be_missing_is_a_slip():
-    assert said(NOTES, [ROW | {"group": "g"}, {"id": "b", "at": "2025-01-15", "gruop": "g"}][1:]) == (
-        'input episodes has no column "gruop"; it has: id, group, at, n. Did you mean "group"?'
-    )
+    assert said(
+        NOTES, [ROW | {"group": "g"}, {"id": "b", "at": "2025-01-15", "gruop": "g"}][1:]
+    ) == ('input episodes has no column "gruop"; it has: id, group, at, n. Did you mean "group"?')
 
 
 @pytest.mark.parametrize("made", [list, tuple, iter])
 def test_a_slip_in_one_row_of_many_is_told_with_its_row(made):
     slip = {"id": "b", "at": "2025-01-15", "gruop": "g"}
-    told = (
-        'input episodes, row 2, column gruop: is no column of episodes; it has: id, group, at, n. Did you mean "group"?'
-    )
+    told = 'input episodes, row 2, column gruop: is no column of episodes; it has: id, group, at, n. Did you mean "group"?'
     assert said(NOTES, made([ROW, slip, slip])) == told
     needed = spec(text="string", n="int64 null")
     told = 'input episodes, row 2, column texts: is no column of episodes; it has: text, n. Did you mean "text"?'
@@ -213,7 +223,9 @@ def test_what_is_no_table_at_all(rows):
 
 
 def test_a_data_frame_of_mixed_objects_is_read_value_by_value():
-    frame = pd.DataFrame({"id": ["a", 2, "c"], "n": [1, float("nan"), 3], "at": ["2025-01-15"] * 3}, dtype=object)
+    frame = pd.DataFrame(
+        {"id": ["a", 2, "c"], "n": [1, float("nan"), 3], "at": ["2025-01-15"] * 3}, dtype=object
+    )
     assert check_rows(NOTES, frame).column("id").to_pylist() == ["a", "2", "c"]
     assert check_rows(NOTES, frame).column("n").to_pylist() == [1, None, 3]
     assert "twice" in said(NOTES, pd.DataFrame([["a", "b"]], columns=["id", "id"]))

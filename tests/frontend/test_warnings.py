@@ -45,8 +45,13 @@ def test_a_prompt_without_a_column_is_warned_of(load: Load) -> None:
 
 def test_each_prompt_of_several_is_looked_at(load: Load, folder: Folder) -> None:
     for name, item in (("short", "{text}"), ("other", "The note.")):
-        folder.write(f"prompts/{name}.md", f"---\nreturns: {{topic: string}}\n---\n# item\n{item}\n")
-    several = '"What is {text} about?", add: {topic: string}', "{by: id, a: short, otherwise: other}"
+        folder.write(
+            f"prompts/{name}.md", f"---\nreturns: {{topic: string}}\n---\n# item\n{item}\n"
+        )
+    several = (
+        '"What is {text} about?", add: {topic: string}',
+        "{by: id, a: short, otherwise: other}",
+    )
     (warning,) = load(changed(several)).warnings
     assert 'the prompt "other" names no column' in warning.what
 
@@ -86,19 +91,28 @@ def test_a_parameter_is_used_wherever_it_is_named(load: Load, old: str, new: str
     assert load(changed(("{least: 3}", "{least: 3, most: 9}"), (old, new))).warnings == ()
 
 
-def test_a_parameter_of_a_prompt_file_in_a_step_that_is_left_out_is_used(load: Load, folder: Folder) -> None:
-    folder.write("prompts/other.md", "---\nreturns: {topic: string}\n---\n# rules\n{$most}\n# item\n{text}\n")
+def test_a_parameter_of_a_prompt_file_in_a_step_that_is_left_out_is_used(
+    load: Load, folder: Folder
+) -> None:
+    folder.write(
+        "prompts/other.md", "---\nreturns: {topic: string}\n---\n# rules\n{$most}\n# item\n{text}\n"
+    )
     step = "steps:\n  rest:\n    when: {$least: 0}\n    do: [{from: notes}, {sem_map: {prompt: other}}]\n"
     assert load(changed(("{least: 3}", "{least: 3, most: 9}"), ("steps:\n", step))).warnings == ()
 
 
 def test_where_a_caller_gives_a_condition_any_parameter_may_be_used(load: Load) -> None:
-    taken = ("{least: 3}", '{least: 3, condition: "TRUE", values: []}'), ("length(text) > $least", "$condition")
+    taken = (
+        ("{least: 3}", '{least: 3, condition: "TRUE", values: []}'),
+        ("length(text) > $least", "$condition"),
+    )
     assert load(changed(*taken)).warnings == ()
 
 
 def test_a_step_with_model_calls_that_nothing_reads_is_warned_of(load: Load) -> None:
-    (warning,) = load(changed(("returns: [long]", "  short: [{from: notes}, {limit: 1}]\nreturns: [short]"))).warnings
+    (warning,) = load(
+        changed(("returns: [long]", "  short: [{from: notes}, {limit: 1}]\nreturns: [short]"))
+    ).warnings
     assert str(warning) == (
         "plan.yaml:5:3  step long: nothing reads this step, so its model calls are never made. "
         "Name it in returns, in a write or in another step, or remove it"
@@ -107,7 +121,9 @@ def test_a_step_with_model_calls_that_nothing_reads_is_warned_of(load: Load) -> 
 
 def test_of_steps_that_read_each_other_the_last_is_warned_of(load: Load) -> None:
     more = "  topics: [{from: long}, {project: [topic]}]\n  short: [{from: notes}, {limit: 1}]\nreturns: [short]"
-    assert [warning.step for warning in load(changed(("returns: [long]", more))).warnings] == ["topics"]
+    assert [warning.step for warning in load(changed(("returns: [long]", more))).warnings] == [
+        "topics"
+    ]
 
 
 def test_a_step_that_calls_no_model_or_is_read_is_not_warned_of(load: Load) -> None:
@@ -115,8 +131,12 @@ def test_a_step_that_calls_no_model_or_is_read_is_not_warned_of(load: Load) -> N
     assert load(changed(("returns: [long]", more))).warnings == ()
 
 
-def test_warnings_about_a_called_plan_have_their_places_in_its_file(load: Load, folder: Folder) -> None:
-    folder.write("notes.yaml", changed(("{least: 3}", "{least: 3, most: 9}"), ("{text} about", "that about")))
+def test_warnings_about_a_called_plan_have_their_places_in_its_file(
+    load: Load, folder: Folder
+) -> None:
+    folder.write(
+        "notes.yaml", changed(("{least: 3}", "{least: 3, most: 9}"), ("{text} about", "that about"))
+    )
     caller = """
         plan: caller
         inputs: {notes: {id: string, text: string}}

@@ -1,1 +1,3 @@
-"""Random plans, each evaluated with the optimizer, without it, and by an evaluator of its own in plain Python."""
+"""Random plans, each evaluated with the optimizer, without it, and by an evaluator of its own in
+plain Python.
+"""

@@ -25,8 +25,12 @@ _ROOT = Path(__file__).parents[2]
 def main() -> int:
     """Run what the command line asks for; its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="for so long, half of it the property tests")
-    parser.add_argument("--plans", type=int, help="so many plans, from seed 0, and no property tests")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="for so long, half of it the property tests"
+    )
+    parser.add_argument(
+        "--plans", type=int, help="so many plans, from seed 0, and no property tests"
+    )
     parser.add_argument("--seed", type=int, help="the plan of this seed alone")
     options = parser.parse_args()
     if options.seed is not None:
@@ -72,14 +76,27 @@ def _covered(report: Report, plans: int) -> int:
 def _properties(seconds: float) -> int:
     """Run the property tests with new cases; a failure prints what reproduces it."""
     files = sorted(
-        str(file) for file in (_ROOT / "tests").rglob("test_*.py") if "from hypothesis" in file.read_text("utf-8")
+        str(file)
+        for file in (_ROOT / "tests").rglob("test_*.py")
+        if "from hypothesis" in file.read_text("utf-8")
     )
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not neo4j", "--hypothesis-profile", "random"]
+    options = [
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "not neo4j",
+        "--hypothesis-profile",
+        "random",
+    ]
     command = [sys.executable, "-m", "pytest", *options, *files]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            ended = subprocess.run(command, cwd=_ROOT, timeout=max(end - time.monotonic(), 1), check=False).returncode
+            ended = subprocess.run(
+                command, cwd=_ROOT, timeout=max(end - time.monotonic(), 1), check=False
+            ).returncode
         except subprocess.TimeoutExpired:
             print(f"property tests: nothing found in {seconds:.0f} s")
             return 0

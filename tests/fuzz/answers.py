@@ -1,4 +1,6 @@
-"""What the simulated model answers: pure functions of a question's text. Model and evaluator have them in common."""
+"""What the simulated model answers: pure functions of a question's text. Model and evaluator have
+them in common.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ class NoAnswer(Exception):
 
 
 def number(text: str) -> int:
-    """A number that depends on a text alone; white space around it and the sign of a zero do not count."""
+    """A number that depends on a text alone; white space around it and the sign of a zero do not
+    count.
+    """
     return zlib.crc32(text.strip().replace("-0.0", "0.0").encode("utf-8", "surrogatepass"))
 
 

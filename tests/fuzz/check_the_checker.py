@@ -1,4 +1,5 @@
-"""Check the checker: with each of these faults put into the engine, one at a time, 3,000 random plans must find it.
+"""Check the checker: with each of these faults put into the engine, one at a time, 3,000 random
+plans must find it.
 
 `python -m tests.fuzz.check_the_checker [FAULT ...]`; each fault has a process of its own.
 """
@@ -24,7 +25,10 @@ def _replace(module: str, name: str, change: Callable[[Any], Any]) -> None:
     old = getattr(importlib.import_module(module), name)
     new = change(old)
     for each in list(sys.modules.values()):
-        if getattr(each, "__name__", "").startswith("semgraph") and getattr(each, name, None) is old:
+        if (
+            getattr(each, "__name__", "").startswith("semgraph")
+            and getattr(each, name, None) is old
+        ):
             setattr(each, name, new)
 
 
@@ -33,7 +37,10 @@ def constants_are_places() -> None:
     from semgraph.relational.sql import scalar_sql
 
     def order_sql(order: Any, node: Any, *last: str) -> str:
-        terms = (f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST" for t in order)
+        terms = (
+            f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
+            for t in order
+        )
         return ", ".join([*terms, *last])
 
     _replace("semgraph.relational.sql", "order_sql", lambda _: order_sql)
@@ -46,12 +53,18 @@ def aggregates_stand_anywhere() -> None:
 
 def nan_is_unequal() -> None:
     """Without DuckDB, NaN is neither equal to itself nor greater than anything."""
-    _replace("semgraph.relational.fragments", "_nan_is_greatest", lambda _: lambda function: getattr(pc, function))
+    _replace(
+        "semgraph.relational.fragments",
+        "_nan_is_greatest",
+        lambda _: lambda function: getattr(pc, function),
+    )
 
 
 def types_are_not_compared() -> None:
     """Without DuckDB, operands may be of two types."""
-    _replace("semgraph.relational.fragments", "_of_one_type", lambda _: lambda _operands, _schema: True)
+    _replace(
+        "semgraph.relational.fragments", "_of_one_type", lambda _: lambda _operands, _schema: True
+    )
 
 
 def pairs_of_two_partitions() -> None:
@@ -116,7 +129,9 @@ def main() -> int:
     """Run all faults, or put in the named one; the exit code is 1 if one is not found."""
     if len(sys.argv) == 1:
         command = [sys.executable, "-m", "tests.fuzz.check_the_checker"]
-        return max(subprocess.run([*command, fault.__name__], check=False).returncode for fault in FAULTS)
+        return max(
+            subprocess.run([*command, fault.__name__], check=False).returncode for fault in FAULTS
+        )
     (fault,) = (fault for fault in FAULTS if fault.__name__ == sys.argv[1])
     from tests.fuzz.checking import check
     from tests.fuzz.engine import Engine
@@ -125,7 +140,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, Engine(Path(folder)) as engine:
         report = check(engine, range(PLANS), shrunken=0)
     plans = sum(report.outcomes.values())
-    print(f"{fault.__name__}: {f'found in {plans} plans' if report.failures else 'NOT FOUND'}", flush=True)
+    print(
+        f"{fault.__name__}: {f'found in {plans} plans' if report.failures else 'NOT FOUND'}",
+        flush=True,
+    )
     return 0 if report.failures else 1
 
 

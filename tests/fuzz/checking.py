@@ -54,7 +54,9 @@ def check(engine: Engine, seeds: Iterable[int], most: int = 1, shrunken: int = 1
 
 
 def told(engine: Engine, seed: int, failing: Case, shrunken: int = 1500) -> str:
-    """A failing case, as small as it gets: plan and rows as YAML, and how the evaluations differ."""
+    """A failing case, as small as it gets: plan and rows as YAML, and how the evaluations
+    differ.
+    """
     wanted = _kind(difference(engine, failing) or "")
 
     def fails(attempt: Case) -> bool:
@@ -97,13 +99,18 @@ def difference(engine: Engine, drawn: Case, note: naive.Note = lambda *_: None) 
             runs[name] = engine.run(plan, drawn.inputs, optimize=name == "optimized")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             return f"{name}: {type(error).__name__}: {error}"
-    if "order" not in drawn.document:  # where nothing is cut into windows, a plan may read rows of several partitions
+    if (
+        "order" not in drawn.document
+    ):  # where nothing is cut into windows, a plan may read rows of several partitions
         for ran in runs.values():
             ran.mixed.clear()
     fewer = len(runs["optimized"].failed) < len(runs["as written"].failed)
     if fewer and "order" in drawn.document:
         del runs["optimized"]  # a row that does not fail brings all rows of its window back
-    return next((found for name, ran in runs.items() if (found := _differs(name, ran, ours, fewer=fewer))), None)
+    return next(
+        (found for name, ran in runs.items() if (found := _differs(name, ran, ours, fewer=fewer))),
+        None,
+    )
 
 
 def _differs(name: str, ran: Ran, ours: naive.Evaluated, *, fewer: bool) -> str | None:

@@ -1,4 +1,6 @@
-"""Which clauses of which operators met NULL, NaN, ties, several partitions and failed rows, in how many plans."""
+"""Which clauses of which operators met NULL, NaN, ties, several partitions and failed rows, in how
+many plans.
+"""
 
 from __future__ import annotations
 
@@ -73,20 +75,34 @@ class Coverage:
 
     def rare(self, least: int = LEAST) -> list[tuple[str, str, str, int]]:
         """The cells that were hit in fewer plans."""
-        counts = (((*clause, feature), self.plans[(*clause, feature)]) for clause, feature in _cells())
+        counts = (
+            ((*clause, feature), self.plans[(*clause, feature)]) for clause, feature in _cells()
+        )
         return [(*cell, count) for cell, count in counts if count < least]
 
     def table(self) -> str:
         """Counts by clause and feature; a dash where a feature cannot occur."""
         lines = [f"{'operator.clause':24}" + "".join(f"{feature:>11}" for feature in FEATURES)]
         for (operator, clause), never in CLAUSES.items():
-            counts = ("—" if feature in never else str(self.plans[operator, clause, feature]) for feature in FEATURES)
-            lines.append(f"{operator + '.' + clause:24}" + "".join(f"{count:>11}" for count in counts))
+            counts = (
+                "—" if feature in never else str(self.plans[operator, clause, feature])
+                for feature in FEATURES
+            )
+            lines.append(
+                f"{operator + '.' + clause:24}" + "".join(f"{count:>11}" for count in counts)
+            )
         reasons = dict.fromkeys(
-            f"— {o}.{c} {feature}: {why}" for (o, c), never in CLAUSES.items() for feature, why in never.items()
+            f"— {o}.{c} {feature}: {why}"
+            for (o, c), never in CLAUSES.items()
+            for feature, why in never.items()
         )
         return "\n".join([*lines, *reasons])
 
 
 def _cells() -> Iterable[tuple[tuple[str, str], str]]:
-    return ((clause, feature) for clause, never in CLAUSES.items() for feature in FEATURES if feature not in never)
+    return (
+        (clause, feature)
+        for clause, never in CLAUSES.items()
+        for feature in FEATURES
+        if feature not in never
+    )

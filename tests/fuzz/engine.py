@@ -54,13 +54,18 @@ class Engine:
 
     def _new_session(self) -> semgraph.Session:
         """A session whose store holds nothing."""
-        return semgraph.Session(llm=self.model, store="memory", journal=False, runs="", folder=self.folder)
+        return semgraph.Session(
+            llm=self.model, store="memory", journal=False, runs="", folder=self.folder
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._runner.run(self._session.aclose())
         self._runner.close()
@@ -69,13 +74,17 @@ class Engine:
         """The checked plan of a document. Raises PlanError."""
         own = {key: value for key, value in document.items() if key != "called"}
         for plan in (own, *document.get("called", {}).values()):
-            self._file(plan["plan"]).write_text(json.dumps(plan, ensure_ascii=False), encoding="utf-8")
+            self._file(plan["plan"]).write_text(
+                json.dumps(plan, ensure_ascii=False), encoding="utf-8"
+            )
         return load_plan(self._file(own["plan"]))
 
     def _file(self, plan: str) -> Path:
         return self.folder / f"{plan}.yaml"
 
-    async def _run(self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Result:
+    async def _run(
+        self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Result:
         if not plan.writes:
             return await self._session.arun(plan, again=True, inputs=dict(inputs))
         session = self._new_session()
@@ -84,7 +93,13 @@ class Engine:
         finally:
             await session.aclose()
 
-    def run(self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]], *, optimize: bool) -> Ran:
+    def run(
+        self,
+        plan: LogicalPlan,
+        inputs: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        optimize: bool,
+    ) -> Ran:
         """Run a plan. Raises what the engine did not mean to raise."""
         self.model.requests.clear()
         self.model.mixed = []

@@ -6,7 +6,9 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-Kind = Any  # "int64", "double", "string", "boolean", "timestamp", ("list", kind), ("struct", ((name, kind), ...))
+# "int64", "double", "string", "boolean", "timestamp", ("list", kind), ("struct", ((name, kind),
+# ...))
+Kind = Any
 Schema = Mapping[str, Kind]
 STRINGS = ("list", "string")
 NUMBERS = ("list", "int64")
@@ -33,7 +35,12 @@ TEXTS = (
 )
 INTS = (0, 1, 2, 3, 7, -1)
 FRACTIONS = ("0.5", "1.5", "2.0", "0.25")
-TIMES = ("2020-01-01 00:00:00+00", "2021-06-30 12:30:00+00", "2021-06-30 12:30:00.5+00", "2024-02-29 23:59:59+00")
+TIMES = (
+    "2020-01-01 00:00:00+00",
+    "2021-06-30 12:30:00+00",
+    "2021-06-30 12:30:00.5+00",
+    "2024-02-29 23:59:59+00",
+)
 SQL_KIND = {
     "int64": "BIGINT",
     "double": "DOUBLE",
@@ -54,7 +61,9 @@ def yaml_kind(kind: Kind) -> str:
         return str(kind)
     if kind[0] == "list":
         return f"list<{yaml_kind(kind[1])} null>"
-    return "struct<" + ", ".join(f"{name}: {yaml_kind(inner)} null" for name, inner in kind[1]) + ">"
+    return (
+        "struct<" + ", ".join(f"{name}: {yaml_kind(inner)} null" for name, inner in kind[1]) + ">"
+    )
 
 
 def paths(schema: Schema) -> Iterator[tuple[str, Kind]]:
@@ -86,7 +95,9 @@ class Expressions:
 
     def columns(self, schema: Schema, *kinds: Kind) -> list[str]:
         """Paths of some types."""
-        return [path for path, kind in paths(schema) if kind in kinds and not path.endswith("canary")]
+        return [
+            path for path, kind in paths(schema) if kind in kinds and not path.endswith("canary")
+        ]
 
     def constant(self, kind: Kind) -> str:
         """A literal, or a parameter."""
@@ -102,10 +113,14 @@ class Expressions:
         if kind == "timestamp":
             return f"TIMESTAMPTZ '{self.pick(*TIMES)}'"
         if isinstance(kind, tuple) and kind[0] == "list":
-            return "[" + ", ".join(self.constant(kind[1]) for _ in range(self.rng.randint(1, 3))) + "]"
-        return {"int64": str(self.pick(*INTS)), "double": self.pick(*FRACTIONS), "boolean": self.pick("TRUE", "FALSE")}[
-            kind
-        ]
+            return (
+                "[" + ", ".join(self.constant(kind[1]) for _ in range(self.rng.randint(1, 3))) + "]"
+            )
+        return {
+            "int64": str(self.pick(*INTS)),
+            "double": self.pick(*FRACTIONS),
+            "boolean": self.pick("TRUE", "FALSE"),
+        }[kind]
 
     def leaf(self, schema: Schema, kind: Kind) -> str:
         """A column where there is one, sometimes a constant or NULL."""
@@ -131,10 +146,16 @@ class Expressions:
         if not doubles or self.chance(0.7):
             return self.draw(schema, kind, depth)
         test = f"({self.pick(*doubles)} {self.pick('=', '<>', '<', '<=', '>', '>=')} {self.leaf(schema, 'double')})"
-        return test if kind == "boolean" else f"CASE WHEN {test} THEN {self.draw(schema, kind, depth - 1)} END"
+        return (
+            test
+            if kind == "boolean"
+            else f"CASE WHEN {test} THEN {self.draw(schema, kind, depth - 1)} END"
+        )
 
     def plain(self, schema: Schema, kind: Kind = "boolean") -> str:
-        """What the engine may compute without a database: columns and constants compared, and what stands in for NULL."""
+        """What the engine may compute without a database: columns and constants compared, and what
+        stands in for NULL.
+        """
         if kind != "boolean":
             return f"coalesce({self.leaf(schema, kind)}, {self._day() if kind == 'timestamp' else self.leaf(schema, kind)})"
         kind = self.pick("double", "double", "int64", "timestamp")
@@ -148,7 +169,11 @@ class Expressions:
 
     def _any_kind(self, schema: Schema, kind: Kind, depth: int) -> str:
         one, other = self.draw(schema, kind, depth), self.draw(schema, kind, depth)
-        forms = ["coalesce({0}, {1})", "CASE WHEN {2} THEN {0} ELSE {1} END", "CASE WHEN {2} THEN {0} END"]
+        forms = [
+            "coalesce({0}, {1})",
+            "CASE WHEN {2} THEN {0} ELSE {1} END",
+            "CASE WHEN {2} THEN {0} END",
+        ]
         if isinstance(kind, str):
             forms += ["nullif({0}, {1})"]
         if kind in {"int64", "double", "string"}:
@@ -165,7 +190,11 @@ class Expressions:
         if form == 3:
             return f"({inner()} {self.pick('//', '%')} {self.pick(2, 3, 7)})"
         if form == 4:
-            return f"({inner()} {self.pick('//', '%')} {inner()})" if self.chance(0.1) else f"(- {inner()})"
+            return (
+                f"({inner()} {self.pick('//', '%')} {inner()})"
+                if self.chance(0.1)
+                else f"(- {inner()})"
+            )
         if form == 5:
             return f"length({inner('string')})"
         if form == 6:
@@ -174,7 +203,11 @@ class Expressions:
             return f"TRY_CAST({inner('string')} AS BIGINT)"
         if form == 8:
             return f"({inner(NUMBERS)})[{self.pick(1, 2, -1)}]"
-        return f"CAST({inner('boolean')} AS BIGINT)" if self.chance(0.5) else f"year({inner('timestamp')})"
+        return (
+            f"CAST({inner('boolean')} AS BIGINT)"
+            if self.chance(0.5)
+            else f"year({inner('timestamp')})"
+        )
 
     def _double(self, schema: Schema, _kind: Kind, depth: int) -> str:
         def inner(kind: Kind = "double") -> str:
@@ -187,7 +220,12 @@ class Expressions:
             return f"({inner('int64')} / {self.pick(2, 4, 0, inner('int64'))})"
         if form < 5:
             return f"TRY_CAST({inner('string')} AS DOUBLE)"
-        return self.pick(f"CAST({inner('int64')} AS DOUBLE)", f"abs({inner()})", f"(- {inner()})", f"round({inner()})")
+        return self.pick(
+            f"CAST({inner('int64')} AS DOUBLE)",
+            f"abs({inner()})",
+            f"(- {inner()})",
+            f"round({inner()})",
+        )
 
     def _string(self, schema: Schema, _kind: Kind, depth: int) -> str:
         def inner(kind: Kind = "string") -> str:
@@ -231,13 +269,17 @@ class Expressions:
             return f"({inner(kind)} {self.pick('', 'NOT ')}BETWEEN {inner(kind)} AND {inner(kind)})"
         if form == 12:
             return self.pick(
-                f"contains({inner('string')}, 'a')", f"starts_with({inner('string')}, 'A')", f"isnan({inner('double')})"
+                f"contains({inner('string')}, 'a')",
+                f"starts_with({inner('string')}, 'A')",
+                f"isnan({inner('double')})",
             )
         return f"list_contains({inner(NUMBERS)}, {inner('int64')})"
 
     def _timestamp(self, schema: Schema, kind: Kind, depth: int) -> str:
         one = self.draw(schema, kind, depth)
-        return self.pick(f"coalesce({one}, {self._day()})", f"greatest({one}, {self.constant(kind)})")
+        return self.pick(
+            f"coalesce({one}, {self._day()})", f"greatest({one}, {self.constant(kind)})"
+        )
 
     def _list(self, schema: Schema, kind: Kind, depth: int) -> str:
         items = [self.draw(schema, kind[1], depth) for _ in range(self.rng.randint(1, 3))]
@@ -247,24 +289,43 @@ class Expressions:
         return made
 
     def _struct(self, schema: Schema, kind: Kind, depth: int) -> str:
-        return "{" + ", ".join(f"'{name}': {self.draw(schema, inner, depth)}" for name, inner in kind[1]) + "}"
+        return (
+            "{"
+            + ", ".join(f"'{name}': {self.draw(schema, inner, depth)}" for name, inner in kind[1])
+            + "}"
+        )
 
     def window(self, schema: Schema, kind: Kind) -> str:
         """A window function: an integer, or a value of the type."""
-        by = f"PARTITION BY {self.leaf(schema, self.pick('int64', 'string', 'boolean'))}" if self.chance(0.5) else ""
+        by = (
+            f"PARTITION BY {self.leaf(schema, self.pick('int64', 'string', 'boolean'))}"
+            if self.chance(0.5)
+            else ""
+        )
         key = self.leaf(schema, self.pick("int64", "double", "string"))
         order = f"ORDER BY {key}{self.pick('', ' DESC')}" if self.chance(0.7) else ""
         value = self.leaf(schema, kind)
         forms = [f"lag({value})", f"lead({value})", f"first_value({value})"]
         if kind == "int64":
-            forms += ["row_number()", "row_number()", "count(*)", f"count({value})", f"sum({value})", f"max({value})"]
+            forms += [
+                "row_number()",
+                "row_number()",
+                "count(*)",
+                f"count({value})",
+                f"sum({value})",
+                f"max({value})",
+            ]
             forms += ["rank()"] if order else []
         return f"{self.pick(*forms)} OVER ({' '.join(part for part in (by, order) if part)})"
 
     def term(self, schema: Schema) -> str:
         """A term of an order, constants and parameters among them."""
         kind = self.pick("int64", "int64", "double", "double", "string", "boolean", "timestamp")
-        text = self.constant(kind) if self.chance(0.12) else self.touching(schema, kind, self.pick(0, 0, 1))
+        text = (
+            self.constant(kind)
+            if self.chance(0.12)
+            else self.touching(schema, kind, self.pick(0, 0, 1))
+        )
         return text + self.pick("", "", " desc")
 
     def aggregate(self, schema: Schema) -> tuple[str, Kind]:
@@ -275,7 +336,17 @@ class Expressions:
         order = f" ORDER BY {self.leaf(schema, self.pick('int64', 'double', 'string'))}{self.pick('', ' DESC')}"
         order = order if self.chance(0.5) else ""
         name = self.pick(
-            "count(*)", "count", "distinct", "min", "max", "sum", "list", "list", "first", "any_value", "own"
+            "count(*)",
+            "count",
+            "distinct",
+            "min",
+            "max",
+            "sum",
+            "list",
+            "list",
+            "first",
+            "any_value",
+            "own",
         )
         if name == "count(*)":
             return f"count(*){where}", "int64"
@@ -297,7 +368,10 @@ class Expressions:
         if form == 0:
             return f"string_agg({self.leaf(schema, 'string')}, '+'{order}){where}", "string"
         if form == 1:
-            return f"{self.pick('bool_and', 'bool_or')}({self.draw(schema, 'boolean', 1)}){where}", "boolean"
+            return (
+                f"{self.pick('bool_and', 'bool_or')}({self.draw(schema, 'boolean', 1)}){where}",
+                "boolean",
+            )
         if form == 2:
             return f"avg({self.leaf(schema, self.pick('int64', 'double'))}){where}", "double"
         return f"last({self.leaf(schema, 'string')}{order}){where}", "string"

@@ -1,4 +1,6 @@
-"""A simulated model that answers only from the text of a request, and looks for rows of two partitions in it."""
+"""A simulated model that answers only from the text of a request, and looks for rows of two
+partitions in it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _CANARY = re.compile(r"canary-\w+")
 
 
 class Model(Oracle):
-    """Answers each question by a pure function of its text, and refuses requests with the mark of failure."""
+    """Answers each question by a pure function of its text, and refuses requests with the mark of
+    failure.
+    """
 
     def __init__(self) -> None:
         super().__init__(Mind())
@@ -54,7 +58,9 @@ def _mind(request: Request) -> Mind:
     def match(left: str, right: str) -> dict[str, Any] | None:
         return {} if answers.yes(left + right) else None
 
-    return Mind(answer=answer, match=match, combine=combine, score=lambda text: float(answers.score(text)))
+    return Mind(
+        answer=answer, match=match, combine=combine, score=lambda text: float(answers.score(text))
+    )
 
 
 def _kinds(schema: Mapping[str, Any]) -> dict[str, str]:
@@ -63,7 +69,11 @@ def _kinds(schema: Mapping[str, Any]) -> dict[str, str]:
     for packed in ("answers", "matches"):
         if packed in properties:
             properties = properties[packed]["items"]["properties"]
-    return {name: _kind(body) for name, body in properties.items() if name not in {"id", "left", "right"}}
+    return {
+        name: _kind(body)
+        for name, body in properties.items()
+        if name not in {"id", "left", "right"}
+    }
 
 
 def _kind(body: Mapping[str, Any]) -> str:

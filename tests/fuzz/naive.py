@@ -1,8 +1,9 @@
-"""An evaluator of plans in plain Python: the plan's document in, rows out. It shares no code with the engine.
+"""An evaluator of plans in plain Python: the plan's document in, rows out. It shares no code with
+the engine.
 
-A relation is a list of rows, each a mapping; operators are functions of them, written for plainness alone. Where the plan's
-order cuts an input into windows, the whole plan is evaluated once for each window, with the rows of that window: then
-partitions cannot mix.
+A relation is a list of rows, each a mapping; operators are functions of them, written for plainness
+alone. Where the plan's order cuts an input into windows, the whole plan is evaluated once for each
+window, with the rows of that window: then partitions cannot mix.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ _PATTERN = re.compile(r"\((\w+):\w+ \{(.*)\}\)")
 _STORED = ("uuid", "group_id", *PROPERTIES)
 Store = dict[str, dict[str, Any]]  # the stored rows of a partition, by key
 _PLACEHOLDER = re.compile(r"\{(\$?[A-Za-z_][A-Za-z0-9_.]*)\}")
-_JSON_KINDS = {"string": "string", "int64": "integer", "boolean": "boolean", "list<string>": "array"}
+_JSON_KINDS = {
+    "string": "string",
+    "int64": "integer",
+    "boolean": "boolean",
+    "list<string>": "array",
+}
 
 
 class Misplaced(Exception):
@@ -51,7 +57,9 @@ class Row:
 
 @dataclass
 class Relation:
-    """Rows with the names of their columns. `windowed`: they derive from the input that is cut into windows."""
+    """Rows with the names of their columns. `windowed`: they derive from the input that is cut into
+    windows.
+    """
 
     names: list[str]
     rows: list[Row]
@@ -64,14 +72,20 @@ class Relation:
 
 @dataclass
 class Evaluated:
-    """The results of a plan by name, and the rows for which the model had no answer: pairs of step and input row."""
+    """The results of a plan by name, and the rows for which the model had no answer: pairs of step
+    and input row.
+    """
 
     tables: dict[str, Relation]
     failed: list[tuple[str, int | None]] = field(default_factory=list)
 
 
-def run(document: Document, inputs: Mapping[str, Sequence[Columns]], note: Note = lambda *_: None) -> Evaluated:
-    """Evaluate a plan over the rows of its inputs. Raises Uncomputable where an expression has no value."""
+def run(
+    document: Document, inputs: Mapping[str, Sequence[Columns]], note: Note = lambda *_: None
+) -> Evaluated:
+    """Evaluate a plan over the rows of its inputs. Raises Uncomputable where an expression has no
+    value.
+    """
     order = document.get("order")
     given = {
         name: Relation(list(spec), [Row(_completed(spec, row)) for row in inputs.get(name, ())])
@@ -88,8 +102,12 @@ def _completed(spec: Mapping[str, Any], row: Columns) -> dict[str, Any]:
     return {name: row.get(name) for name in spec}
 
 
-def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, Relation], note: Note) -> Evaluated:
-    """Each window by itself, again without the rows that fail; a result has window after window, by their first rows."""
+def _by_windows(
+    document: Document, order: Mapping[str, Any], given: dict[str, Relation], note: Note
+) -> Evaluated:
+    """Each window by itself, again without the rows that fail; a result has window after window, by
+    their first rows.
+    """
     windows = _windows(order, given[order["input"]])
     total: Evaluated | None = None
     ended: dict[int, Evaluated] = {}
@@ -97,7 +115,9 @@ def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, R
     for window in windows:
         rows = window
         while rows:
-            relation = Relation([*given[order["input"]].names, "position", "turn"], rows, windowed=True)
+            relation = Relation(
+                [*given[order["input"]].names, "position", "turn"], rows, windowed=True
+            )
             partition = rows[0].columns[order["partition"]] or ""
             store = stores.setdefault(partition, {})
             own = {**given, order["input"]: relation}
@@ -118,25 +138,34 @@ def _by_windows(document: Document, order: Mapping[str, Any], given: dict[str, R
     if total is None or not total.tables:
         empty = Relation([*given[order["input"]].names, "position", "turn"], [], windowed=True)
         found = _Evaluation(document, {**given, order["input"]: empty}, lambda *_: None).run()
-        total = Evaluated({name: table.of([]) for name, table in found.tables.items()}, total.failed if total else [])
+        total = Evaluated(
+            {name: table.of([]) for name, table in found.tables.items()},
+            total.failed if total else [],
+        )
     return total
 
 
 def _gather(total: Evaluated, found: Evaluated) -> None:
     for name, table in found.tables.items():
         before = total.tables.get(name)
-        total.tables[name] = table if before is None or not table.windowed else table.of([*before.rows, *table.rows])
+        total.tables[name] = (
+            table if before is None or not table.windowed else table.of([*before.rows, *table.rows])
+        )
 
 
 def _keyed(order: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
-    """The rows with a key each: one without is named by `key_of` and its ordinal among equal rows."""
+    """The rows with a key each: one without is named by `key_of` and its ordinal among equal
+    rows.
+    """
     counts: dict[Any, int] = {}
     found = []
     for row in rows:
         values = [row.columns[name] for name in order["key_of"]]
         ordinal = counts[same_key(values)] = counts.get(same_key(values), -1) + 1
         key = row.columns[order["key"]]
-        found.append(Row({**row.columns, order["key"]: made_id([*values, ordinal]) if key is None else key}))
+        found.append(
+            Row({**row.columns, order["key"]: made_id([*values, ordinal]) if key is None else key})
+        )
     return found
 
 
@@ -148,9 +177,13 @@ def _windows(order: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
     found = []
     for own in partitions.values():
         scopes = sort(
-            [Scope(row.columns, place=place) for place, row in own], [(parse(name), False) for name in order["by"]]
+            [Scope(row.columns, place=place) for place, row in own],
+            [(parse(name), False) for name in order["by"]],
         )
-        rows = [Row({**each.row, "position": each.place, "turn": turn}, each.place) for turn, each in enumerate(scopes)]
+        rows = [
+            Row({**each.row, "position": each.place, "turn": turn}, each.place)
+            for turn, each in enumerate(scopes)
+        ]
         size = len(rows) if order["window"] == "all" else order["window"]
         found += [rows[i : i + size] for i in range(0, len(rows), size)]
     return found
@@ -185,7 +218,9 @@ def _plain(value: Any) -> Any:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
-    return {name: _plain(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: _plain(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+    )
 
 
 class _Evaluation:
@@ -218,7 +253,9 @@ class _Evaluation:
                 self.step = step
                 self.steps[step] = self.relation(operators)
         tables = {
-            name: self.relation(step) for name, step in named.items() if name[0] != "#" and not self._left_out(step)
+            name: self.relation(step)
+            for name, step in named.items()
+            if name[0] != "#" and not self._left_out(step)
         }
         return Evaluated(tables, self.failed)
 
@@ -232,7 +269,9 @@ class _Evaluation:
             if len({row.columns["uuid"] for row in relation.rows}) < len(relation.rows):
                 raise Refused("two rows with one key")
             given = {**spec.get("set", {}), **spec.get("create", {})}
-            values = {name: self.values("merge", "set", text, relation) for name, text in given.items()}
+            values = {
+                name: self.values("merge", "set", text, relation) for name, text in given.items()
+            }
             for place, row in enumerate(relation.rows):
                 key = row.columns["uuid"]
                 if spec.get("only") and key not in self.store:
@@ -240,13 +279,20 @@ class _Evaluation:
                 wanted = {name: value for name, value in row.columns.items() if name in _STORED}
                 wanted |= {name: values[name][place] for name in given}
                 if key in self.store:
-                    wanted = {name: value for name, value in wanted.items() if name not in spec.get("create", {})}
+                    wanted = {
+                        name: value
+                        for name, value in wanted.items()
+                        if name not in spec.get("create", {})
+                    }
                 stored = self.store.setdefault(key, dict.fromkeys(_STORED))
                 stored |= {name: value for name, value in wanted.items() if value is not None}
 
     def stored(self) -> Relation:
         """The stored rows of the partition at hand, by key."""
-        member = next((row.member for table in self.given.values() if table.windowed for row in table.rows), None)
+        member = next(
+            (row.member for table in self.given.values() if table.windowed for row in table.rows),
+            None,
+        )
         rows = [Row(dict(self.store[key]), member) for key in sorted(self.store)]
         return Relation(list(_STORED), rows if member is not None else [], windowed=True)
 
@@ -254,7 +300,12 @@ class _Evaluation:
         """Each row with the stored rows that have the values which a pattern names."""
         alias, wanted = _PATTERN.match(spec["pattern"]).groups()  # type: ignore[union-attr]
         pairs = dict(reversed(pair.split(": ")) for pair in wanted.split(", "))
-        join = {"other": LABEL, "alias": alias, "using": pairs, **{k: spec[k] for k in ("where", "how") if k in spec}}
+        join = {
+            "other": LABEL,
+            "alias": alias,
+            "using": pairs,
+            **{k: spec[k] for k in ("where", "how") if k in spec},
+        }
         return self.join(relation, join)
 
     def _left_out(self, source: Any) -> bool:
@@ -264,9 +315,14 @@ class _Evaluation:
 
     def _needed(self, step: str, named: Mapping[str, str]) -> bool:
         """Whether a result or a step that is needed reads it: what nobody reads is not computed."""
-        text = {name: json.dumps(operators, default=str) for name, operators in self.document["steps"].items()}
+        text = {
+            name: json.dumps(operators, default=str)
+            for name, operators in self.document["steps"].items()
+        }
         return step in named.values() or any(
-            f'"{step}"' in text[other] and self._needed(other, named) for other in text if other != step
+            f'"{step}"' in text[other] and self._needed(other, named)
+            for other in text
+            if other != step
         )
 
     def relation(self, source: Any) -> Relation:
@@ -281,7 +337,12 @@ class _Evaluation:
             return self.relation(source["do"])
         first, *rest = source
         ((keyword, value),) = first.items()
-        found = {"from": self.relation, "union": self.union, "switch": self.switch, "call": self.call}[keyword](value)
+        found = {
+            "from": self.relation,
+            "union": self.union,
+            "switch": self.switch,
+            "call": self.call,
+        }[keyword](value)
         for operator in rest:
             ((keyword, value),) = operator.items()
             if found.windowed and self.partitions:
@@ -302,10 +363,14 @@ class _Evaluation:
         for name, columns in document["inputs"].items():
             found = self.relation(spec["inputs"][name])
             lacking = [column for column in columns if column not in found.names]
-            rows = [Row({**row.columns, **dict.fromkeys(lacking)}, row.member) for row in found.rows]
+            rows = [
+                Row({**row.columns, **dict.fromkeys(lacking)}, row.member) for row in found.rows
+            ]
             given[name] = Relation([*found.names, *lacking], rows, found.windowed)
         params = {**document.get("params", {}), **spec.get("params", {})}
-        inner = _Evaluation({**document, "params": params}, given, self.note, self.partition, self.partitions)
+        inner = _Evaluation(
+            {**document, "params": params}, given, self.note, self.partition, self.partitions
+        )
         ended = inner.run()
         self.failed += [(f"{self.step}/{step}", member) for step, member in ended.failed]
         (table,) = ended.tables.values()
@@ -320,22 +385,35 @@ class _Evaluation:
     def clauses_in_partitions(self, keyword: str, value: Any) -> None:
         """Note the clauses that are computed in several partitions or windows."""
         clauses = (
-            value if isinstance(value, dict) and keyword not in {"add", "project"} else {CLAUSES.get(keyword, ""): None}
+            value
+            if isinstance(value, dict) and keyword not in {"add", "project"}
+            else {CLAUSES.get(keyword, ""): None}
         )
         for clause in clauses:
             self.note(keyword, clause, "partitions")
 
-    # -- expressions -------------------------------------------------------------------------------------------
+    # -- expressions
+    # -------------------------------------------------------------------------------------------
 
     def values(
-        self, operator: str, clause: str, text: Any, relation: Relation, group: Sequence[Columns] | None = None
+        self,
+        operator: str,
+        clause: str,
+        text: Any,
+        relation: Relation,
+        group: Sequence[Columns] | None = None,
     ) -> list[Any]:
         """The values of an expression over the rows of a relation."""
-        tree, sight = parse(str(_literal(self.settled(text)) if isinstance(text, str) else _literal(text))), Sight()
+        tree, sight = (
+            parse(str(_literal(self.settled(text)) if isinstance(text, str) else _literal(text))),
+            Sight(),
+        )
         if _has_aggregate(tree):
             raise Misplaced(f"{operator} {clause}: {text}")
         rows = [row.columns for row in relation.rows]
-        scopes = [Scope(row, rows, place, group, self.params, sight) for place, row in enumerate(rows)]
+        scopes = [
+            Scope(row, rows, place, group, self.params, sight) for place, row in enumerate(rows)
+        ]
         found = [evaluate(tree, scope) for scope in scopes]
         self.noted(operator, clause, sight)
         return found
@@ -353,11 +431,13 @@ class _Evaluation:
         """Whether a condition, or each of a list of them, is true for the rows."""
         listed = condition if isinstance(condition, list) else [condition]
         columns = [self.values(operator, clause, text, relation) for text in listed]
-        if not all(value is None or isinstance(value, bool) for column in columns for value in column):
+        if not all(
+            value is None or isinstance(value, bool) for column in columns for value in column
+        ):
             raise NotUnderstood(f"no condition: {condition}")
-        return [all(value is True for value in row) for row in zip(*columns, strict=True)] or [True] * len(
-            relation.rows
-        )
+        return [all(value is True for value in row) for row in zip(*columns, strict=True)] or [
+            True
+        ] * len(relation.rows)
 
     def sorted(self, operator: str, clause: str, terms: Any, relation: Relation) -> list[int]:
         """The places of rows in an order, ties as they stand."""
@@ -365,7 +445,9 @@ class _Evaluation:
         columns = []
         for term in listed:
             text, turn = _TURN.match(str(self.settled(term))).groups()  # type: ignore[union-attr]
-            columns.append((self.values(operator, clause, text, relation), (turn or "").lower() == "desc"))
+            columns.append(
+                (self.values(operator, clause, text, relation), (turn or "").lower() == "desc")
+            )
 
         def way(one: int, other: int) -> int:
             pairs = (ordered(values[one], values[other], down) for values, down in columns)
@@ -376,7 +458,9 @@ class _Evaluation:
             self.note(operator, clause, "ties")
         return found
 
-    def keys(self, operator: str, clause: str, names: Sequence[str], relation: Relation) -> list[Any]:
+    def keys(
+        self, operator: str, clause: str, names: Sequence[str], relation: Relation
+    ) -> list[Any]:
         """For each row what tells its group from others."""
         found = []
         for row in relation.rows:
@@ -394,13 +478,18 @@ class _Evaluation:
             evaluate(("path", name), Scope({name: value}, sight=sight))  # type: ignore[dict-item]
         self.noted(operator, clause, sight)
 
-    # -- sources -----------------------------------------------------------------------------------------------
+    # -- sources
+    # -----------------------------------------------------------------------------------------------
 
     def union(self, relations: Sequence[Any]) -> Relation:
         """All rows, the first's first."""
         parts = [self.relation(source) for source in relations if not self._left_out(source)]
         names = parts[0].names
-        rows = [Row({name: row.columns[name] for name in names}, row.member) for part in parts for row in part.rows]
+        rows = [
+            Row({name: row.columns[name] for name in names}, row.member)
+            for part in parts
+            for row in part.rows
+        ]
         for row in rows:
             self.seen("union", "relations", list(row.columns.values()))
         if any(part.windowed for part in parts):
@@ -413,16 +502,21 @@ class _Evaluation:
     def switch(self, forms: Mapping[str, Any]) -> Relation:
         """One of several forms, by a parameter."""
         picked = self.settled(forms["on"])
-        return self.relation(forms[str(picked).lower() if isinstance(picked, bool) else str(picked)])
+        return self.relation(
+            forms[str(picked).lower() if isinstance(picked, bool) else str(picked)]
+        )
 
-    # -- relational operators ------------------------------------------------------------------------------------
+    # -- relational operators
+    # ------------------------------------------------------------------------------------
 
     def filter(self, relation: Relation, condition: Any) -> Relation:
         """The rows for which the condition is true."""
         truths = self.truths("filter", "where", condition, relation)
         return relation.of([row for row, true in zip(relation.rows, truths, strict=True) if true])
 
-    def _computed(self, operator: str, relation: Relation, columns: Any, kept: Sequence[str]) -> Relation:
+    def _computed(
+        self, operator: str, relation: Relation, columns: Any, kept: Sequence[str]
+    ) -> Relation:
         listed = dict.fromkeys(columns) if isinstance(columns, list) else columns
         values = {
             name: self.values(operator, "columns", f'"{name}"' if text is None else text, relation)
@@ -430,7 +524,10 @@ class _Evaluation:
         }
         names = [*kept, *(name for name in listed if name not in kept)]
         rows = [
-            Row({name: values[name][i] if name in values else row.columns[name] for name in names}, row.member)
+            Row(
+                {name: values[name][i] if name in values else row.columns[name] for name in names},
+                row.member,
+            )
             for i, row in enumerate(relation.rows)
         ]
         return Relation(names, rows, relation.windowed)
@@ -458,33 +555,44 @@ class _Evaluation:
 
     def sort(self, relation: Relation, terms: Any) -> Relation:
         """The same rows in another order."""
-        return relation.of([relation.rows[place] for place in self.sorted("sort", "by", terms, relation)])
+        return relation.of(
+            [relation.rows[place] for place in self.sorted("sort", "by", terms, relation)]
+        )
 
     def distinct(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The first row of each group."""
         keys = self.keys("distinct", "by", names or relation.names, relation)
         first = {key: place for place, key in reversed(list(enumerate(keys)))}
-        return relation.of([row for place, row in enumerate(relation.rows) if first[keys[place]] == place])
+        return relation.of(
+            [row for place, row in enumerate(relation.rows) if first[keys[place]] == place]
+        )
 
     def aggregate(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """A row for each group, in the order of the groups' first rows."""
         by = spec.get("by") or {}
         by = dict.fromkeys(_names(by)) if isinstance(by, (str, list)) else by
         columns = [
-            self.values("aggregate", "by", f'"{n}"' if text is None else text, relation) for n, text in by.items()
+            self.values("aggregate", "by", f'"{n}"' if text is None else text, relation)
+            for n, text in by.items()
         ]
         groups: dict[Any, list[int]] = {} if by or relation.windowed else {(): []}
         for place in range(len(relation.rows)):
-            groups.setdefault(tuple(same_key(column[place]) for column in columns), []).append(place)
+            groups.setdefault(tuple(same_key(column[place]) for column in columns), []).append(
+                place
+            )
         if any(len(places) > 1 for places in groups.values()):
             self.note("aggregate", "by", "ties")
         rows = []
         for places in groups.values():
             values = {name: column[places[0]] for name, column in zip(by, columns, strict=True)}
             values |= self.aggregates(
-                "aggregate", spec.get("add") or {}, [relation.rows[place].columns for place in places]
+                "aggregate",
+                spec.get("add") or {},
+                [relation.rows[place].columns for place in places],
             )
-            members = [m for m in (relation.rows[place].member for place in places) if m is not None]
+            members = [
+                m for m in (relation.rows[place].member for place in places) if m is not None
+            ]
             rows.append(Row(values, min(members, default=None)))
         found = Relation([*by, *(spec.get("add") or {})], rows, relation.windowed)
         if "having" in spec:
@@ -492,7 +600,9 @@ class _Evaluation:
             found = found.of([row for row, true in zip(rows, truths, strict=True) if true])
         return found
 
-    def aggregates(self, operator: str, add: Mapping[str, str], group: Sequence[Columns]) -> dict[str, Any]:
+    def aggregates(
+        self, operator: str, add: Mapping[str, str], group: Sequence[Columns]
+    ) -> dict[str, Any]:
         """The aggregates of a group of rows."""
         sight = Sight()
         found = {}
@@ -505,7 +615,10 @@ class _Evaluation:
         return found
 
     def _ties_within(self, operator: str, tree: Any, group: Sequence[Columns]) -> None:
-        keys = [tuple(same_key(evaluate(key, Scope(row, params=self.params))) for key, _ in tree[4]) for row in group]
+        keys = [
+            tuple(same_key(evaluate(key, Scope(row, params=self.params))) for key, _ in tree[4])
+            for row in group
+        ]
         if len(set(keys)) < len(keys):
             self.note(operator, "add", "ties")
 
@@ -535,9 +648,12 @@ class _Evaluation:
         self.failed += [(self.step, relation.rows[place].member) for place in failed]
         return relation.of([row for place, row in enumerate(relation.rows) if place not in failed])
 
-    # -- joins -----------------------------------------------------------------------------------------------------
+    # -- joins
+    # -----------------------------------------------------------------------------------------------------
 
-    def matches(self, operator: str, left: Relation, right: Relation, spec: Mapping[str, Any]) -> list[tuple[int, int]]:
+    def matches(
+        self, operator: str, left: Relation, right: Relation, spec: Mapping[str, Any]
+    ) -> list[tuple[int, int]]:
         """The pairs of rows that a join brings together, by their places."""
         alias = spec.get("alias") or "_right"
         pairs = [(i, j) for i in range(len(left.rows)) for j in range(len(right.rows))]
@@ -545,7 +661,9 @@ class _Evaluation:
             pairs = [
                 (i, j)
                 for i, j in pairs
-                if self._equal(operator, _at(left.rows[i].columns, mine), _at(right.rows[j].columns, theirs))
+                if self._equal(
+                    operator, _at(left.rows[i].columns, mine), _at(right.rows[j].columns, theirs)
+                )
             ]
             if len({j for _, j in pairs}) < len(pairs) or len({i for i, _ in pairs}) < len(pairs):
                 self.note(operator, "using", "ties")
@@ -565,11 +683,18 @@ class _Evaluation:
         pairs = self.matches("join", left, right, spec)
         if how in {"semi", "anti"}:
             matched = {i for i, _ in pairs}
-            return left.of([row for i, row in enumerate(left.rows) if (i in matched) == (how == "semi")])
+            return left.of(
+                [row for i, row in enumerate(left.rows) if (i in matched) == (how == "semi")]
+            )
         return self._paired(left, right, spec["alias"], pairs, how)
 
     def _paired(
-        self, left: Relation, right: Relation, alias: str, pairs: Sequence[tuple[int, int]], how: str
+        self,
+        left: Relation,
+        right: Relation,
+        alias: str,
+        pairs: Sequence[tuple[int, int]],
+        how: str,
     ) -> Relation:
         rows = []
         for i, row in enumerate(left.rows):
@@ -587,22 +712,35 @@ class _Evaluation:
         pairs = self.matches("group_join", left, right, spec)
         rows = []
         for i, row in enumerate(left.rows):
-            both = Relation([], [_pair(row, right.rows[j], spec["alias"]) for k, j in pairs if k == i])
+            both = Relation(
+                [], [_pair(row, right.rows[j], spec["alias"]) for k, j in pairs if k == i]
+            )
             places = self.sorted("group_join", "order", spec.get("order"), both)
             if spec.get("limit") is not None:
                 places = places[: self.settled(spec["limit"])]
                 self.seen("group_join", "limit", [])
             group = [both.rows[place].columns for place in places]
-            rows.append(Row({**row.columns, **self.aggregates("group_join", spec["add"], group)}, row.member))
-        return Relation([*left.names, *(name for name in spec["add"] if name not in left.names)], rows, left.windowed)
+            rows.append(
+                Row(
+                    {**row.columns, **self.aggregates("group_join", spec["add"], group)}, row.member
+                )
+            )
+        return Relation(
+            [*left.names, *(name for name in spec["add"] if name not in left.names)],
+            rows,
+            left.windowed,
+        )
 
-    # -- semantic operators ------------------------------------------------------------------------------------------
+    # -- semantic operators
+    # ------------------------------------------------------------------------------------------
 
     def questions(self, operator: str, prompt: str, relation: Relation) -> list[str]:
         """What the model is asked about each row."""
         for row in relation.rows:
             self.seen(
-                operator, "prompt", [_at(row.columns, path) for path in _PLACEHOLDER.findall(prompt) if path[0] != "$"]
+                operator,
+                "prompt",
+                [_at(row.columns, path) for path in _PLACEHOLDER.findall(prompt) if path[0] != "$"],
             )
         found = [template(prompt, row.columns, self.params) for row in relation.rows]
         if any(FAILING in text for text in found):
@@ -628,7 +766,9 @@ class _Evaluation:
     def sem_map(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """Each row with what the model answers; a row without `when` takes `otherwise`."""
         asked = (
-            self.truths("sem_map", "when", spec["when"], relation) if "when" in spec else [True] * len(relation.rows)
+            self.truths("sem_map", "when", spec["when"], relation)
+            if "when" in spec
+            else [True] * len(relation.rows)
         )
         other = {
             name: self.values("sem_map", "otherwise", text, relation)
@@ -638,7 +778,9 @@ class _Evaluation:
         texts = dict(
             zip(
                 places,
-                self.questions("sem_map", spec["prompt"], relation.of([relation.rows[p] for p in places])),
+                self.questions(
+                    "sem_map", spec["prompt"], relation.of([relation.rows[p] for p in places])
+                ),
                 strict=True,
             )
         )
@@ -646,7 +788,9 @@ class _Evaluation:
         for place, row in enumerate(relation.rows):
             text = texts.get(place)
             if text is None:
-                found = {name: other[name][place] if name in other else None for name in spec["add"]}
+                found = {
+                    name: other[name][place] if name in other else None for name in spec["add"]
+                }
             else:
                 found = _answered(spec["add"], [text], answers.of_group)
             rows.append(Row({**row.columns, **found}, row.member))
@@ -663,13 +807,16 @@ class _Evaluation:
         for place in self.sorted("sem_agg", "order", spec.get("order"), relation):
             groups[keys[place]].append(place)
         alone = {
-            name: self.values("sem_agg", "alone", text, relation) for name, text in (spec.get("alone") or {}).items()
+            name: self.values("sem_agg", "alone", text, relation)
+            for name, text in (spec.get("alone") or {}).items()
         }
         rows, failed = [], []
         for places in groups.values():
             head = relation.rows[min(places)]
             if len(places) == 1 and alone:
-                found = {name: alone[name][places[0]] if name in alone else None for name in spec["add"]}
+                found = {
+                    name: alone[name][places[0]] if name in alone else None for name in spec["add"]
+                }
             else:
                 found = _answered(spec["add"], [texts[place] for place in places], answers.of_group)
                 mixed = len({self._owner(relation, place) for place in places}) > 1
@@ -692,11 +839,17 @@ class _Evaluation:
         for places in groups.values():
             failed += [place for place in places if FAILING in texts[place]]
             good = sorted(
-                (place for place in places if FAILING not in texts[place]), key=lambda p: -answers.score(texts[p])
+                (place for place in places if FAILING not in texts[place]),
+                key=lambda p: -answers.score(texts[p]),
             )
             for rank, place in enumerate(good[: self.settled(spec["k"])]):
                 row = relation.rows[place]
-                rows.append(Row({**row.columns, "rank": rank, "score": float(answers.score(texts[place]))}, row.member))
+                rows.append(
+                    Row(
+                        {**row.columns, "rank": rank, "score": float(answers.score(texts[place]))},
+                        row.member,
+                    )
+                )
         if spec.get("on_error") != "null":
             self._without(relation, failed)
         return Relation([*relation.names, "rank", "score"], rows, relation.windowed)
@@ -709,15 +862,21 @@ class _Evaluation:
             for i, j in self.matches("sem_join", left, right, spec)
             if self._may_meet(self._owner(left, i), self._owner(right, j))
         ]
-        both = Relation([*left.names, alias], [_pair(left.rows[i], right.rows[j], alias) for i, j in pairs])
+        both = Relation(
+            [*left.names, alias], [_pair(left.rows[i], right.rows[j], alias) for i, j in pairs]
+        )
         texts = self.questions("sem_join", spec["prompt"], both)
-        failed = list(dict.fromkeys(i for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text))
+        failed = list(
+            dict.fromkeys(i for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text)
+        )
         if spec.get("on_error") == "null":
             dropped: list[int] = []
         else:
             dropped = failed
             self.failed += [
-                (self.step, left.rows[i].member) for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text
+                (self.step, left.rows[i].member)
+                for (i, _), text in zip(pairs, texts, strict=True)
+                if FAILING in text
             ]
         chosen = [
             n
@@ -734,10 +893,14 @@ class _Evaluation:
         return self._paired(left.of([left.rows[i] for i in rest]), right, alias, kept, how)
 
     def _owner(self, relation: Relation, place: int) -> str | None:
-        """The partition of a row: of its window, else what the partition's column names; None: of nobody."""
+        """The partition of a row: of its window, else what the partition's column names; None: of
+        nobody.
+        """
         if relation.windowed:
             return self.partition
-        return relation.rows[place].columns["group_id"] or "" if "group_id" in relation.names else None
+        return (
+            relation.rows[place].columns["group_id"] or "" if "group_id" in relation.names else None
+        )
 
     @staticmethod
     def _may_meet(one: str | None, other: str | None) -> bool:
@@ -745,17 +908,29 @@ class _Evaluation:
         return one is None or other is None or one == other
 
     def _first_match(
-        self, both: Relation, pairs: Sequence[tuple[int, int]], chosen: Sequence[int], spec: Mapping[str, Any]
+        self,
+        both: Relation,
+        pairs: Sequence[tuple[int, int]],
+        chosen: Sequence[int],
+        spec: Mapping[str, Any],
     ) -> list[int]:
         """The first match of each left row in the operator's order."""
-        order = self.sorted("sem_join", "order", spec.get("order"), both.of([both.rows[n] for n in chosen]))
+        order = self.sorted(
+            "sem_join", "order", spec.get("order"), both.of([both.rows[n] for n in chosen])
+        )
         best: dict[int, int] = {}
         for place in order:
             best.setdefault(pairs[chosen[place]][0], chosen[place])
         return sorted(best.values())
 
 
-CLAUSES = {"filter": "where", "project": "columns", "add": "columns", "sort": "by", "distinct": "by"}
+CLAUSES = {
+    "filter": "where",
+    "project": "columns",
+    "add": "columns",
+    "sort": "by",
+    "distinct": "by",
+}
 
 
 def _has_aggregate(tree: Any) -> bool:
@@ -779,7 +954,9 @@ def _names(value: Any) -> list[str]:
 
 
 def _using(value: Any) -> list[tuple[str, str]]:
-    return list(value.items()) if isinstance(value, dict) else [(name, name) for name in _names(value)]
+    return (
+        list(value.items()) if isinstance(value, dict) else [(name, name) for name in _names(value)]
+    )
 
 
 def _at(row: Any, path: str) -> Any:
@@ -799,7 +976,10 @@ def _answered(
     """The answers by name; NULL where the model has none."""
     if any(FAILING in text for text in texts):
         return dict.fromkeys(add)
-    return {name: answer(name, _JSON_KINDS[kind.removesuffix(" null")], texts) for name, kind in add.items()}
+    return {
+        name: answer(name, _JSON_KINDS[kind.removesuffix(" null")], texts)
+        for name, kind in add.items()
+    }
 
 
 __all__ = ["Evaluated", "NotUnderstood", "Refused", "Relation", "Row", "replace", "run"]

@@ -1,4 +1,5 @@
-"""A parser for the SQL scalars that the generator of plans writes. It shares no code with the engine.
+"""A parser for the SQL scalars that the generator of plans writes. It shares no code with the
+engine.
 
 A syntax tree is a tuple: its kind first, then its parts.
 """
@@ -107,7 +108,11 @@ class _Parser:
                 left = self.tested(left)
             elif self.word("NOT"):
                 left = ("not", self.ranged(left))
-            elif self.rest and self.rest[0][0] == "word" and self.rest[0][1].upper() in {"IN", "BETWEEN"}:
+            elif (
+                self.rest
+                and self.rest[0][0] == "word"
+                and self.rest[0][1].upper() in {"IN", "BETWEEN"}
+            ):
                 left = self.ranged(left)
             else:
                 return left
@@ -170,7 +175,10 @@ class _Parser:
         kind, value = self.rest[0] if self.rest else ("", "nothing")
         if kind in {"number", "text"}:
             self.rest.pop(0)
-            return ("literal", datetime.fromisoformat(f"{value}T00:00:00+00:00") if _is_date(value) else value)
+            return (
+                "literal",
+                datetime.fromisoformat(f"{value}T00:00:00+00:00") if _is_date(value) else value,
+            )
         if self.sign("("):
             inner = self.either()
             self.need(")")
@@ -235,7 +243,9 @@ class _Parser:
         return ("case", tuple(branches), rest)
 
     def call(self, name: str) -> Tree:
-        """A function, an aggregate (`distinct`, its own `order`, `filter`), or either of them over a window."""
+        """A function, an aggregate (`distinct`, its own `order`, `filter`), or either of them over
+        a window.
+        """
         distinct = self.word("DISTINCT") is not None
         arguments: list[Tree] = []
         order: tuple[Tree, ...] = ()

@@ -14,13 +14,26 @@ from tests.fuzz.stored import keep
 
 Typed = dict[str, Kind]
 Drawn = tuple[list[dict[str, Any]], Typed]  # operators, and the columns that they leave
-PARAMS: dict[str, Any] = {"two": 2, "half": 0.5, "word": "a", "yes": True, "few": [1, 2], "no": False}
+PARAMS: dict[str, Any] = {
+    "two": 2,
+    "half": 0.5,
+    "word": "a",
+    "yes": True,
+    "few": [1, 2],
+    "no": False,
+}
 INPUTS = ("people", "others")
 LEFT_OUT = "gone"  # a step whose condition does not hold
 IMPLEMENTATIONS = {
     "sem_map": ("per_row", "packed(rows=2)", "packed(rows=3)"),
     "sem_filter": ("per_row", "packed(rows=2)", "packed(rows=1)"),
-    "sem_join": ("nested_loop", "block(left=2, right=2)", "block(left=1)", "block(right=1)", "block(pairs=3)"),
+    "sem_join": (
+        "nested_loop",
+        "block(left=2, right=2)",
+        "block(left=1)",
+        "block(right=1)",
+        "block(pairs=3)",
+    ),
     "sem_agg": ("single",),
     "sem_topk": ("pointwise", "packed(rows=3)"),
 }
@@ -51,7 +64,9 @@ class _Drawing:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.inputs: dict[str, Typed] = dict.fromkeys(INPUTS, COLUMNS)
-        self.expressions = Expressions(rng, {name: value for name, value in PARAMS.items() if name != "few"})
+        self.expressions = Expressions(
+            rng, {name: value for name, value in PARAMS.items() if name != "few"}
+        )
         self.windows = rng.random() < 0.4
         self.failing = rng.random() < 0.6
         self.steps: dict[str, tuple[list[Any], Typed]] = {}
@@ -77,20 +92,32 @@ class _Drawing:
         for number in range(self.rng.randint(1, 3)):
             self.steps[f"s{number}"] = self.step()
         last = list(self.steps)[-1]
-        columns = {name: f"{yaml_kind(kind)}{'' if name in REQUIRED else ' null'}" for name, kind in INPUT.items()}
+        columns = {
+            name: f"{yaml_kind(kind)}{'' if name in REQUIRED else ' null'}"
+            for name, kind in INPUT.items()
+        }
         document: dict[str, Any] = {
             "plan": "drawn",
             "inputs": {"people": {**columns, "uuid": "string null"}, "others": columns},
             "params": PARAMS,
-            "steps": {name: self.conditional(operators) for name, (operators, _) in self.steps.items()},
+            "steps": {
+                name: self.conditional(operators) for name, (operators, _) in self.steps.items()
+            },
             "returns": [name for name in self.steps if name == last or self.chance(0.3)],
         }
         if self.called:
             document["called"] = self.called
         if self.left_out or self.chance(0.05):
-            document["steps"][LEFT_OUT] = {"when": self.pick("$no", {"$word": "b"}), "do": [{"from": "others"}]}
+            document["steps"][LEFT_OUT] = {
+                "when": self.pick("$no", {"$word": "b"}),
+                "do": [{"from": "others"}],
+            }
             document["returns"] += [LEFT_OUT] if self.chance(0.3) else []
-        if use := {name: choice for name, (operators, _) in self.steps.items() if (choice := self.choice(operators))}:
+        if use := {
+            name: choice
+            for name, (operators, _) in self.steps.items()
+            if (choice := self.choice(operators))
+        }:
             document["use"] = use
         if self.windows:
             document["order"] = self.order()
@@ -102,7 +129,10 @@ class _Drawing:
         """A step; sometimes with a condition that holds."""
         if self.chance(0.9):
             return operators
-        return {"when": self.pick("$yes", "$two", {"$yes": True}, {"$word": ["b", "a"]}), "do": operators}
+        return {
+            "when": self.pick("$yes", "$two", {"$yes": True}, {"$word": ["b", "a"]}),
+            "do": operators,
+        }
 
     def order(self) -> dict[str, Any]:
         """How people are cut into windows."""
@@ -118,26 +148,38 @@ class _Drawing:
 
     def choice(self, operators: list[Any]) -> str | None:
         """How a step is done; sometimes in another way than by default."""
-        asking = {keyword for operator in operators for keyword in operator if keyword in IMPLEMENTATIONS}
+        asking = {
+            keyword for operator in operators for keyword in operator if keyword in IMPLEMENTATIONS
+        }
         common = (
-            [text for text in IMPLEMENTATIONS[min(asking)] if all(text in IMPLEMENTATIONS[k] for k in asking)]
+            [
+                text
+                for text in IMPLEMENTATIONS[min(asking)]
+                if all(text in IMPLEMENTATIONS[k] for k in asking)
+            ]
             if asking
             else []
         )
         return self.rng.choice(common) if common and self.chance(0.5) else None
 
-    # -- steps -----------------------------------------------------------------------------------------------
+    # -- steps
+    # -----------------------------------------------------------------------------------------------
 
     def source(self, *, alike: bool = False) -> tuple[list[Any], Typed]:
-        """An input or a step, with its columns; `alike`: one that may stand beside the relation at hand.
+        """An input or a step, with its columns; `alike`: one that may stand beside the relation at
+        hand.
 
         Rows of no window cannot stand beside rows of windows, unless these come first.
         """
-        listed: list[tuple[str, Typed]] = [(name, dict(typed)) for name, typed in self.inputs.items()]
+        listed: list[tuple[str, Typed]] = [
+            (name, dict(typed)) for name, typed in self.inputs.items()
+        ]
         listed += [(name, typed) for name, (_, typed) in self.steps.items()] * 2
         if alike and self.windows and not self.here:
             listed = [pair for pair in listed if pair[0] not in self.of_people]
-        name, typed = self.rng.choice(listed) if self.steps or alike or self.chance(0.3) else listed[0]
+        name, typed = (
+            self.rng.choice(listed) if self.steps or alike or self.chance(0.3) else listed[0]
+        )
         if not alike:
             self.here = name in self.of_people
         if name not in INPUTS:
@@ -150,9 +192,13 @@ class _Drawing:
     def step(self) -> tuple[list[Any], Typed]:
         """A source and some operators."""
         kind = self.rng.random()
-        operators, typed = self.united() if kind < 0.12 else self.call() if kind < 0.22 else self.source()
+        operators, typed = (
+            self.united() if kind < 0.12 else self.call() if kind < 0.22 else self.source()
+        )
         if self.failing and self.chance(0.65):
-            more, typed = self.pick(self.sem_filter, self.sem_map, self.require, self.refusing)(dict(typed))
+            more, typed = self.pick(self.sem_filter, self.sem_map, self.require, self.refusing)(
+                dict(typed)
+            )
             operators = [*operators, *more]
         for _ in range(self.rng.randint(1, 4)):
             more, typed = self.operator(dict(typed))
@@ -172,7 +218,12 @@ class _Drawing:
         marked = "{canary}" if "canary" in typed and self.here else ""
         return [
             self.pick(
-                {"require": {"where": f"coalesce(NOT contains({text}, '{FAILING}'), TRUE)", "says": "'no'"}},
+                {
+                    "require": {
+                        "where": f"coalesce(NOT contains({text}, '{FAILING}'), TRUE)",
+                        "says": "'no'",
+                    }
+                },
                 {"sem_filter": {"prompt": f"Is it so: {{{text}}} {marked}?"}},
             )
         ], typed
@@ -187,7 +238,13 @@ class _Drawing:
         for _ in range(self.rng.randint(1, 2)):
             kept: list[Any] = list(operators)
             for _ in range(self.rng.randint(0, 2)):
-                ways = (self.filter, self.replaced, self.replaced, self.replaced, self.pick(self.sort, self.limit))
+                ways = (
+                    self.filter,
+                    self.replaced,
+                    self.replaced,
+                    self.replaced,
+                    self.pick(self.sort, self.limit),
+                )
                 more, _ = self.pick(*ways)(dict(typed))
                 kept += more
             parts.append(kept)
@@ -204,9 +261,14 @@ class _Drawing:
         inner, name = _Drawing(self.rng), f"called{len(self.called)}"
         inner.windows, inner.failing, inner.names = self.windows, self.failing, self.names
         inner.of_people = {"given"} if self.here else set()
-        declared = {column: typed[column] for column in self.rng.sample(list(typed), self.rng.randint(1, len(typed)))}
+        declared = {
+            column: typed[column]
+            for column in self.rng.sample(list(typed), self.rng.randint(1, len(typed)))
+        }
         if self.chance(0.4):
-            declared[inner.fresh("m")] = self.pick(*PLAIN, STRINGS)  # a column that the caller has not
+            declared[inner.fresh("m")] = self.pick(
+                *PLAIN, STRINGS
+            )  # a column that the caller has not
         inner.inputs = {"given": {**typed, **declared}}
         for number in range(self.rng.randint(1, 2)):
             inner.steps[f"t{number}"] = inner.step()
@@ -214,9 +276,13 @@ class _Drawing:
         self.names, self.here = inner.names, inner.here
         self.called[name] = {
             "plan": name,
-            "inputs": {"given": {column: f"{yaml_kind(kind)} null" for column, kind in declared.items()}},
+            "inputs": {
+                "given": {column: f"{yaml_kind(kind)} null" for column, kind in declared.items()}
+            },
             "params": PARAMS,
-            "steps": {step: inner.conditional(operators) for step, (operators, _) in inner.steps.items()},
+            "steps": {
+                step: inner.conditional(operators) for step, (operators, _) in inner.steps.items()
+            },
             "returns": [last],
         }
         params = {"params": {"two": 1, "word": "b"}} if self.chance(0.5) else {}
@@ -225,11 +291,19 @@ class _Drawing:
 
     def replaced(self, typed: Typed) -> Drawn:
         """A column in place of another of its type."""
-        names = [name for name, kind in typed.items() if kind in PLAIN and name not in {"group_id", "canary"}]
+        names = [
+            name
+            for name, kind in typed.items()
+            if kind in PLAIN and name not in {"group_id", "canary"}
+        ]
         if not names:
             return self.filter(typed)
         name = self.rng.choice(names)
-        draw = self.expressions.constant if self.chance(0.5) else partial(self.expressions.draw, typed, depth=1)
+        draw = (
+            self.expressions.constant
+            if self.chance(0.5)
+            else partial(self.expressions.draw, typed, depth=1)
+        )
         return [{"add": {name: draw(kind=typed[name])}}], typed
 
     def united(self) -> tuple[list[Any], Typed]:
@@ -240,13 +314,20 @@ class _Drawing:
         common = [self.source(), self.source(alike=True)]
         if self.windows and self.here:
             common[1] = common[0]  # both of windows
-        shared = {name: kind for name, kind in common[0][1].items() if common[1][1].get(name) == kind} or {
-            "made": "int64"
-        }
+        shared = {
+            name: kind for name, kind in common[0][1].items() if common[1][1].get(name) == kind
+        } or {"made": "int64"}
         for operators, _ in common:
-            parts.append([*operators, {"project": {name: "1" if name == "made" else name for name in shared}}])
+            parts.append(
+                [
+                    *operators,
+                    {"project": {name: "1" if name == "made" else name for name in shared}},
+                ]
+            )
         if self.chance(0.3):
-            return [{"switch": {"on": "$two", "1": parts[0], "2": [{"union": parts}]}}], dict(shared)
+            return [{"switch": {"on": "$two", "1": parts[0], "2": [{"union": parts}]}}], dict(
+                shared
+            )
         return [{"union": parts}], dict(shared)
 
     def operator(self, typed: Typed) -> Drawn:
@@ -279,20 +360,28 @@ class _Drawing:
         return self.rng.choice(drawn)(typed)
 
     def kind(self) -> Kind:
-        return self.pick("int64", "int64", "double", "string", "boolean", "timestamp", STRINGS, NUMBERS, DOUBLES)
+        return self.pick(
+            "int64", "int64", "double", "string", "boolean", "timestamp", STRINGS, NUMBERS, DOUBLES
+        )
 
     def plainly(self, typed: Typed) -> Drawn:
         """What the engine may do without a database."""
         times = [name for name, kind in typed.items() if kind == "timestamp"]
         if times and self.chance(0.5):
             name = self.pick(*times)
-            return [{"add": {name: self.expressions.plain({name: "timestamp"}, "timestamp")}}], typed
+            return [
+                {"add": {name: self.expressions.plain({name: "timestamp"}, "timestamp")}}
+            ], typed
         return [{"filter": self.expressions.plain(typed)}], typed
 
     def misplaced(self, typed: Typed) -> Drawn:
         """An aggregate where none can stand: such a plan must be refused."""
         name = self.rng.choice(list(typed))
-        forms = ({"filter": "count(*) > 1"}, {"add": {self.fresh(): f"max({name})"}}, {"sort": [f"max({name})"]})
+        forms = (
+            {"filter": "count(*) > 1"},
+            {"add": {self.fresh(): f"max({name})"}},
+            {"sort": [f"max({name})"]},
+        )
         return [self.pick(*forms)], typed
 
     def filter(self, typed: Typed) -> Drawn:
@@ -304,7 +393,11 @@ class _Drawing:
                 return f"{self.expressions.window(typed, 'int64')} < 3"
             if self.chance(0.04):
                 return self.pick(True, "$yes", "TRUE")
-            return self.expressions.plain(typed) if self.chance(0.15) else self.expressions.draw(typed, "boolean", 3)
+            return (
+                self.expressions.plain(typed)
+                if self.chance(0.15)
+                else self.expressions.draw(typed, "boolean", 3)
+            )
 
         return [{"filter": [test(), test()] if self.chance(0.2) else test()}], typed
 
@@ -318,7 +411,9 @@ class _Drawing:
 
     def project(self, typed: Typed) -> Drawn:
         kept = self.rng.sample(list(typed), self.rng.randint(1, len(typed)))
-        kept += [name for name in ("group_id", "canary", "id", "s") if name in typed and name not in kept]
+        kept += [
+            name for name in ("group_id", "canary", "id", "s") if name in typed and name not in kept
+        ]
         columns: dict[str, Any] = {name: self.pick(None, name) for name in kept}
         found = {name: typed[name] for name in kept}
         for _ in range(self.rng.randint(0, 2)):
@@ -374,13 +469,18 @@ class _Drawing:
             spec["add"][name], found[name] = self.expressions.aggregate(typed)
         if (doubles := self.expressions.columns(typed, "double")) and self.chance(0.2):
             name = self.fresh()
-            spec["add"][name], found[name] = f"{self.pick('max', 'sum', 'first')}({self.pick(*doubles)})", "double"
+            spec["add"][name], found[name] = (
+                f"{self.pick('max', 'sum', 'first')}({self.pick(*doubles)})",
+                "double",
+            )
         if self.chance(0.5):
             spec["having"] = self.expressions.touching(found, "boolean", 2)
         return [{"aggregate": spec}], found
 
     def unnest(self, typed: Typed) -> Drawn:
-        lists = [name for name, kind in typed.items() if isinstance(kind, tuple) and kind[0] == "list"]
+        lists = [
+            name for name, kind in typed.items() if isinstance(kind, tuple) and kind[0] == "list"
+        ]
         if not lists or self.chance(0.5):
             name, kind, doubles = (
                 self.fresh(),
@@ -398,7 +498,9 @@ class _Drawing:
             more = []
         column, alias = self.rng.choice(lists), self.fresh()
         spec: dict[str, Any] = {"column": column, "alias": alias}
-        found = {name: kind for name, kind in typed.items() if name != column} | {alias: typed[column][1]}
+        found = {name: kind for name, kind in typed.items() if name != column} | {
+            alias: typed[column][1]
+        }
         if self.chance(0.5):
             spec["position"] = self.fresh()
             found[spec["position"]] = "int64"
@@ -411,16 +513,29 @@ class _Drawing:
             return self.filter(typed)
         where = self.expressions.draw(typed, "boolean", 2)
         return [
-            {"require": {"where": f"coalesce({where}, TRUE)" if self.chance(0.7) else where, "says": "'no'"}}
+            {
+                "require": {
+                    "where": f"coalesce({where}, TRUE)" if self.chance(0.7) else where,
+                    "says": "'no'",
+                }
+            }
         ], typed
 
-    # -- joins -------------------------------------------------------------------------------------------------
+    # -- joins
+    # -------------------------------------------------------------------------------------------------
 
-    def meeting(self, typed: Typed, alias: str, *, needed: bool = True) -> tuple[dict[str, Any], Typed, Typed]:
-        """The other relation of a join, what it is joined by, and the columns that the conditions of the join see."""
+    def meeting(
+        self, typed: Typed, alias: str, *, needed: bool = True
+    ) -> tuple[dict[str, Any], Typed, Typed]:
+        """The other relation of a join, what it is joined by, and the columns that the conditions
+        of the join see.
+        """
         operators, other = self.source(alike=True)
         both = {**typed, alias: ("struct", tuple(other.items()))}
-        spec: dict[str, Any] = {"other": operators[0]["from"] if len(operators) == 1 else operators, "alias": alias}
+        spec: dict[str, Any] = {
+            "other": operators[0]["from"] if len(operators) == 1 else operators,
+            "alias": alias,
+        }
         left, right = list(paths(typed)), list(paths(other))
         equal = [(a, b) for a, kind in left for b, of in right if kind == of and kind in PLAIN]
         if equal and self.chance(0.65):
@@ -431,7 +546,9 @@ class _Drawing:
             same = all(a == b for a, b in chosen.items())
             spec["using"] = list(chosen) if same else chosen
         if (needed and "using" not in spec) or self.chance(0.4 if needed else 0.6):
-            spec["where"] = self.expressions.touching(both, "boolean", 2) if self.chance(0.9) else "TRUE"
+            spec["where"] = (
+                self.expressions.touching(both, "boolean", 2) if self.chance(0.9) else "TRUE"
+            )
         return spec, other, both
 
     def read_people(self, source: Any) -> bool:
@@ -453,15 +570,25 @@ class _Drawing:
     def flattened(self, operators: list[Any], both: Typed, other: Typed, alias: str) -> Drawn:
         """What a join brings, some of it as columns, so that relations do not grow without end."""
         flat = [
-            (f"{alias}.{name}", kind) for name, kind in other.items() if kind in (*PLAIN, *LISTS) and name != "canary"
+            (f"{alias}.{name}", kind)
+            for name, kind in other.items()
+            if kind in (*PLAIN, *LISTS) and name != "canary"
         ]
         brought = {self.fresh(): pair for pair in self.rng.sample(flat, min(len(flat), 2))}
         names = [name for name in both if name != alias]
         if self.chance(0.5):
             names = [name for name in names if name in COLUMNS or self.chance(0.5)]
-        keep = self.chance(0.15) and not any(isinstance(kind, tuple) and kind[0] == "struct" for kind in other.values())
-        columns: dict[str, Any] = {**dict.fromkeys(names), **{name: path for name, (path, _) in brought.items()}}
-        found = {**{name: both[name] for name in names}, **{name: kind for name, (_, kind) in brought.items()}}
+        keep = self.chance(0.15) and not any(
+            isinstance(kind, tuple) and kind[0] == "struct" for kind in other.values()
+        )
+        columns: dict[str, Any] = {
+            **dict.fromkeys(names),
+            **{name: path for name, (path, _) in brought.items()},
+        }
+        found = {
+            **{name: both[name] for name in names},
+            **{name: kind for name, (_, kind) in brought.items()},
+        }
         if keep or not found:
             return operators, both
         return [*operators, {"project": columns}], found
@@ -481,25 +608,36 @@ class _Drawing:
         if self.chance(0.3):
             name, kind = self.fresh(), self.pick("int64", "string")
             by = self.expressions.leaf(both, self.pick("boolean", "int64", "double"))
-            spec["add"][name] = f"list({self.expressions.leaf(both, kind)} ORDER BY {by}{self.pick('', ' DESC')})"
+            spec["add"][name] = (
+                f"list({self.expressions.leaf(both, kind)} ORDER BY {by}{self.pick('', ' DESC')})"
+            )
             found[name] = ("list", kind)
         return [{"group_join": spec}], found
 
-    # -- semantic operators --------------------------------------------------------------------------------------
+    # -- semantic operators
+    # --------------------------------------------------------------------------------------
 
     def prompt(self, typed: Typed, start: str) -> str:
-        """A question about some columns of a row, with the mark of its partition where it has one."""
-        there = [path for path, _ in paths(typed) if not path.endswith("canary") and path != "who"] or list(typed)
+        """A question about some columns of a row, with the mark of its partition where it has
+        one.
+        """
+        there = [
+            path for path, _ in paths(typed) if not path.endswith("canary") and path != "who"
+        ] or list(typed)
         texts = [path for path in self.expressions.columns(typed, "string") if "canary" not in path]
         named = self.rng.sample(there, min(len(there), self.rng.randint(1, 2)))
         if texts and self.chance(0.8):
             named[0] = self.rng.choice(texts)
-        marked = "canary" in typed and (self.here or "group_id" in typed)  # of other rows nothing says whose they are
+        marked = "canary" in typed and (
+            self.here or "group_id" in typed
+        )  # of other rows nothing says whose they are
         if (doubles := self.expressions.columns(typed, "double")) and self.chance(0.25):
             named.append(self.rng.choice(doubles))
         named += ["canary"] if marked else []
         return (
-            f"{start} " + ", ".join(f"{{{path}}}" for path in dict.fromkeys(named)) + self.pick("?", " with {$word}?")
+            f"{start} "
+            + ", ".join(f"{{{path}}}" for path in dict.fromkeys(named))
+            + self.pick("?", " with {$word}?")
         )
 
     def on_error(self) -> dict[str, Any]:
@@ -511,19 +649,29 @@ class _Drawing:
         return {self.fresh("a"): self.pick(*kinds) for _ in range(self.pick(1, 1, 2))}
 
     def sem_filter(self, typed: Typed) -> Drawn:
-        return [{"sem_filter": {"prompt": self.prompt(typed, "Is it so:"), **self.on_error()}}], typed
+        return [
+            {"sem_filter": {"prompt": self.prompt(typed, "Is it so:"), **self.on_error()}}
+        ], typed
 
     def sem_map(self, typed: Typed) -> Drawn:
         add = self.answers()
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
-        spec: dict[str, Any] = {"prompt": self.prompt(typed, "Name it:"), "add": add, **self.on_error()}
+        spec: dict[str, Any] = {
+            "prompt": self.prompt(typed, "Name it:"),
+            "add": add,
+            **self.on_error(),
+        }
         if self.chance(0.4):
             spec["when"] = (
-                self.expressions.plain(typed) if self.chance(0.4) else self.expressions.draw(typed, "boolean", 2)
+                self.expressions.plain(typed)
+                if self.chance(0.4)
+                else self.expressions.draw(typed, "boolean", 2)
             )
             if self.chance(0.6):
                 spec["otherwise"] = {
-                    name: self.expressions.touching(typed, kind, 1) for name, kind in kinds.items() if self.chance(0.7)
+                    name: self.expressions.touching(typed, kind, 1)
+                    for name, kind in kinds.items()
+                    if self.chance(0.7)
                 }
         return [{"sem_map": spec}], {**typed, **kinds}
 
@@ -531,11 +679,18 @@ class _Drawing:
         by, add = (self.some_names(typed) if self.chance(0.7) else []), self.answers()
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         by += ["canary"] if "canary" in typed and "canary" not in by else []
-        spec: dict[str, Any] = {"prompt": self.prompt(typed, "All in all:"), "by": by, "add": add, **self.on_error()}
+        spec: dict[str, Any] = {
+            "prompt": self.prompt(typed, "All in all:"),
+            "by": by,
+            "add": add,
+            **self.on_error(),
+        }
         if self.chance(0.6):
             spec["order"] = self.terms(typed)
         if self.chance(0.4):
-            spec["alone"] = {name: self.expressions.touching(typed, kind, 1) for name, kind in kinds.items()}
+            spec["alone"] = {
+                name: self.expressions.touching(typed, kind, 1) for name, kind in kinds.items()
+            }
         return [{"sem_agg": spec}], {**{name: typed[name] for name in by}, **kinds}
 
     def sem_topk(self, typed: Typed) -> Drawn:
@@ -546,7 +701,9 @@ class _Drawing:
             "k": self.pick(1, 2, 3, "$two"),
             **self.on_error(),
         }
-        per = (self.some_names(typed) if self.chance(0.7) else []) + (["canary"] if "canary" in typed else [])
+        per = (self.some_names(typed) if self.chance(0.7) else []) + (
+            ["canary"] if "canary" in typed else []
+        )
         if per:
             spec["per"] = list(dict.fromkeys(per))
         return [{"sem_topk": spec}], {**typed, "rank": "int64", "score": "double"}
@@ -561,7 +718,11 @@ class _Drawing:
         spec |= self.on_error()
         if "canary" in typed and "canary" in other and not self.windows:
             spec["using"] = {
-                **(spec.get("using") if isinstance(spec.get("using"), dict) else dict.fromkeys(spec.get("using", ()))),
+                **(
+                    spec.get("using")
+                    if isinstance(spec.get("using"), dict)
+                    else dict.fromkeys(spec.get("using", ()))
+                ),
                 "canary": "canary",
             }
             spec["using"] = {left: right or left for left, right in spec["using"].items()}

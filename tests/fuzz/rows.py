@@ -1,4 +1,6 @@
-"""Random input rows: NULL, NaN, duplicates, lists, structs, times and Unicode, with few distinct values so that there are ties."""
+"""Random input rows: NULL, NaN, duplicates, lists, structs, times and Unicode, with few distinct
+values so that there are ties.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ COLUMNS: dict[str, Kind] = {
     "group_id": "string",
     "canary": "string",
 }
-INPUT = {"x_text" if name == "x" else name: kind for name, kind in COLUMNS.items()} | {"x_text": "string"}
+INPUT = {"x_text" if name == "x" else name: kind for name, kind in COLUMNS.items()} | {
+    "x_text": "string"
+}
 """The columns of an input: no input holds NaN, so that a plan makes it of a text."""
 REQUIRED = ("id", "group_id", "canary")
 FAILING = "✗"  # the model has no answer to a question with this mark
@@ -57,14 +61,18 @@ def _row(rng: random.Random, place: int, failing: bool) -> dict[str, Any]:
         "id": place if rng.random() < 0.8 else rng.randint(0, 5),
         "k": some(0.1, rng.randint(0, 2)),
         "n": some(0.15, rng.choice((*range(-3, 12), 10**6))),
-        "x_text": some(0.15, rng.choice(("0.5", "1.5", "-2", "0", "-0.0", "3.25", "nan", "nan", "nan", "inf"))),
+        "x_text": some(
+            0.15, rng.choice(("0.5", "1.5", "-2", "0", "-0.0", "3.25", "nan", "nan", "nan", "inf"))
+        ),
         "s": text,
         "t": some(0.1, rng.choice(TEXTS[:6])),
         "b": some(0.2, rng.random() < 0.5),
         "moment": some(0.2, _time(rng.choice(TIMES))),
         "tags": some(0.15, [some(0.2, rng.choice(TEXTS)) for _ in range(rng.randint(0, 3))]),
         "nums": some(0.15, [some(0.2, rng.randint(-2, 4)) for _ in range(rng.randint(0, 3))]),
-        "who": some(0.15, {"name": some(0.2, rng.choice(TEXTS)), "age": some(0.2, rng.randint(0, 90))}),
+        "who": some(
+            0.15, {"name": some(0.2, rng.choice(TEXTS)), "age": some(0.2, rng.randint(0, 90))}
+        ),
         "group_id": group,
         "canary": canary(group),
     }

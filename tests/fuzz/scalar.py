@@ -15,9 +15,22 @@ from functools import cmp_to_key
 from typing import Any
 
 from tests.fuzz.parsing import NotUnderstood, Tree
-from tests.fuzz.values import Uncomputable, arithmetic, both, cast, compare, holds_nan, is_nan, ordered, same_key, whole
+from tests.fuzz.values import (
+    Uncomputable,
+    arithmetic,
+    both,
+    cast,
+    compare,
+    holds_nan,
+    is_nan,
+    ordered,
+    same_key,
+    whole,
+)
 
-_IDS = uuid.UUID("5e3a1f0c-9d1b-5c55-8a40-6f7d2c1b9e10")  # documented by what it makes: ids of `id(...)` never change
+_IDS = uuid.UUID(
+    "5e3a1f0c-9d1b-5c55-8a40-6f7d2c1b9e10"
+)  # documented by what it makes: ids of `id(...)` never change
 Columns = Mapping[str, Any]
 
 
@@ -233,11 +246,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------- aggregates
+# -------------------------------------------------------------------------------------------
+# aggregates
 
 
 def aggregate(tree: Tree, rows: Sequence[Columns], scope: Scope) -> Any:
-    """An aggregate over rows: those that pass its filter, in its own order, each value once where it says so."""
+    """An aggregate over rows: those that pass its filter, in its own order, each value once where
+    it says so.
+    """
     _, name, arguments, distinct, order, where = tree
     scopes = [replace(scope, row=row, group=None) for row in rows]
     if where is not None:
@@ -313,7 +329,8 @@ def sort(scopes: list[Scope], order: Sequence[tuple[Tree, bool]]) -> list[Scope]
     return [each for _, each in keyed]
 
 
-# ------------------------------------------------------------------------------------------- window functions
+# ------------------------------------------------------------------------------------------- window
+# functions
 
 
 def _over(tree: Tree, scope: Scope) -> Any:

@@ -1,4 +1,6 @@
-"""Smaller cases that still fail: parts of the document, of its expressions and of the rows are left out, one at a time."""
+"""Smaller cases that still fail: parts of the document, of its expressions and of the rows are left
+out, one at a time.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,15 @@ def _smaller(case: Case) -> Iterator[Case]:
         for size in (len(listed) // 2, len(listed) // 4, 1):
             if size:
                 for start in range(0, len(listed), size):
-                    yield Case(case.document, {**case.inputs, name: listed[:start] + listed[start + size :]})
+                    yield Case(
+                        case.document,
+                        {**case.inputs, name: listed[:start] + listed[start + size :]},
+                    )
     for key, value in case.document.items():
         if key not in _KEPT:
-            yield Case({name: part for name, part in case.document.items() if name != key}, case.inputs)
+            yield Case(
+                {name: part for name, part in case.document.items() if name != key}, case.inputs
+            )
         if key not in {"plan", "inputs"}:
             for less in _edits(value):
                 yield Case({**case.document, key: less}, case.inputs)
@@ -54,7 +61,10 @@ def _without_steps(case: Case) -> Iterator[Case]:
         yield Case({**case.document, "returns": [name]}, case.inputs)
     for name in steps:
         yield Case(
-            {**case.document, "steps": {other: operators for other, operators in steps.items() if other != name}},
+            {
+                **case.document,
+                "steps": {other: operators for other, operators in steps.items() if other != name},
+            },
             case.inputs,
         )
     for name, operators in steps.items():
@@ -75,7 +85,10 @@ def _without_steps(case: Case) -> Iterator[Case]:
 def _reads(document: Mapping[str, Any], column: str) -> bool:
     """Whether a plan may read a column of its inputs."""
     return (
-        re.search(rf"\b{column}\b", repr([document.get(key) for key in ("steps", "called", "writes", "order")]))
+        re.search(
+            rf"\b{column}\b",
+            repr([document.get(key) for key in ("steps", "called", "writes", "order")]),
+        )
         is not None
     )
 
@@ -85,7 +98,10 @@ def _without_columns(case: Case) -> Iterator[Case]:
         for column in columns:
             rest = {other: kind for other, kind in columns.items() if other != column}
             inputs = {**case.document["inputs"], name: rest}
-            rows = [{key: value for key, value in row.items() if key != column} for row in case.inputs[name]]
+            rows = [
+                {key: value for key, value in row.items() if key != column}
+                for row in case.inputs[name]
+            ]
             yield Case({**case.document, "inputs": inputs}, {**case.inputs, name: rows})
 
 
@@ -125,18 +141,25 @@ def _edits(value: Any) -> Iterator[Any]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Shorter expressions: what stands in parentheses, between commas and operators; at last a plain column or constant."""
+    """Shorter expressions: what stands in parentheses, between commas and operators; at last a
+    plain column or constant.
+    """
     found = []
     for start, letter in enumerate(text):
         if letter == "(":
             inner = _closed(text, start)
             found += [inner, *_split(inner)]
-            found += [text[:start] + part + text[start + len(inner) + 2 :] for part in _split(inner)]
             found += [
-                f"{text[: start + 1]}{plain}{text[start + len(inner) + 1 :]}" for plain in ("1", "'a'", "NULL", "TRUE")
+                text[:start] + part + text[start + len(inner) + 2 :] for part in _split(inner)
+            ]
+            found += [
+                f"{text[: start + 1]}{plain}{text[start + len(inner) + 1 :]}"
+                for plain in ("1", "'a'", "NULL", "TRUE")
             ]
     found += [*_split(text), *_WORD.findall(text), "TRUE", "1", "'a'"]
-    yield from dict.fromkeys(part.strip() for part in found if len(part.strip()) < len(text) and part.strip())
+    yield from dict.fromkeys(
+        part.strip() for part in found if len(part.strip()) < len(text) and part.strip()
+    )
 
 
 def _closed(text: str, start: int) -> str:
@@ -151,7 +174,9 @@ def _closed(text: str, start: int) -> str:
 def _split(text: str) -> list[str]:
     """What stands between commas and operators outside of parentheses."""
     parts, depth, last = [], 0, 0
-    for match in re.finditer(r"[()\[\]]|,| (?:AND|OR|IN|IS|FILTER|ORDER BY|OVER|WHEN|THEN|ELSE|[-+*/|<>=%]+) ", text):
+    for match in re.finditer(
+        r"[()\[\]]|,| (?:AND|OR|IN|IS|FILTER|ORDER BY|OVER|WHEN|THEN|ELSE|[-+*/|<>=%]+) ", text
+    ):
         token = match[0]
         depth += (token in {"(", "["}) - (token in {")", "]"})
         if depth == 0 and token not in {"(", ")", "[", "]"}:

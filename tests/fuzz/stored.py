@@ -1,4 +1,6 @@
-"""What a plan keeps from window to window: random writes to a graph and reads of it, added to a random plan."""
+"""What a plan keeps from window to window: random writes to a graph and reads of it, added to a
+random plan.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ GRAPH = "notes.yaml"
 LABEL = "Note"
 PROPERTIES = {"s": "string", "n": "int64", "b": "boolean", "moment": "timestamp", "k": "int64"}
 GRAPH_FILE: dict[str, Any] = {"graph": "notes", "nodes": {LABEL: {"properties": PROPERTIES}}}
-_KEYS = ("id(group_id, k)", "id(group_id, b)", "id(group_id, s)", "id(group_id, n)", "id(group_id, k, b)")
+_KEYS = (
+    "id(group_id, k)",
+    "id(group_id, b)",
+    "id(group_id, s)",
+    "id(group_id, n)",
+    "id(group_id, k, b)",
+)
 
 
 def keep(rng: random.Random, document: dict[str, Any]) -> None:
@@ -25,24 +33,40 @@ def keep(rng: random.Random, document: dict[str, Any]) -> None:
         merge["only"] = "existing"
     document["writes"] = [{"merge": merge}]
     for number in range(rng.randint(1, 2)):
-        document["steps"][f"read{number}"] = rng.choice((_joined, _joined, _matched, _grouped, _listed))(rng)
+        document["steps"][f"read{number}"] = rng.choice(
+            (_joined, _joined, _matched, _grouped, _listed)
+        )(rng)
         document["returns"].append(f"read{number}")
 
 
 def _keyed(rng: random.Random) -> list[Any]:
     """The rows at hand with the key of what may be stored of them."""
-    failing = [{"sem_filter": {"prompt": "Is it so: {t} {s} {canary}?"}}] if rng.random() < 0.3 else []
+    failing = (
+        [{"sem_filter": {"prompt": "Is it so: {t} {s} {canary}?"}}] if rng.random() < 0.3 else []
+    )
     return [{"from": "people"}, *failing, {"add": {"note": rng.choice(_KEYS)}}]
 
 
 def _kept(rng: random.Random) -> list[Any]:
     """What is written: columns of a row, or what is made of those that are stored."""
-    columns: dict[str, Any] = {"uuid": "note", "group_id": None, "b": None, "n": None, "moment": None}
+    columns: dict[str, Any] = {
+        "uuid": "note",
+        "group_id": None,
+        "b": None,
+        "n": None,
+        "moment": None,
+    }
     columns |= {name: None for name in ("s", "k") if rng.random() < 0.7}
-    one = {"limit": {"n": 1, "per": ["note"], "order": "id desc"}} if rng.random() < 0.5 else {"distinct": ["note"]}
+    one = (
+        {"limit": {"n": 1, "per": ["note"], "order": "id desc"}}
+        if rng.random() < 0.5
+        else {"distinct": ["note"]}
+    )
     stored: list[Any] = []
     if rng.random() < 0.6:
-        stored = [{"join": {"other": LABEL, "alias": "o", "using": {"note": "uuid"}, "how": "left"}}]
+        stored = [
+            {"join": {"other": LABEL, "alias": "o", "using": {"note": "uuid"}, "how": "left"}}
+        ]
         columns["n"] = rng.choice(("coalesce(o.n, 0) + 1", "coalesce(n, o.n)", "greatest(n, o.n)"))
         if "s" in columns:
             columns["s"] = rng.choice(("concat(o.s, '+', s)", "coalesce(o.s, s)", "NULLIF(s, o.s)"))
@@ -63,7 +87,16 @@ def _brought(rng: random.Random) -> list[Any]:
     """Some of what a read brings, or all of it."""
     if rng.random() < 0.3:
         return [{"project": {"id": None, "o": None}}]
-    return [{"project": {"id": None, "canary": None, "one": rng.choice(("o.n", "o.s", "o.moment")), "note": "o.uuid"}}]
+    return [
+        {
+            "project": {
+                "id": None,
+                "canary": None,
+                "one": rng.choice(("o.n", "o.s", "o.moment")),
+                "note": "o.uuid",
+            }
+        }
+    ]
 
 
 def _matched(rng: random.Random) -> list[Any]:
@@ -84,7 +117,10 @@ def _grouped(rng: random.Random) -> list[Any]:
         "add": {"found": "list(o.n)", "many": "count(*)", "last": "max(o.moment)"},
     }
     if rng.random() < 0.5:
-        spec |= {"order": rng.choice(("o.n desc", "o.s", ["o.b", "o.n"])), "limit": rng.randint(1, 3)}
+        spec |= {
+            "order": rng.choice(("o.n desc", "o.s", ["o.b", "o.n"])),
+            "limit": rng.randint(1, 3),
+        }
     return [{"from": "people"}, {"group_join": spec}]
 
 

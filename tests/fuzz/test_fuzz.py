@@ -1,4 +1,6 @@
-"""Random plans give the same rows with the optimizer, without it, and by an evaluator that shares no code with the engine."""
+"""Random plans give the same rows with the optimizer, without it, and by an evaluator that shares
+no code with the engine.
+"""
 
 from __future__ import annotations
 

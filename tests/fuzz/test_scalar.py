@@ -1,4 +1,6 @@
-"""The evaluator of scalars agrees with DuckDB itself: it is what the engine's results are compared with."""
+"""The evaluator of scalars agrees with DuckDB itself: it is what the engine's results are compared
+with.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from tests.fuzz.rows import COLUMNS, rows
 from tests.fuzz.scalar import Scope, evaluate, sort
 from tests.fuzz.values import Uncomputable, same_key
 
-KINDS: tuple[Kind, ...] = ("int64", "double", "string", "boolean", "timestamp", ("list", "int64"), ("list", "string"))
+KINDS: tuple[Kind, ...] = (
+    "int64",
+    "double",
+    "string",
+    "boolean",
+    "timestamp",
+    ("list", "int64"),
+    ("list", "string"),
+)
 ARROW = {
     "int64": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "timestamp": pa.timestamp("us", tz="UTC"),
 }  # fmt: skip
@@ -27,7 +37,9 @@ def arrow(kind: Kind) -> pa.DataType:
     if not isinstance(kind, tuple):
         return ARROW[kind]
     return (
-        pa.list_(arrow(kind[1])) if kind[0] == "list" else pa.struct([(name, arrow(inner)) for name, inner in kind[1]])
+        pa.list_(arrow(kind[1]))
+        if kind[0] == "list"
+        else pa.struct([(name, arrow(inner)) for name, inner in kind[1]])
     )
 
 
@@ -44,7 +56,12 @@ def batches(seeds: int) -> list[tuple[Expressions, list[dict[str, Any]]]]:
     made = []
     for seed in range(seeds):
         rng = random.Random(seed)
-        made.append((Expressions(rng, {}), [with_doubles(row) for row in rows(rng, many=True, failing=False)[:12]]))
+        made.append(
+            (
+                Expressions(rng, {}),
+                [with_doubles(row) for row in rows(rng, many=True, failing=False)[:12]],
+            )
+        )
     return made
 
 
@@ -54,13 +71,18 @@ def with_doubles(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_duckdb(
-    database: duckdb.DuckDBPyConnection, texts: list[str], listed: list[dict[str, Any]], rest: str = ""
+    database: duckdb.DuckDBPyConnection,
+    texts: list[str],
+    listed: list[dict[str, Any]],
+    rest: str = "",
 ) -> list[list[Any]]:
     """The values of expressions over rows, a list for each expression."""
     schema = pa.schema([(name, arrow(kind)) for name, kind in COLUMNS.items()])
     database.register(
         "input",
-        pa.Table.from_pylist(listed, schema=schema).append_column("_o", pa.array(range(len(listed)))),
+        pa.Table.from_pylist(listed, schema=schema).append_column(
+            "_o", pa.array(range(len(listed)))
+        ),
     )
     columns = ", ".join(f"{text} AS v{i}" for i, text in enumerate(texts))
     found = database.sql(f"SELECT {columns} FROM input {rest}").to_arrow_table()
@@ -85,7 +107,10 @@ def test_scalars_have_the_values_of_duckdb(database: duckdb.DuckDBPyConnection, 
     for drawn, listed in batches(20):
         texts = [drawn.draw(COLUMNS, kind, 3) for _ in range(AT_ONCE)]
         theirs = of_duckdb(
-            database, [f"TRY(CAST({text} AS {sql_kind(kind)}))" for text in texts], listed, "ORDER BY _o"
+            database,
+            [f"TRY(CAST({text} AS {sql_kind(kind)}))" for text in texts],
+            listed,
+            "ORDER BY _o",
         )
         for text, values in zip(texts, theirs, strict=True):
             same([computed(text, Scope(row), kind) for row in listed], values, text)
@@ -97,11 +122,17 @@ def test_window_functions_have_the_values_of_duckdb(database: duckdb.DuckDBPyCon
         texts = [drawn.window(COLUMNS, kind) for kind in kinds]
         theirs = of_duckdb(database, [_with_ties(text) for text in texts], listed, "ORDER BY _o")
         for text, values in zip(texts, theirs, strict=True):
-            same([evaluate(parse(text), Scope(row, listed, i)) for i, row in enumerate(listed)], values, text)
+            same(
+                [evaluate(parse(text), Scope(row, listed, i)) for i, row in enumerate(listed)],
+                values,
+                text,
+            )
 
 
 def _with_ties(text: str) -> str:
-    """A window function in which the order of the rows breaks ties, where its value depends on them; no constant is a place."""
+    """A window function in which the order of the rows breaks ties, where its value depends on
+    them; no constant is a place.
+    """
     text = re.sub(r"ORDER BY (.*?)( DESC)?\)$", r"ORDER BY CASE WHEN TRUE THEN \1 END\2)", text)
     if parse(text)[1][1] not in {"row_number", "lag", "lead", "first_value"}:
         return text
@@ -111,17 +142,32 @@ def _with_ties(text: str) -> str:
 def test_aggregates_have_the_values_of_duckdb(database: duckdb.DuckDBPyConnection) -> None:
     for drawn, listed in batches(30):
         pairs = [drawn.aggregate(COLUMNS) for _ in range(AT_ONCE)]
-        theirs = of_duckdb(database, [f"CAST({_of_rows(text)} AS {sql_kind(kind)})" for text, kind in pairs], listed)
+        theirs = of_duckdb(
+            database,
+            [f"CAST({_of_rows(text)} AS {sql_kind(kind)})" for text, kind in pairs],
+            listed,
+        )
         for (text, kind), (value,) in zip(pairs, theirs, strict=True):
-            found = sorted(value, key=lambda v: (v is None, v)) if "list(DISTINCT" in text and value else value
+            found = (
+                sorted(value, key=lambda v: (v is None, v))
+                if "list(DISTINCT" in text and value
+                else value
+            )
             same([computed(text, Scope({}, group=listed), kind)], [found], text)
 
 
 def _of_rows(text: str) -> str:
     """An aggregate in which the order of the rows breaks ties; no constant is a place."""
     if " ORDER BY " in text:
-        return re.sub(r" ORDER BY (.*?)( DESC)?\)( FILTER|$)", r" ORDER BY CASE WHEN TRUE THEN \1 END\2, _o)\3", text)
-    if text.startswith(("list(", "first(", "last(", "any_value(", "string_agg(")) and "(DISTINCT" not in text:
+        return re.sub(
+            r" ORDER BY (.*?)( DESC)?\)( FILTER|$)",
+            r" ORDER BY CASE WHEN TRUE THEN \1 END\2, _o)\3",
+            text,
+        )
+    if (
+        text.startswith(("list(", "first(", "last(", "any_value(", "string_agg("))
+        and "(DISTINCT" not in text
+    ):
         inner, where, rest = text.partition(" FILTER (WHERE ")
         return f"{inner[:-1]} ORDER BY _o){where}{rest}"
     return text
@@ -130,12 +176,21 @@ def _of_rows(text: str) -> str:
 def test_orders_are_those_of_duckdb(database: duckdb.DuckDBPyConnection) -> None:
     for drawn, listed in batches(100):
         terms = [
-            (drawn.leaf(COLUMNS, drawn.pick("int64", "double", "string", "boolean", "timestamp")), drawn.chance(0.5))
+            (
+                drawn.leaf(
+                    COLUMNS, drawn.pick("int64", "double", "string", "boolean", "timestamp")
+                ),
+                drawn.chance(0.5),
+            )
             for _ in range(2)
         ]
-        by = ", ".join(f"CASE WHEN TRUE THEN {text} END {'DESC' if down else ''} NULLS LAST" for text, down in terms)
+        by = ", ".join(
+            f"CASE WHEN TRUE THEN {text} END {'DESC' if down else ''} NULLS LAST"
+            for text, down in terms
+        )
         (theirs,) = of_duckdb(database, ["_o"], listed, f"ORDER BY {by}, _o")
         ours = sort(
-            [Scope(row, place=i) for i, row in enumerate(listed)], [(parse(text), down) for text, down in terms]
+            [Scope(row, place=i) for i, row in enumerate(listed)],
+            [(parse(text), down) for text, down in terms],
         )
         same([each.place for each in ours], theirs, by)

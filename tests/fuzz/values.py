@@ -1,4 +1,6 @@
-"""Values as SQL sees them: equality, order, three-valued logic, arithmetic and casts. It shares no code with the engine."""
+"""Values as SQL sees them: equality, order, three-valued logic, arithmetic and casts. It shares no
+code with the engine.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def holds_nan(value: Any) -> bool:
 
 
 def same_key(value: Any) -> Any:
-    """A hashable value, equal for values that are not distinct: NULL, NaN, 0.0 and -0.0 included."""
+    """A hashable value, equal for values that are not distinct: NULL, NaN, 0.0 and -0.0
+    included.
+    """
     if is_nan(value):
         return "NaN", "NaN"
     if isinstance(value, list):
@@ -44,7 +48,9 @@ def same_key(value: Any) -> Any:
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1 for two values that are not NULL: NaN is equal to itself and greater than all else."""
+    """-1, 0 or 1 for two values that are not NULL: NaN is equal to itself and greater than all
+    else.
+    """
     if isinstance(left, datetime) != isinstance(right, datetime):
         left, right = as_time(left), as_time(right)
     if isinstance(left, (list, dict)):
@@ -104,7 +110,9 @@ def arithmetic(sign: str, left: Any, right: Any) -> Any:
     try:
         found = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}[sign](right)
         if found is NotImplemented:  # an integer with a double
-            found = {"+": float.__add__, "-": float.__sub__, "*": float.__mul__}[sign](float(left), float(right))
+            found = {"+": float.__add__, "-": float.__sub__, "*": float.__mul__}[sign](
+                float(left), float(right)
+            )
     except OverflowError:
         raise Uncomputable(f"{left} {sign} {right}") from None
     return whole(found)
@@ -122,7 +130,11 @@ def _whole_divided(sign: str, left: Any, right: Any) -> Any:
     if isinstance(left, float) or isinstance(right, float):
         if sign != "%":
             raise NotUnderstood("// of doubles")
-        return math.nan if not right or math.isinf(left) or is_nan(left) or is_nan(right) else math.fmod(left, right)
+        return (
+            math.nan
+            if not right or math.isinf(left) or is_nan(left) or is_nan(right)
+            else math.fmod(left, right)
+        )
     if right == 0:
         raise Uncomputable("division by zero")
     quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
@@ -159,7 +171,13 @@ def _to_double(value: Any) -> float | None:
     if not isinstance(value, str):
         return float(value)
     text = value.strip()
-    named = {"nan": math.nan, "-nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf}
+    named = {
+        "nan": math.nan,
+        "-nan": math.nan,
+        "inf": math.inf,
+        "infinity": math.inf,
+        "-inf": -math.inf,
+    }
     named["-infinity"] = -math.inf
     if text.lower() in named:
         return named[text.lower()]
@@ -169,7 +187,12 @@ def _to_double(value: Any) -> float | None:
 def _to_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and value and not math.isinf(value) and not 1e-4 <= abs(value) < 1e15:
+    if (
+        isinstance(value, float)
+        and value
+        and not math.isinf(value)
+        and not 1e-4 <= abs(value) < 1e15
+    ):
         raise NotUnderstood(f"{value} as text")
     if isinstance(value, (date, list, dict)):
         raise NotUnderstood(f"{type(value).__name__} as text")
@@ -178,7 +201,9 @@ def _to_text(value: Any) -> str:
 
 def _to_boolean(value: Any) -> bool | None:
     if isinstance(value, str):
-        return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(value.strip().lower())
+        return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(
+            value.strip().lower()
+        )
     return bool(value)
 
 

@@ -1,4 +1,6 @@
-"""The points of a run at which its process can kill itself: they are put around the engine's methods in that process alone."""
+"""The points of a run at which its process can kill itself: they are put around the engine's
+methods in that process alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ INSIDE = (
 
 
 class Strike:
-    """Counts how often each point is passed, and kills the process when one is passed for the n-th time.
+    """Counts how often each point is passed, and kills the process when one is passed for the n-th
+    time.
 
     Args:
         point: Its name.
@@ -108,8 +111,8 @@ class Strike:
         return between
 
     def _inside_commits(self) -> None:
-        """SQLite: at each statement. Neo4j: when a statement was run, before its transaction ends. Both: where a transaction
-        begins; a commit of two would leave half of itself there.
+        """SQLite: at each statement. Neo4j: when a statement was run, before its transaction ends.
+        Both: where a transaction begins; a commit of two would leave half of itself there.
         """
         heard, run, write = self.heard, Bolt.run, Bolt.write
 

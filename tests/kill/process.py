@@ -1,7 +1,9 @@
-"""Processes that run a plan and may be killed: `python -m tests.kill.process` forks one for each task on its input.
+"""Processes that run a plan and may be killed: `python -m tests.kill.process` forks one for each
+task on its input.
 
-What the first fork that ends by itself has imported is imported here, so that the next need not. A task is a line of JSON. The
-answers are two lines: the process id of the fork, and the signal that ended it (0: none).
+What the first fork that ends by itself has imported is imported here, so that the next need not. A
+task is a line of JSON. The answers are two lines: the process id of the fork, and the signal that
+ended it (0: none).
 """
 
 from __future__ import annotations
@@ -27,11 +29,15 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     settings = {name: task[name] for name in ("llm", "embedder", "store", "folder")}
     with semgraph.Session(**settings) as session:
         try:
-            result = session.run(task["plan"], resume=task["resume"], **({} if task["resume"] else task["inputs"]))
+            result = session.run(
+                task["plan"], resume=task["resume"], **({} if task["resume"] else task["inputs"])
+            )
         except PlanError:
             if not task["resume"]:
                 raise
-            result = session.run(task["plan"], **task["inputs"])  # the killed run had not kept its rows
+            result = session.run(
+                task["plan"], **task["inputs"]
+            )  # the killed run had not kept its rows
     told = {"committed": result.committed, "skipped": result.skipped, "exit_code": result.exit_code}
     return {**told, "passed": strike.counts, "modules": list(sys.modules)}
 

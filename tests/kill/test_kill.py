@@ -1,6 +1,8 @@
-"""Runs that are killed, anywhere, and run again: the graph is that of a run that was not, and no answer is paid twice.
+"""Runs that are killed, anywhere, and run again: the graph is that of a run that was not, and no
+answer is paid twice.
 
-`KILLS` says how many processes are killed, `SEED` which draws are made: `make kill KILLS=200 SEED=7`.
+`KILLS` says how many processes are killed, `SEED` which draws are made: `make kill KILLS=200
+SEED=7`.
 """
 
 from __future__ import annotations
@@ -37,15 +39,25 @@ KILLS = int(os.environ.get("KILLS") or 4)
 SEED = os.environ.get("SEED") or "0"
 STORIES = {
     "g": ["Ann(user): I work at Luma.", "Ben(user): I know Ann.", "Ann(user): I moved to Oslo."],
-    "h": ["Dora(user): I live in Lisbon.", "Emil(user): I know Dora.", "Dora(user): I moved to Vienna."],
+    "h": [
+        "Dora(user): I live in Lisbon.",
+        "Emil(user): I know Dora.",
+        "Dora(user): I moved to Vienna.",
+    ],
 }
-EPISODES = [{**row, "uuid": f"{group}-{n}"} for group in STORIES for n, row in enumerate(said(STORIES[group], group))]
+EPISODES = [
+    {**row, "uuid": f"{group}-{n}"}
+    for group in STORIES
+    for n, row in enumerate(said(STORIES[group], group))
+]
 STEP = "spoken"  # has a row for each episode
 POINTS = ("request arrives", "request answered", *INSIDE)
 
 
 class Server(StandIn):
-    """A model that kills its client when a request arrives for the n-th time, or when it was answered."""
+    """A model that kills its client when a request arrives for the n-th time, or when it was
+    answered.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +101,13 @@ class Forks:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return cls(
             await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.kill.process", stdin=PIPE, stdout=PIPE, cwd=ROOT, env=env
+                sys.executable,
+                "-m",
+                "tests.kill.process",
+                stdin=PIPE,
+                stdout=PIPE,
+                cwd=ROOT,
+                env=env,
             )
         )
 
@@ -127,10 +145,19 @@ class World:
         return self.folder / ".semgraph" / "journal.db"
 
     async def run(
-        self, point: str = "", number: int = 0, *, resume: bool = False, episodes: Sequence[Row] = EPISODES
+        self,
+        point: str = "",
+        number: int = 0,
+        *,
+        resume: bool = False,
+        episodes: Sequence[Row] = EPISODES,
     ) -> Counter[str] | None:
-        """Run the plan until its end, or until it is killed. How often each point was passed; None if it was killed."""
-        self.lives.append(f"{point or 'undisturbed'} {number or ''}{' (resumed)' if resume else ''}".strip())
+        """Run the plan until its end, or until it is killed. How often each point was passed; None
+        if it was killed.
+        """
+        self.lives.append(
+            f"{point or 'undisturbed'} {number or ''}{' (resumed)' if resume else ''}".strip()
+        )
         before = self.answered()
         vectors = self.count("vectors")
         self.server.reset()
@@ -150,7 +177,11 @@ class World:
         requests = wire(self.server.requests)
         self.asked |= requests
         assert max(requests.values(), default=1) == 1, (self.lives, "asked twice by one run")
-        twice = [text for body in self.server.requests if (text := body["messages"][-1]["content"]) in before]
+        twice = [
+            text
+            for body in self.server.requests
+            if (text := body["messages"][-1]["content"]) in before
+        ]
         assert not twice, (self.lives, "answers in the journal that were asked again")
         if killed:
             return None
@@ -159,7 +190,10 @@ class World:
         assert (found["skipped"], found["exit_code"]) == (self.written, 0), self.lives
         self.written += found["committed"]
         assert self.written == len(episodes), self.lives
-        assert vectors + len(self.server.embedded) == self.count("vectors"), (self.lives, "a vector was paid twice")
+        assert vectors + len(self.server.embedded) == self.count("vectors"), (
+            self.lives,
+            "a vector was paid twice",
+        )
         assert self.count("answers") == self.count("answers", "DISTINCT key"), self.lives
         return Counter(found["passed"]) + self.server.counts
 
@@ -175,24 +209,43 @@ class World:
         if not self.journal.exists():
             return []
         with closing(sqlite3.connect(self.journal)) as database:
-            named = database.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+            named = database.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)
+            ).fetchone()[0]
             return database.execute(f"SELECT {what} FROM {table}").fetchall() if named else []
 
     async def check(self, truth: Truth) -> None:
-        """Of each group as much is there as is marked, all of it, in the store and in records; nothing is changed by looking."""
-        assert set(self.asked) <= truth.asked, (self.lives, "asked what an undisturbed run does not ask")
+        """Of each group as much is there as is marked, all of it, in the store and in records;
+        nothing is changed by looking.
+        """
+        assert set(self.asked) <= truth.asked, (
+            self.lives,
+            "asked what an undisturbed run does not ask",
+        )
         marked = await self._marked()
         self.written = sum(len(marks) for marks in marked.values())
         graph = await self.place.dump()
         for group in STORIES:
             part = of_group(graph, group, marked.get(group, {}))
-            assert part == truth.graphs[group, len(marked.get(group, {}))], (self.lives, group, marked)
+            assert part == truth.graphs[group, len(marked.get(group, {}))], (
+                self.lives,
+                group,
+                marked,
+            )
         runs = {run.name: run.folder for run in all_runs(self.folder / ".semgraph" / "runs")}
-        for row, run in ((row, mark.run) for marks in marked.values() for row, mark in marks.items()):
-            assert row in {r["uuid"] for r in read_rows(runs[run], "steps", STEP)}, (self.lives, row, run)
+        for row, run in (
+            (row, mark.run) for marks in marked.values() for row, mark in marks.items()
+        ):
+            assert row in {r["uuid"] for r in read_rows(runs[run], "steps", STEP)}, (
+                self.lives,
+                row,
+                run,
+            )
         kept = {call for (call,) in self._rows("answers", "call_id")}
         for folder in runs.values():
-            used = {c for rows in read_answers(folder).values() for row in rows for c in row["calls"]}
+            used = {
+                c for rows in read_answers(folder).values() for row in rows for c in row["calls"]
+            }
             assert used <= kept, (self.lives, "answers were used before the journal had them")
 
     async def _marked(self) -> Mapping[str, Mapping[str, Marked]]:
@@ -208,7 +261,9 @@ class World:
 
 
 def of_group(graph: Graph, group: str, marked: Collection[str]) -> Graph:
-    """What a graph holds of a group, but episodes that are not read yet: those are stored as they are given."""
+    """What a graph holds of a group, but episodes that are not read yet: those are stored as they
+    are given.
+    """
     return {
         label: found
         for label, rows in graph.items()
@@ -248,7 +303,10 @@ class Truth:
             passed = await world.run(episodes=first)
             assert passed is not None
             graph = await world.place.dump()
-            graphs |= {(group, number): of_group(graph, group, {row["uuid"] for row in first}) for group in STORIES}
+            graphs |= {
+                (group, number): of_group(graph, group, {row["uuid"] for row in first})
+                for group in STORIES
+            }
         assert all(passed[point] for point in POINTS), passed
         return cls(graphs, set(world.asked), passed, layout(world.place))
 
@@ -257,9 +315,13 @@ def layout(place: Place) -> list[Any]:
     """What a store is made of: tables, or constraints and indexes."""
     if place.spec.startswith("sqlite:"):
         with closing(sqlite3.connect(place.spec.removeprefix("sqlite:"))) as database:
-            return database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
+            return database.execute(
+                "SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2"
+            ).fetchall()
     with driver(place) as neo4j:
-        found = neo4j.execute_query("SHOW INDEXES YIELD name, type, state, properties RETURN * ORDER BY name").records
+        found = neo4j.execute_query(
+            "SHOW INDEXES YIELD name, type, state, properties RETURN * ORDER BY name"
+        ).records
         return [record.data() for record in found]
 
 
@@ -267,7 +329,9 @@ def driver(place: Place) -> Any:
     """Plain Cypher, without the engine."""
     import neo4j
 
-    return neo4j.GraphDatabase.driver(place.spec, auth=(place.env["NEO4J_USERNAME"], place.env["NEO4J_PASSWORD"]))
+    return neo4j.GraphDatabase.driver(
+        place.spec, auth=(place.env["NEO4J_USERNAME"], place.env["NEO4J_PASSWORD"])
+    )
 
 
 @pytest.fixture
@@ -286,7 +350,9 @@ async def forks() -> AsyncIterator[Forks]:
 
 
 def draws(store: str, passed: Counter[str]) -> Iterator[tuple[random.Random, str, int]]:
-    """Points, each as often as the others, in an order of the seed; and which time each is passed."""
+    """Points, each as often as the others, in an order of the seed; and which time each is
+    passed.
+    """
     draw = random.Random(f"{SEED} {store}")
     while True:
         for point in draw.sample(list(POINTS), len(POINTS)):
@@ -304,7 +370,9 @@ def fresh(place: Place, folder: Path, server: Server, forks: Forks, *, setup: bo
     with driver(place) as neo4j:
         neo4j.execute_query("MATCH (n) DETACH DELETE n")
         if setup:
-            without_schema(lambda text: [record.data() for record in neo4j.execute_query(text).records])
+            without_schema(
+                lambda text: [record.data() for record in neo4j.execute_query(text).records]
+            )
     return World(place, folder, server, forks)
 
 

@@ -1,4 +1,6 @@
-"""A real HTTP server for one file, which can break off, ignore ranges, lie, and be a package index."""
+"""A real HTTP server for one file, which can break off, ignore ranges, lie, and be a package
+index.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Behaviour:
 
     ranges: bool = True
     etag: str = '"v1"'
-    break_after: list[int] = field(default_factory=list)  # bytes of each answer in turn, then whole ones
+    break_after: list[int] = field(
+        default_factory=list
+    )  # bytes of each answer in turn, then whole ones
     length: int | None = None  # what Content-Length says instead of the truth
     lie_start: int | None = None  # what Content-Range says instead of the truth
     status: int = 200
@@ -34,7 +38,9 @@ class FileServer:
         self.behaviour: dict[str, Behaviour] = {}
         self.requests: list[tuple[str, str | None, str | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -62,7 +68,9 @@ class FileServer:
         with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED) as archive:
             info = f"{name}-{version}.dist-info"
             metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
-            wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            wheel = (
+                "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
             for path, data in {
                 **members,
                 f"{info}/METADATA": metadata,
@@ -89,7 +97,9 @@ class FileServer:
                 pass
 
             def do_GET(self) -> None:
-                server.requests.append((self.path, self.headers.get("Range"), self.headers.get("If-Range")))
+                server.requests.append(
+                    (self.path, self.headers.get("Range"), self.headers.get("If-Range"))
+                )
                 if self.path not in server.files:
                     self.send_error(404)
                     return
@@ -109,7 +119,10 @@ class FileServer:
                 rest = body[start:]
                 self.send_response(206 if start else 200)
                 self.send_header("ETag", how.etag)
-                self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
+                self.send_header(
+                    "Content-Type",
+                    "text/html" if self.path.endswith("/") else "application/octet-stream",
+                )
                 if start:
                     said = start if how.lie_start is None else how.lie_start
                     self.send_header("Content-Range", f"bytes {said}-{len(body) - 1}/{len(body)}")
@@ -117,7 +130,9 @@ class FileServer:
                     self.send_header("Connection", "close")
                     self.close_connection = True
                 else:
-                    self.send_header("Content-Length", str(len(rest) if how.length is None else how.length))
+                    self.send_header(
+                        "Content-Length", str(len(rest) if how.length is None else how.length)
+                    )
                 self.end_headers()
                 cut = how.break_after.pop(0) if how.break_after else None
                 self.wfile.write(rest[:cut] + how.too_much)
@@ -125,9 +140,15 @@ class FileServer:
                     self.close_connection = True
 
             def start(self, body: bytes, how: Behaviour) -> int:
-                """Where to begin, by the request's range, if the file is still the one that it was begun from."""
+                """Where to begin, by the request's range, if the file is still the one that it was
+                begun from.
+                """
                 match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-                if not match or not how.ranges or self.headers.get("If-Range", how.etag) != how.etag:
+                if (
+                    not match
+                    or not how.ranges
+                    or self.headers.get("If-Range", how.etag) != how.etag
+                ):
                     return 0
                 return int(match[1])
 

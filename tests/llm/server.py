@@ -1,4 +1,6 @@
-"""A real HTTP server that speaks the OpenAI protocol, in the process of the test. What it answers is a function."""
+"""A real HTTP server that speaks the OpenAI protocol, in the process of the test. What it answers
+is a function.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.patience import HANGS
 class Fault:
     """Something else than an answer.
 
-    `body` is sent as it is if text, as JSON otherwise; `hang` answers never; `drop` closes the connection.
+    `body` is sent as it is if text, as JSON otherwise; `hang` answers never; `drop` closes the
+    connection.
     """
 
     status: int = 200
@@ -34,9 +37,11 @@ class Fault:
 
 @dataclass
 class Answer:
-    """An answer with all that the protocol says about it. Tokens are counted as a quarter of the characters.
+    """An answer with all that the protocol says about it. Tokens are counted as a quarter of the
+    characters.
 
-    `first_tokens` are those that it might have begun with, and the logarithms of their probabilities.
+    `first_tokens` are those that it might have begun with, and the logarithms of their
+    probabilities.
     """
 
     text: str | None
@@ -71,11 +76,13 @@ class ModelServer:
     """Serves `/v1/chat/completions` and `/v1/embeddings` on a free port of this machine.
 
     Args:
-        answer: Answers a chat: takes the request's body, gives the answer's text, an `Answer`, or a `Fault`.
+        answer: Answers a chat: takes the request's body, gives the answer's text, an `Answer`, or a
+            `Fault`.
         latency: Seconds before each answer.
 
-    `requests` and `embedding_requests` hold the bodies received, `headers` those of the chats; `most_in_flight` is the
-    largest number of chats at one time, `abandoned` how many the client gave up.
+    `requests` and `embedding_requests` hold the bodies received, `headers` those of the chats;
+    `most_in_flight` is the largest number of chats at one time, `abandoned` how many the client
+    gave up.
     """
 
     def __init__(self, answer: AnswerFunction = echo, latency: float = 0.0) -> None:
@@ -147,14 +154,21 @@ class ModelServer:
             return await self._fault(fault, request)
         vectors = [vector_of(text, body.get("dimensions", 8)) for text in body["input"]]
         if body.get("encoding_format") == "base64" and not self.plain_floats:
-            embeddings: list[Any] = [base64.b64encode(vector.tobytes()).decode() for vector in vectors]
+            embeddings: list[Any] = [
+                base64.b64encode(vector.tobytes()).decode() for vector in vectors
+            ]
         else:
             embeddings = [vector.tolist() for vector in vectors]
         tokens = sum(-(-len(text) // 4) for text in body["input"])
-        data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(embeddings)]
+        data = [
+            {"object": "embedding", "index": i, "embedding": vector}
+            for i, vector in enumerate(embeddings)
+        ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         # The protocol allows any order: `index` says which is which.
-        return web.json_response({"object": "list", "model": body["model"], "data": data[::-1], "usage": usage})
+        return web.json_response(
+            {"object": "list", "model": body["model"], "data": data[::-1], "usage": usage}
+        )
 
     async def _fault(self, fault: Fault, request: web.Request) -> web.StreamResponse:
         if fault.hang:
@@ -163,25 +177,46 @@ class ModelServer:
             assert request.transport is not None
             request.transport.abort()
         text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
-        return web.Response(status=fault.status, text=text, headers=fault.headers, content_type=fault.content_type)
+        return web.Response(
+            status=fault.status, text=text, headers=fault.headers, content_type=fault.content_type
+        )
 
 
 def completion(body: dict[str, Any], answer: str | Answer) -> dict[str, Any]:
-    """The document of a chat completion; a forced tool is called with the answer as its arguments."""
+    """The document of a chat completion; a forced tool is called with the answer as its
+    arguments.
+    """
     if isinstance(answer, str):
         answer = Answer(answer)
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": answer.text,
+        "refusal": answer.refusal,
+    }
     if "tools" in body and answer.text is not None:
         function = {"name": body["tools"][0]["function"]["name"], "arguments": answer.text}
-        message |= {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
+        message |= {
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        }
     prompt = -(-sum(len(message["content"]) for message in body["messages"]) // 4)
-    usage = answer.usage or {"prompt_tokens": prompt, "completion_tokens": -(-len(answer.text or "") // 4)}
+    usage = answer.usage or {
+        "prompt_tokens": prompt,
+        "completion_tokens": -(-len(answer.text or "") // 4),
+    }
     document = {
         "id": "chatcmpl-test",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"] + "-2025-04-14",
-        "choices": [{"index": 0, "message": message, "logprobs": _logprobs(answer), "finish_reason": answer.finish}],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": _logprobs(answer),
+                "finish_reason": answer.finish,
+            }
+        ],
     }
     return document if answer.omit_usage else {**document, "usage": usage}
 
@@ -190,6 +225,7 @@ def _logprobs(answer: Answer) -> dict[str, Any] | None:
     if not answer.first_tokens:
         return None
     top = [
-        {"token": token, "logprob": logprob, "bytes": list(token.encode())} for token, logprob in answer.first_tokens
+        {"token": token, "logprob": logprob, "bytes": list(token.encode())}
+        for token, logprob in answer.first_tokens
     ]
     return {"content": [{**top[0], "top_logprobs": top}], "refusal": None}

@@ -44,7 +44,9 @@ async def test_calls_end_exactly_at_their_limit(server: ModelServer, endpoint, a
 
 
 async def test_tokens_never_pass_their_limit_and_are_used_up(server: ModelServer, priced, ask):
-    """Each request may take 1,080 tokens and takes 31 at the server's count: the limit is for what is really used."""
+    """Each request may take 1,080 tokens and takes 31 at the server's count: the limit is for what
+    is really used.
+    """
 
     async def answer(body: dict) -> Answer:
         return Answer("{}", usage={"prompt_tokens": 30, "completion_tokens": 1})
@@ -69,7 +71,9 @@ async def test_dollars_never_pass_their_limit(server: ModelServer, priced, ask):
     assert 1.85 < budget.spent.usd <= 2.00
 
 
-async def test_where_every_answer_takes_all_it_may_the_limit_still_holds(server: ModelServer, priced, ask):
+async def test_where_every_answer_takes_all_it_may_the_limit_still_holds(
+    server: ModelServer, priced, ask
+):
     sent = await measure(priced, ask("0000", max_tokens=50))
 
     async def answer(body: dict) -> Answer:
@@ -94,7 +98,9 @@ async def test_seconds_end_the_asking(server: ModelServer, endpoint, ask):
     await model.complete(ask("in time"))
     budget.max_seconds = 0.2
     await asyncio.sleep(0.25)
-    with pytest.raises(BudgetReached, match=r"stopped before call 2: it would pass max_seconds 0\.2 \(spent 0\)"):
+    with pytest.raises(
+        BudgetReached, match=r"stopped before call 2: it would pass max_seconds 0\.2 \(spent 0\)"
+    ):
         await model.complete(ask("late"))
     assert len(server.requests) == 1
 
@@ -103,16 +109,33 @@ async def test_seconds_end_a_call_that_is_tried_again_and_again(server: ModelSer
     server.answer = lambda _: error(500, "oops")
     patient = RetryPolicy(attempts=1000)
     model = Budgeted(Retried(endpoint, patient), Budget(max_seconds=0.3))
-    with pytest.raises(BudgetReached, match=r"stopped while a call was under way: max_seconds 0\.3 passed"):
+    with pytest.raises(
+        BudgetReached, match=r"stopped while a call was under way: max_seconds 0\.3 passed"
+    ):
         await model.complete(ask("never"))
 
 
 @pytest.mark.parametrize(
     ("limits", "spent", "most", "message"),
     [
-        ({"max_usd": 2.0}, Cost(811, 5, 1.98), Cost(1, 0, 0.03), "call 812: it would pass max_usd 2.00 (spent 1.98)"),
-        ({"max_usd": 0.01}, Cost(2, 5, 0.0095), Cost(1, 0, 1), "call 3: it would pass max_usd 0.01 (spent 0.0095)"),
-        ({"max_calls": 1000}, Cost(1000), Cost(1), "call 1,001: it would pass max_calls 1,000 (spent 1,000)"),
+        (
+            {"max_usd": 2.0},
+            Cost(811, 5, 1.98),
+            Cost(1, 0, 0.03),
+            "call 812: it would pass max_usd 2.00 (spent 1.98)",
+        ),
+        (
+            {"max_usd": 0.01},
+            Cost(2, 5, 0.0095),
+            Cost(1, 0, 1),
+            "call 3: it would pass max_usd 0.01 (spent 0.0095)",
+        ),
+        (
+            {"max_calls": 1000},
+            Cost(1000),
+            Cost(1),
+            "call 1,001: it would pass max_calls 1,000 (spent 1,000)",
+        ),
         (
             {"max_tokens": 20_000},
             Cost(7, 19_800),
@@ -121,7 +144,9 @@ async def test_seconds_end_a_call_that_is_tried_again_and_again(server: ModelSer
         ),
     ],
 )
-async def test_the_message_names_the_limit_and_what_is_spent(limits: dict, spent: Cost, most: Cost, message: str):
+async def test_the_message_names_the_limit_and_what_is_spent(
+    limits: dict, spent: Cost, most: Cost, message: str
+):
     budget = Budget(**limits)
     budget.spent = spent
     with pytest.raises(BudgetReached) as caught:
@@ -146,7 +171,10 @@ async def test_what_others_set_aside_is_waited_for_in_turn():
         await budget.reserve(Cost(1, tokens))
         order.append(name)
 
-    large, small = asyncio.create_task(reserve("large", 60)), asyncio.create_task(reserve("small", 10))
+    large, small = (
+        asyncio.create_task(reserve("large", 60)),
+        asyncio.create_task(reserve("small", 10)),
+    )
     await asyncio.sleep(0.01)
     assert order == []
     budget.settle(Cost(1, 90), Cost(1, 20))
@@ -181,7 +209,11 @@ async def test_a_cancelled_request_is_charged_nothing(server: ModelServer, endpo
 
 async def test_an_answer_cut_short_is_charged_and_an_error_is_not(server: ModelServer, priced, ask):
     async def answer(body: dict):
-        return error(400, "no") if body["messages"][-1]["content"] == "bad" else Answer("{" * 40, finish="length")
+        return (
+            error(400, "no")
+            if body["messages"][-1]["content"] == "bad"
+            else Answer("{" * 40, finish="length")
+        )
 
     server.answer = answer
     budget = Budget()
@@ -207,7 +239,9 @@ async def test_repeated_attempts_are_one_call(server: ModelServer, endpoint, ask
 
 async def test_a_limit_in_dollars_needs_a_price(server: ModelServer, ask):
     unpriced = Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_usd=5))
-    with pytest.raises(PlanError, match=r"max_usd 5\.00 cannot be kept: no price is known for openai:Qwen3@http"):
+    with pytest.raises(
+        PlanError, match=r"max_usd 5\.00 cannot be kept: no price is known for openai:Qwen3@http"
+    ):
         await unpriced.complete(ask())
     assert not server.requests
     counted = Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_calls=5))

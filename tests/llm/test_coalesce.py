@@ -37,7 +37,9 @@ async def test_equal_requests_at_one_time_are_one_call(server: ModelServer, endp
 
 async def test_equal_requests_of_two_partitions_are_two_calls(server: ModelServer, endpoint, ask):
     model = Coalesced(endpoint)
-    replies = await asyncio.gather(*(model.complete(ask(partition=group)) for group in ("g", "h", "g", "")))
+    replies = await asyncio.gather(
+        *(model.complete(ask(partition=group)) for group in ("g", "h", "g", ""))
+    )
     assert len(server.requests) == 3
     assert sorted(reply.origin for reply in replies) == ["coalesced", "issued", "issued", "issued"]
 
@@ -54,7 +56,9 @@ async def test_trials_are_not_equal(server: ModelServer, endpoint, ask):
     assert len(server.requests) == 3
 
 
-async def test_whoever_is_cancelled_does_not_disturb_the_others(server: ModelServer, endpoint, ask, gate):
+async def test_whoever_is_cancelled_does_not_disturb_the_others(
+    server: ModelServer, endpoint, ask, gate
+):
     model = Coalesced(endpoint)
     tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
     await server.until(lambda server: server.requests)
@@ -68,7 +72,9 @@ async def test_whoever_is_cancelled_does_not_disturb_the_others(server: ModelSer
     assert len(server.requests) == 1
 
 
-async def test_when_all_are_cancelled_the_call_is_given_up(server: ModelServer, endpoint, ask, gate):
+async def test_when_all_are_cancelled_the_call_is_given_up(
+    server: ModelServer, endpoint, ask, gate
+):
     model = Coalesced(endpoint)
     tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
     await server.until(lambda server: server.requests)
@@ -81,7 +87,9 @@ async def test_when_all_are_cancelled_the_call_is_given_up(server: ModelServer, 
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_one_that_comes_after_all_were_cancelled_asks_anew(server, endpoint, ask, gate, turns: int):
+async def test_one_that_comes_after_all_were_cancelled_asks_anew(
+    server, endpoint, ask, gate, turns: int
+):
     """However many turns of the event loop it takes to give the call up."""
     model = Coalesced(endpoint)
     task = asyncio.create_task(model.complete(ask()))
@@ -100,7 +108,9 @@ async def test_an_error_is_everybodys_but_paid_for_once(server: ModelServer, end
 
     server.answer, server.latency = answer, 0.01
     model = Coalesced(endpoint)
-    errors = await asyncio.gather(*(model.complete(ask()) for _ in range(5)), return_exceptions=True)
+    errors = await asyncio.gather(
+        *(model.complete(ask()) for _ in range(5)), return_exceptions=True
+    )
     assert all(isinstance(e, RowError) and e.kind == "truncated" for e in errors)
     assert sum(e.attempts for e in errors) == 1
     assert sum(e.spent is not None for e in errors) == 1
@@ -112,7 +122,9 @@ async def test_an_endpoint_that_fails_fails_for_all(server: ModelServer, endpoin
 
     server.answer, server.latency = answer, 0.01
     model = Coalesced(endpoint)
-    errors = await asyncio.gather(*(model.complete(ask()) for _ in range(3)), return_exceptions=True)
+    errors = await asyncio.gather(
+        *(model.complete(ask()) for _ in range(3)), return_exceptions=True
+    )
     assert all(isinstance(e, ModelUnavailable) for e in errors)
     assert len(server.requests) == 1
 

@@ -31,7 +31,11 @@ def load(tmp_path):
 def test_a_local_model(load):
     model = build_model(load(llm="local:SmolLM2-135M?threads=1&context=2048").model(), load())
     assert isinstance(model, Local)
-    assert (model.name, model.threads, model.limits.context_tokens) == ("local:SmolLM2-135M", 1, 2048)
+    assert (model.name, model.threads, model.limits.context_tokens) == (
+        "local:SmolLM2-135M",
+        1,
+        2048,
+    )
     assert build_model(load().model(), load()).name == "local:Qwen2.5-Coder-1.5B"
 
 
@@ -73,7 +77,11 @@ class TestRecorded:
     @pytest.fixture
     def recording(self, tmp_path):
         recorder = Recorder()
-        recorder.recording.model, recorder.recording.embedder, recorder.recording.dimensions = "local:X", "local:E", 3
+        recorder.recording.model, recorder.recording.embedder, recorder.recording.dimensions = (
+            "local:X",
+            "local:E",
+            3,
+        )
         recorder.clock(lambda _name: datetime(2026, 11, 21, tzinfo=UTC))("run")
         recorder.write(tmp_path / "recordings" / "plan.jsonl")
         return tmp_path / "recordings" / "plan.jsonl"
@@ -81,10 +89,17 @@ class TestRecorded:
     def test_the_plans_own_recording_or_a_named_one(self, load, recording):
         for text in ("recorded", "recorded:recordings/plan.jsonl"):
             settings = load(llm=text)
-            model, embedder = build_model(settings.model(), settings, recording), build_embedder(settings, recording)
+            model, embedder = (
+                build_model(settings.model(), settings, recording),
+                build_embedder(settings, recording),
+            )
             assert isinstance(model, Recorded)
             assert isinstance(embedder, RecordedEmbedder)
-            assert (model.name, embedder.name, model.date) == ("recorded:local:X", "local:E", "2026-11-21")
+            assert (model.name, embedder.name, model.date) == (
+                "recorded:local:X",
+                "local:E",
+                "2026-11-21",
+            )
 
     def test_without_a_plan_it_must_be_named(self, load):
         with pytest.raises(PlanError, match="Write recorded:FILE"):
@@ -101,7 +116,9 @@ class TestRecorded:
             recorder.llm(_Says(text))
             await recorder.llm(_Says(text)).complete(request)
             recorder.write(recording)
-            models = build_models(load(llm="recorded"), Endpoints(), budget=None, journal=journal, recording=recording)
+            models = build_models(
+                load(llm="recorded"), Endpoints(), budget=None, journal=journal, recording=recording
+            )
             return (await models.complete(request)).text
 
         assert await replayed('"old"') == '"old"'
@@ -122,7 +139,9 @@ class _Says(Local):
 
 
 class TestLimits:
-    """What shares a limiter: models of one address and key, as far as they have no limits of their own."""
+    """What shares a limiter: models of one address and key, as far as they have no limits of their
+    own.
+    """
 
     @pytest.mark.parametrize(
         ("other", "shared"),
@@ -146,5 +165,7 @@ class TestLimits:
     def test_a_model_on_this_machine_is_one_for_all_event_loops(self, load) -> None:
         settings = load(llm="local", embedder="local")
         endpoints = Endpoints()
-        assert endpoints.beside().model(settings.model(), settings) == endpoints.model(settings.model(), settings)
+        assert endpoints.beside().model(settings.model(), settings) == endpoints.model(
+            settings.model(), settings
+        )
         assert endpoints.beside().embedder(settings) is endpoints.embedder(settings)

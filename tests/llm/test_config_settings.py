@@ -15,11 +15,15 @@ KEY = "sk-proj-0123456789abcdefWXYZ"
 
 @pytest.fixture
 def load(tmp_path: Path):
-    """Loads settings in an empty folder with an empty home; `toml` and `user` are the texts of the two files."""
+    """Loads settings in an empty folder with an empty home; `toml` and `user` are the texts of the
+    two files.
+    """
     (tmp_path / "work").mkdir()
     (tmp_path / "home").mkdir()
 
-    def load(options=None, env=None, toml: str | None = None, user: str | None = None, **more) -> Settings:
+    def load(
+        options=None, env=None, toml: str | None = None, user: str | None = None, **more
+    ) -> Settings:
         if toml is not None:
             (tmp_path / "work" / "semgraph.toml").write_text(toml)
         if user is not None:
@@ -113,7 +117,9 @@ def test_a_named_file_replaces_the_one_in_the_folder_and_its_paths_start_from_it
         load(env={"SEMGRAPH_CONFIG": "../team/shared.toml"}),
     ):
         assert [folder.resolve() for folder in settings.operators] == [tmp_path / "team" / "ops"]
-        assert Path(settings.store.removeprefix("sqlite:")).resolve() == tmp_path / "team" / "team.db"
+        assert (
+            Path(settings.store.removeprefix("sqlite:")).resolve() == tmp_path / "team" / "team.db"
+        )
 
 
 def test_a_named_file_must_exist(load, tmp_path):
@@ -170,7 +176,11 @@ class TestMistakes:
     def test_all_are_told_at_once(self, load):
         toml = 'stor = "memory"\n[limits]\nrpm = "many"\n[models]\ndefault = "opnai:x"'
         found = problems(load, {"journal.keep_day": 3}, {"SEMGRAPH_EMBEDER": "local"}, toml)
-        assert [problem.partition(":")[0] for problem in found] == ["option", "environment", *["./semgraph.toml"] * 3]
+        assert [problem.partition(":")[0] for problem in found] == [
+            "option",
+            "environment",
+            *["./semgraph.toml"] * 3,
+        ]
         assert 'nothing reads "journal.keep_day"' in found[0]
         assert 'Did you mean "journal.keep_days"?' in found[0]
         assert 'Did you mean "SEMGRAPH_EMBEDDER"?' in found[1]
@@ -206,15 +216,23 @@ class TestMistakes:
     def test_an_empty_variable_is_not_set(self, load):
         assert str(load(env={"SEMGRAPH_LLM": "", "OPENAI_API_KEY": ""}).model()) == "local"
 
-    @pytest.mark.parametrize(("text", "offline"), [("1", True), ("true", True), ("0", False), ("no", False)])
+    @pytest.mark.parametrize(
+        ("text", "offline"), [("1", True), ("true", True), ("0", False), ("no", False)]
+    )
     def test_offline(self, load, text, offline):
         assert load(env={"SEMGRAPH_OFFLINE": text}).offline is offline
 
 
 class TestSecrets:
     def test_keys_and_passwords_are_never_printed(self, load):
-        env = {"OPENAI_API_KEY": KEY, "NEO4J_PASSWORD": "hunter22", "NEO4J_URI": "neo4j://me:hunter22@db:7687"}
-        settings = load({"llm": "openai:m@https://me:hunter22@gpu/v1", "store": "neo4j://me:hunter22@db"}, env)
+        env = {
+            "OPENAI_API_KEY": KEY,
+            "NEO4J_PASSWORD": "hunter22",
+            "NEO4J_URI": "neo4j://me:hunter22@db:7687",
+        }
+        settings = load(
+            {"llm": "openai:m@https://me:hunter22@gpu/v1", "store": "neo4j://me:hunter22@db"}, env
+        )
         shown = repr(list(settings.rows())) + repr(settings)
         assert "hunter22" not in shown
         assert KEY[:-4] not in shown
@@ -225,7 +243,9 @@ class TestSecrets:
 
 
 def test_doctor_sees_every_setting_with_its_origin(load):
-    settings = load({"models.small": "local"}, {"SEMGRAPH_LLM": "openai:m"}, 'operators = ["a", "b"]')
+    settings = load(
+        {"models.small": "local"}, {"SEMGRAPH_LLM": "openai:m"}, 'operators = ["a", "b"]'
+    )
     rows = {key: (value, origin) for key, value, origin in settings.rows()}
     assert rows["models.default"] == ("openai:m", "environment SEMGRAPH_LLM")
     assert rows["models.small"] == ("local", "option")
@@ -241,7 +261,13 @@ def test_openai_has_one_address():
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("defualt", "default"), ("Default", "default"), ("smal", "small"), ("embedder", "embed"), ("embbed", "embed")],
+    [
+        ("defualt", "default"),
+        ("Default", "default"),
+        ("smal", "small"),
+        ("embedder", "embed"),
+        ("embbed", "embed"),
+    ],
 )
 def test_a_misspelt_role_is_refused_with_the_role_that_was_meant(load, written: str, meant: str):
     (said,) = problems(load, toml=f'[models]\n{written} = "openai:gpt-4.1-mini"\n')

@@ -31,20 +31,30 @@ def test_models(text, spec):
 
 
 @pytest.mark.parametrize(
-    "text", ["openai:e?dimensions=1024@http://gpu:8000/v1", "openai:e@http://gpu:8000/v1?dimensions=1024"]
+    "text",
+    ["openai:e?dimensions=1024@http://gpu:8000/v1", "openai:e@http://gpu:8000/v1?dimensions=1024"],
 )
 def test_options_may_stand_before_or_after_the_address(text):
     spec = parse_spec(text, "embedder")
-    assert (spec.model, spec.base_url, spec.option("dimensions")) == ("e", "http://gpu:8000/v1", 1024)
+    assert (spec.model, spec.base_url, spec.option("dimensions")) == (
+        "e",
+        "http://gpu:8000/v1",
+        1024,
+    )
     assert str(spec) == "openai:e@http://gpu:8000/v1?dimensions=1024"
 
 
 def test_embedders():
-    assert parse_spec("sentence-transformers:BAAI/bge-small-en-v1.5", "embedder").model == "BAAI/bge-small-en-v1.5"
+    assert (
+        parse_spec("sentence-transformers:BAAI/bge-small-en-v1.5", "embedder").model
+        == "BAAI/bge-small-en-v1.5"
+    )
     assert parse_spec("local", "embedder").provider == "local"
 
 
-@pytest.mark.parametrize("text", ["openai:m@http://h/v1?rpm=5", "local", "recorded:x.jsonl", "local:A?threads=2"])
+@pytest.mark.parametrize(
+    "text", ["openai:m@http://h/v1?rpm=5", "local", "recorded:x.jsonl", "local:A?threads=2"]
+)
 def test_text_and_specification_are_one(text):
     assert str(parse_spec(text, "model")) == text
 
@@ -64,8 +74,16 @@ def test_text_and_specification_are_one(text):
         ("openai:m?rpm=many", "model", "It must be a number above 0"),
         ("openai:m?rpm=1&rpm=2", "model", '"rpm" is given twice'),
         ("openai:m?key_env=", "model", "It must be a word"),
-        ("openai:m@gpu:8000/v1", "model", "the address after @ must begin with http:// or https://"),
-        ("openai:m@localhost/v1", "model", "the address after @ must begin with http:// or https://"),
+        (
+            "openai:m@gpu:8000/v1",
+            "model",
+            "the address after @ must begin with http:// or https://",
+        ),
+        (
+            "openai:m@localhost/v1",
+            "model",
+            "the address after @ must begin with http:// or https://",
+        ),
         ("local:m@http://gpu/v1", "model", "only openai takes an address"),
         ("openai:m?dimensions=3", "model", 'no option "dimensions"'),
         ("openai:m?structured=tool", "embedder", 'no option "structured"'),

@@ -31,7 +31,9 @@ MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
     "coalesced": lambda endpoint, _: Coalesced(endpoint),
     "recorder": lambda endpoint, _: Recorder().llm(endpoint),
     "roles": lambda endpoint, _: Roles(endpoint),
-    "stack": lambda endpoint, journal: stack(endpoint, Limiter(8), budget=Budget(1000), journal=journal),
+    "stack": lambda endpoint, journal: stack(
+        endpoint, Limiter(8), budget=Budget(1000), journal=journal
+    ),
 }
 
 
@@ -46,7 +48,9 @@ async def made(kind: str, server: ModelServer, folder: Path) -> AsyncIterator[LL
 
 
 @pytest.fixture(params=MODELS)
-async def model(request: pytest.FixtureRequest, server: ModelServer, tmp_path: Path) -> AsyncIterator[LLM]:
+async def model(
+    request: pytest.FixtureRequest, server: ModelServer, tmp_path: Path
+) -> AsyncIterator[LLM]:
     async with made(request.param, server, tmp_path) as model:
         yield model
 
@@ -60,9 +64,15 @@ def test_it_is_a_model(model: LLM, server: ModelServer):
     assert model.dollars(Usage(prompt=1_000_000, cached=500_000, completion=100_000)) == 1.75
 
 
-async def test_an_answer_of_one_word_comes_with_the_probability_of_each_word(model: LLM, server: ModelServer):
+async def test_an_answer_of_one_word_comes_with_the_probability_of_each_word(
+    model: LLM, server: ModelServer
+):
     async def answer(body: dict) -> Answer:
-        return Answer("Yes", finish="length", first_tokens=(("Yes", -0.25), ("No", -2.0), (" yes", -3.0), ("It", -9.0)))
+        return Answer(
+            "Yes",
+            finish="length",
+            first_tokens=(("Yes", -0.25), ("No", -2.0), (" yes", -3.0), ("It", -9.0)),
+        )
 
     server.answer = answer
     reply = await model.complete(Request("default", ASKED, "", max_tokens=1, words=("yes", "no")))
@@ -75,7 +85,8 @@ async def test_an_answer_comes_with_what_it_took(model: LLM, server: ModelServer
     async def answer(body: dict) -> Answer:
         details = {"cached_tokens": 40}
         return Answer(
-            '{"keep": true}', usage={"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": details}
+            '{"keep": true}',
+            usage={"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": details},
         )
 
     server.answer = answer
@@ -107,7 +118,9 @@ async def test_any_text_passes_unchanged(model: LLM, ask):
 
 
 async def test_half_a_surrogate_pair_does_not_stop_a_run(model: LLM, ask):
-    assert json.loads((await model.complete(ask("broken \ud83d emoji"))).text) == "broken \ud83d emoji"
+    assert (
+        json.loads((await model.complete(ask("broken \ud83d emoji"))).text) == "broken \ud83d emoji"
+    )
 
 
 async def test_the_error_of_a_row_is_the_rows(model: LLM, server: ModelServer, ask):
@@ -115,7 +128,9 @@ async def test_the_error_of_a_row_is_the_rows(model: LLM, server: ModelServer, a
         return error(400, "no verbs allowed") if body["messages"][-1]["content"] == "bad" else "{}"
 
     server.answer = answer
-    outcomes = await asyncio.gather(*(model.complete(ask(t)) for t in ("a", "bad", "b")), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(model.complete(ask(t)) for t in ("a", "bad", "b")), return_exceptions=True
+    )
     assert [type(outcome).__name__ for outcome in outcomes] == ["Reply", "RowError", "Reply"]
     failed = outcomes[1]
     assert isinstance(failed, RowError)
@@ -130,7 +145,9 @@ async def test_an_endpoint_that_is_not_there_stops_the_run(model: LLM, server: M
         await model.complete(ask())
 
 
-async def test_a_cancelled_request_is_given_up_and_disturbs_no_other(model: LLM, server: ModelServer, ask):
+async def test_a_cancelled_request_is_given_up_and_disturbs_no_other(
+    model: LLM, server: ModelServer, ask
+):
     asked, release = asyncio.Event(), asyncio.Event()
 
     async def answer(body: dict) -> str:
@@ -163,13 +180,18 @@ async def test_cancelling_many_leaves_room_for_as_many(model: LLM, server: Model
     await server.until(lambda server: server.in_flight >= 8)
     for task in tasks:
         task.cancel()
-    assert all(isinstance(e, asyncio.CancelledError) for e in await asyncio.gather(*tasks, return_exceptions=True))
+    assert all(
+        isinstance(e, asyncio.CancelledError)
+        for e in await asyncio.gather(*tasks, return_exceptions=True)
+    )
     gate.set()
     replies = await asyncio.gather(*(model.complete(ask(f"again {i}")) for i in range(20)))
     assert [reply.text for reply in replies] == ["{}"] * 20
 
 
-async def test_partition_and_step_are_not_part_of_the_question(model: LLM, server: ModelServer, ask):
+async def test_partition_and_step_are_not_part_of_the_question(
+    model: LLM, server: ModelServer, ask
+):
     await model.complete(ask("x", partition="p", step="s"))
     assert "p" not in server.requests[0].values()
     assert ask("x", partition="p", step="s").fingerprint == ask("x").fingerprint

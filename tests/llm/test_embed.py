@@ -21,7 +21,9 @@ QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
 
 @pytest.fixture
 async def embedder(server: ModelServer):
-    embedder = OpenAIEmbedder("embed-8", base_url=server.base_url, retry=QUICK, price=FlatPrice(1000))
+    embedder = OpenAIEmbedder(
+        "embed-8", base_url=server.base_url, retry=QUICK, price=FlatPrice(1000)
+    )
     yield embedder
     await embedder.aclose()
 
@@ -30,7 +32,11 @@ async def embedder(server: ModelServer):
 def any_embedder(request: pytest.FixtureRequest, embedder, journal: Journal):
     if request.param == "endpoint":
         return embedder
-    return EmbedOnce(embedder) if request.param == "once" else EmbedOnce(embedder, journal, Budget(max_usd=1e6))
+    return (
+        EmbedOnce(embedder)
+        if request.param == "once"
+        else EmbedOnce(embedder, journal, Budget(max_usd=1e6))
+    )
 
 
 def fails_for(text: str, fault: Fault):
@@ -70,13 +76,19 @@ class TestEveryEmbedder:
     async def test_no_texts_have_no_vectors(self, any_embedder):
         assert (await any_embedder.embed([])).vectors.shape == (0, 8)
 
-    async def test_an_endpoint_that_is_not_there_stops_the_run(self, any_embedder, server: ModelServer):
+    async def test_an_endpoint_that_is_not_there_stops_the_run(
+        self, any_embedder, server: ModelServer
+    ):
         await server.__aexit__()
         with pytest.raises(ModelUnavailable, match=r"no answer from 127\.0\.0\.1"):
             await any_embedder.embed(["x"])
 
-    async def test_a_rejected_text_is_told_in_the_endpoints_words(self, any_embedder, server: ModelServer):
-        server.embedding_fault = fails_for("bad", error(400, "maximum context length is 8192 tokens"))
+    async def test_a_rejected_text_is_told_in_the_endpoints_words(
+        self, any_embedder, server: ModelServer
+    ):
+        server.embedding_fault = fails_for(
+            "bad", error(400, "maximum context length is 8192 tokens")
+        )
         with pytest.raises(RowError, match="maximum context length is 8192 tokens"):
             await any_embedder.embed(["good", "bad"])
 
@@ -106,17 +118,23 @@ class TestOverTheWire:
         ]
         await embedder.aclose()
 
-    async def test_endpoints_that_know_no_base64_are_understood(self, server: ModelServer, embedder):
+    async def test_endpoints_that_know_no_base64_are_understood(
+        self, server: ModelServer, embedder
+    ):
         server.plain_floats = True
         assert np.allclose((await embedder.embed(["x"])).vectors[0], vector_of("x"))
 
-    async def test_long_texts_share_a_request_only_within_its_limit(self, server: ModelServer, embedder):
+    async def test_long_texts_share_a_request_only_within_its_limit(
+        self, server: ModelServer, embedder
+    ):
         await embedder.embed(["x" * 400_000, "y" * 400_000, "z"])
         assert sorted(len(request["input"]) for request in server.embedding_requests) == [1, 2]
 
     async def test_requests_of_one_call_run_together_within_the_limiter(self, server: ModelServer):
         server.latency = 0.05
-        embedder = OpenAIEmbedder("e", base_url=server.base_url, limiter=Limiter(in_flight=2, tpm=1e6))
+        embedder = OpenAIEmbedder(
+            "e", base_url=server.base_url, limiter=Limiter(in_flight=2, tpm=1e6)
+        )
         assert (await embedder.embed([str(i) for i in range(1000)])).calls == 4
         await embedder.aclose()
 
@@ -127,7 +145,9 @@ class TestOverTheWire:
 
         server.embedding_fault = fault
         embedder = OpenAIEmbedder("e", dimensions=5, base_url=server.base_url)
-        with pytest.raises(ModelUnavailable, match=r"asked for 2 vectors of 5 dimensions, got 2 of 8\."):
+        with pytest.raises(
+            ModelUnavailable, match=r"asked for 2 vectors of 5 dimensions, got 2 of 8\."
+        ):
             await embedder.embed(["x", "y"])
         await embedder.aclose()
 
@@ -140,14 +160,20 @@ class TestOverTheWire:
             {"choices": []},
         ],
     )
-    async def test_what_is_no_embedding_stops_the_run(self, server: ModelServer, embedder, body: dict):
+    async def test_what_is_no_embedding_stops_the_run(
+        self, server: ModelServer, embedder, body: dict
+    ):
         server.embedding_fault = fails_for("x", Fault(body=body))
         with pytest.raises(ModelUnavailable, match="not as an OpenAI-compatible endpoint does"):
             await embedder.embed(["x"])
 
     async def test_too_few_vectors_stop_the_run(self, server: ModelServer, embedder):
-        server.embedding_fault = fails_for("x", Fault(body={"data": [{"index": 0, "embedding": [1.0]}]}))
-        with pytest.raises(ModelUnavailable, match="asked for 2 vectors of 1 dimensions, got 1 of 1"):
+        server.embedding_fault = fails_for(
+            "x", Fault(body={"data": [{"index": 0, "embedding": [1.0]}]})
+        )
+        with pytest.raises(
+            ModelUnavailable, match="asked for 2 vectors of 1 dimensions, got 1 of 1"
+        ):
             await embedder.embed(["x", "y"])
 
     async def test_a_wish_to_wait_holds_for_everybody(self, server: ModelServer, embedder):
@@ -169,13 +195,17 @@ class TestOnce:
         first, second = await asyncio.gather(once.embed(["a", "b"]), once.embed(["b", "c", "c"]))
         third = await once.embed(["c", "a"])
         assert [request["input"] for request in server.embedding_requests] == [["a", "b", "c"]]
-        assert np.array_equal(second.vectors, np.stack([vector_of("b"), vector_of("c"), vector_of("c")]))
+        assert np.array_equal(
+            second.vectors, np.stack([vector_of("b"), vector_of("c"), vector_of("c")])
+        )
         assert np.array_equal(third.vectors, np.stack([vector_of("c"), vector_of("a")]))
         assert (first.calls, second.calls, third.calls) == (1, 0, 0)
         assert third.usage == Usage()
         assert third.dollars == 0.0
 
-    async def test_what_a_shared_request_took_is_shared_out_exactly(self, server: ModelServer, embedder):
+    async def test_what_a_shared_request_took_is_shared_out_exactly(
+        self, server: ModelServer, embedder
+    ):
         once = EmbedOnce(embedder)
         shares = await asyncio.gather(*(once.embed([f"{i}" * (i + 1) * 7]) for i in range(9)))
         total = sum(-(-len(text) // 4) for text in server.embedding_requests[0]["input"])
@@ -185,7 +215,9 @@ class TestOnce:
         assert shares[8].usage.prompt > shares[0].usage.prompt
         assert sum(share.calls for share in shares) == sum(share.attempts for share in shares) == 1
 
-    async def test_what_comes_while_a_text_is_on_its_way_waits_for_it(self, server: ModelServer, embedder):
+    async def test_what_comes_while_a_text_is_on_its_way_waits_for_it(
+        self, server: ModelServer, embedder
+    ):
         server.latency = 0.05
         once = EmbedOnce(embedder)
         first = asyncio.create_task(once.embed(["a"]))
@@ -195,19 +227,25 @@ class TestOnce:
         assert second.calls == 0
         assert len(server.embedding_requests) == 1
 
-    async def test_the_journal_is_asked_first(self, server: ModelServer, embedder, journal: Journal):
+    async def test_the_journal_is_asked_first(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
         await EmbedOnce(embedder, journal).embed(["a", "b"], "g1")
         done = await EmbedOnce(embedder, journal).embed(["a", "b", "c"], "g1")
         assert [request["input"] for request in server.embedding_requests] == [["a", "b"], ["c"]]
         assert (done.journal, done.calls) == (2, 1)
         assert np.array_equal(done.vectors, np.stack([vector_of(text) for text in "abc"]))
 
-    async def test_fresh_embeds_anew_and_keeps_it(self, server: ModelServer, embedder, journal: Journal):
+    async def test_fresh_embeds_anew_and_keeps_it(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
         await EmbedOnce(embedder, journal).embed(["a"])
         assert (await EmbedOnce(embedder, journal, fresh=True).embed(["a"])).calls == 1
         assert (await EmbedOnce(embedder, journal).embed(["a"])).journal == 1
 
-    async def test_forgetting_a_partition_forgets_its_vectors(self, server: ModelServer, embedder, journal: Journal):
+    async def test_forgetting_a_partition_forgets_its_vectors(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
         once = EmbedOnce(embedder, journal)
         await asyncio.gather(once.embed(["a"], "g1"), once.embed(["b"], "g2"))
         journal.forget(["g1"])
@@ -227,12 +265,20 @@ class TestOnce:
         assert (await once.embed(["a"], "g1")).calls == 0
         assert (await EmbedOnce(embedder, journal).embed(["a"], "g2")).journal == 1
 
-    async def test_texts_of_two_partitions_never_share_a_request(self, server: ModelServer, embedder):
+    async def test_texts_of_two_partitions_never_share_a_request(
+        self, server: ModelServer, embedder
+    ):
         once = EmbedOnce(embedder, batch=2)
         await asyncio.gather(once.embed(["a", "b", "c"], "g1"), once.embed(["d", "a"], "g2"))
-        assert sorted(request["input"] for request in server.embedding_requests) == [["a", "b"], ["c"], ["d", "a"]]
+        assert sorted(request["input"] for request in server.embedding_requests) == [
+            ["a", "b"],
+            ["c"],
+            ["d", "a"],
+        ]
 
-    async def test_memory_is_bounded_and_the_journal_fills_in(self, server: ModelServer, embedder, journal: Journal):
+    async def test_memory_is_bounded_and_the_journal_fills_in(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
         once = EmbedOnce(embedder, journal, remember=10 * 32)  # ten vectors of 8 float32
         texts = [str(i) for i in range(100)]
         await once.embed(texts)
@@ -257,7 +303,9 @@ class TestOnce:
         server.embedding_fault = None
         assert (await once.embed(["bad"])).calls == 1
 
-    async def test_whoever_is_cancelled_does_not_disturb_the_others(self, server: ModelServer, embedder):
+    async def test_whoever_is_cancelled_does_not_disturb_the_others(
+        self, server: ModelServer, embedder
+    ):
         server.latency = 0.05
         once = EmbedOnce(embedder)
         tasks = [asyncio.create_task(once.embed([text, "shared"])) for text in "ab"]
@@ -268,7 +316,9 @@ class TestOnce:
         assert np.array_equal(second.vectors, np.stack([vector_of("b"), vector_of("shared")]))
         assert len(server.embedding_requests) == 1
 
-    async def test_when_all_are_cancelled_the_request_is_given_up(self, server: ModelServer, embedder):
+    async def test_when_all_are_cancelled_the_request_is_given_up(
+        self, server: ModelServer, embedder
+    ):
         server.latency = 60
         once = EmbedOnce(embedder)
         tasks = [asyncio.create_task(once.embed([text])) for text in "ab"]
@@ -294,14 +344,17 @@ class TestOnce:
         assert budget.spent.tokens == 900
         assert budget.spent.calls == 0
         with pytest.raises(
-            BudgetReached, match=r"stopped before the next embeddings: it would pass max_tokens 1,000 \(spent 900\)"
+            BudgetReached,
+            match=r"stopped before the next embeddings: it would pass max_tokens 1,000 \(spent 900\)",
         ):
             await once.embed(["y" * 404])
         await once.embed(["z" * 400])
         assert len(server.embedding_requests) == 2
 
     async def test_a_limit_in_dollars_needs_a_price(self, server: ModelServer):
-        unpriced = EmbedOnce(OpenAIEmbedder("e", base_url=server.base_url), budget=Budget(max_usd=1))
+        unpriced = EmbedOnce(
+            OpenAIEmbedder("e", base_url=server.base_url), budget=Budget(max_usd=1)
+        )
         with pytest.raises(PlanError, match="no price is known for openai:e@http"):
             await unpriced.embed(["x"])
         assert not server.embedding_requests
@@ -313,11 +366,16 @@ class TestTime:
     async def test_a_hanging_embedder_ends_with_the_time(self, embedder, server: ModelServer):
         server.embedding_fault = fails_for("never", Fault(hang=True))
         once = EmbedOnce(embedder, budget=Budget(max_seconds=0.2))
-        with pytest.raises(BudgetReached, match=r"stopped while waiting for the next embeddings: max_seconds 0\.2 pas"):
+        with pytest.raises(
+            BudgetReached,
+            match=r"stopped while waiting for the next embeddings: max_seconds 0\.2 pas",
+        ):
             async with asyncio.timeout(60):
                 await once.embed(["never"])
 
-    async def test_a_hanging_probe_for_the_length_of_vectors_ends_with_the_time(self, embedder, server: ModelServer):
+    async def test_a_hanging_probe_for_the_length_of_vectors_ends_with_the_time(
+        self, embedder, server: ModelServer
+    ):
         server.embedding_fault = fails_for("dimensions", Fault(hang=True))
         once = EmbedOnce(embedder, budget=Budget(max_seconds=0.2))
         with pytest.raises(BudgetReached, match=r"the embedder's probe: max_seconds 0\.2 passed"):
@@ -334,22 +392,31 @@ class TestTime:
 
         server.embedding_fault = held
         budget = Budget(max_calls=0)
-        once, model = EmbedOnce(embedder, journal, budget), stack(endpoint, Limiter(), budget=budget)
+        once, model = (
+            EmbedOnce(embedder, journal, budget),
+            stack(endpoint, Limiter(), budget=budget),
+        )
         embedding = asyncio.create_task(once.embed(["paid"]))
         await server.until(lambda server: server.embedding_requests)
         call = asyncio.create_task(model.complete(ask()))
         await asyncio.wait([call], timeout=0.1)
-        assert not call.done(), "the call says that the limit is reached only when the embeddings are here"
+        assert not call.done(), (
+            "the call says that the limit is reached only when the embeddings are here"
+        )
         gate.set()
         with pytest.raises(BudgetReached, match="max_calls 0"):
             await call
         assert embedding.done()
-        assert list(await journal.find_vectors([OwnText("", "paid")], once.name)) == [OwnText("", "paid")]
+        assert list(await journal.find_vectors([OwnText("", "paid")], once.name)) == [
+            OwnText("", "paid")
+        ]
 
     async def test_requests_in_flight_are_kept_when_another_one_reaches_a_limit(
         self, embedder, journal: Journal, server: ModelServer
     ):
-        """Of three requests the budget admits two: their vectors are recorded, although the caller gets an error."""
+        """Of three requests the budget admits two: their vectors are recorded, although the caller
+        gets an error.
+        """
         gate = asyncio.Event()
 
         async def held(_: dict) -> None:

@@ -1,4 +1,6 @@
-"""Requests without a schema: any text is an answer, on the wire, in the journal and when it is asked for again."""
+"""Requests without a schema: any text is an answer, on the wire, in the journal and when it is
+asked for again.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def test_nothing_is_said_of_a_form(server: ModelServer, ask, structured) -
     assert server.requests[0].keys() == {"model", "messages", "max_tokens", "temperature"}
 
 
-async def test_a_text_is_journalled_apart_from_a_document(server: ModelServer, ask, tmp_path: Path) -> None:
+async def test_a_text_is_journalled_apart_from_a_document(
+    server: ModelServer, ask, tmp_path: Path
+) -> None:
     async def prose(body: dict) -> str:
         return "{}" if "response_format" in body else "Answer: True"
 
@@ -36,7 +40,9 @@ async def test_a_text_is_journalled_apart_from_a_document(server: ModelServer, a
     journal = Journal(tmp_path / "journal.db")
     llm = stack(OpenAI("gpt-4.1-mini", server.base_url, "none"), Limiter(), journal=journal)
     try:
-        replies = [await llm.complete(request) for request in (ask("hi"), replace(ask("hi"), schema=""))]
+        replies = [
+            await llm.complete(request) for request in (ask("hi"), replace(ask("hi"), schema=""))
+        ]
         again = await llm.complete(replace(ask("hi"), schema=""))
     finally:
         await llm.aclose()

@@ -24,21 +24,29 @@ from tests.patience import HANGS
 REPLY = Reply('{"keep": true}', Usage(100, 40, 7), "issued", 1.5, "call-1", "m-2025", 2, 0.25)
 
 
-async def test_a_known_answer_is_not_asked_for_again(server: ModelServer, endpoint, journal: Journal, ask):
+async def test_a_known_answer_is_not_asked_for_again(
+    server: ModelServer, endpoint, journal: Journal, ask
+):
     model = Journalled(endpoint, journal)
     first = await model.complete(ask())
     again = await model.complete(ask(step="other"))
     assert len(server.requests) == 1
     assert (first.origin, again.origin) == ("issued", "journal")
     assert (again.attempts, again.call_id, again.text) == (0, first.call_id, first.text)
-    assert (again.usage, again.seconds, again.dollars) == (first.usage, first.seconds, first.dollars)
+    assert (again.usage, again.seconds, again.dollars) == (
+        first.usage,
+        first.seconds,
+        first.dollars,
+    )
 
 
 @pytest.mark.parametrize(
     "other",
     [{"text": "other"}, {"trial": 1}, {"max_tokens": 1}, {"params": (("temperature", 1),)}],
 )
-async def test_whatever_may_change_the_answer_is_another_question(server, endpoint, journal, ask, other: dict):
+async def test_whatever_may_change_the_answer_is_another_question(
+    server, endpoint, journal, ask, other: dict
+):
     model = Journalled(endpoint, journal)
     await model.complete(ask())
     assert (await model.complete(ask(**other))).origin == "issued"
@@ -51,7 +59,9 @@ async def test_models_and_scopes_do_not_share_answers(journal: Journal, ask):
     assert await journal.find(ask(), "openai:a", "arm 1") is not None
 
 
-async def test_fresh_asks_anew_and_keeps_the_new_answer_beside_the_old(server, endpoint, journal: Journal, ask):
+async def test_fresh_asks_anew_and_keeps_the_new_answer_beside_the_old(
+    server, endpoint, journal: Journal, ask
+):
     old = await Journalled(endpoint, journal).complete(ask())
     new = await Journalled(endpoint, journal, fresh=True).complete(ask())
     assert (new.origin, len(server.requests)) == ("issued", 2)
@@ -60,7 +70,9 @@ async def test_fresh_asks_anew_and_keeps_the_new_answer_beside_the_old(server, e
     assert journal.exchange(old.call_id).reply == old
 
 
-async def test_an_answer_of_no_use_is_not_served_again_but_can_be_shown(server, endpoint, journal: Journal, ask):
+async def test_an_answer_of_no_use_is_not_served_again_but_can_be_shown(
+    server, endpoint, journal: Journal, ask
+):
     model = Journalled(endpoint, journal)
     old = await model.complete(ask())
     journal.withdraw([old.call_id])
@@ -89,7 +101,16 @@ async def test_a_call_can_be_shown_as_it_was(journal: Journal):
         Message("assistant", "[]"),
         Message("user", "not an object; broken \ud83d emoji"),
     )
-    request = Request("small", messages, '{"type":"object"}', 77, (("seed", 1), ("temperature", 0)), 3, "g1", "facts")
+    request = Request(
+        "small",
+        messages,
+        '{"type":"object"}',
+        77,
+        (("seed", 1), ("temperature", 0)),
+        3,
+        "g1",
+        "facts",
+    )
     before = time.time()
     await journal.record(request, REPLY, "openai:m", "arm 1")
     exchange = journal.exchange("call-1")
@@ -104,7 +125,9 @@ async def test_a_call_can_be_shown_as_it_was(journal: Journal):
 async def test_answers_of_one_moment_are_one_transaction(tmp_path: Path, ask):
     journal = Journal(tmp_path / "j.db")
     commits: list[str] = []
-    journal._database.set_trace_callback(lambda sql: commits.append(sql) if sql.startswith("COMMIT") else None)
+    journal._database.set_trace_callback(
+        lambda sql: commits.append(sql) if sql.startswith("COMMIT") else None
+    )
     replies = [Reply("{}", call_id=str(i)) for i in range(64)]
     await asyncio.gather(*(journal.record(ask(reply.call_id), reply, "m") for reply in replies))
     assert len(commits) == 1
@@ -149,7 +172,9 @@ class TestForgetting:
             messages = (Message("system", f"rules with secret{i}"), Message("user", f"secret{i}"))
             request = Request("default", messages, "{}", partition=partition)
             await journal.record(request, Reply(f"secret{i}", call_id=str(i)), "m")
-            await journal.record_vectors({OwnText(partition, f"secret{i}"): np.ones(4, np.float32)}, "e")
+            await journal.record_vectors(
+                {OwnText(partition, f"secret{i}"): np.ones(4, np.float32)}, "e"
+            )
         assert journal.forget(["g1", "", "unknown"]) == 4
         assert [journal.exchange(str(i)) is None for i in range(3)] == [True, False, True]
         texts = [OwnText(partition, f"secret{i}") for i, partition in enumerate(["g1", "g2", ""])]
@@ -173,20 +198,32 @@ class TestForgetting:
         await journal.record(ask("new"), Reply("{}", call_id="new"), "m")
         journal.close()
         with sqlite3.connect(path) as database:
-            database.execute("UPDATE answers SET created = created - 31 * 86400 WHERE call_id = 'old'")
+            database.execute(
+                "UPDATE answers SET created = created - 31 * 86400 WHERE call_id = 'old'"
+            )
         database.close()
-        for keep_days, left in ((None, {"old", "new"}), (32, {"old", "new"}), (30, {"new"}), (0, set())):
+        for keep_days, left in (
+            (None, {"old", "new"}),
+            (32, {"old", "new"}),
+            (30, {"new"}),
+            (0, set()),
+        ):
             journal = Journal(path, keep_days)
             assert {name for name in ("old", "new") if journal.exchange(name)} == left
             journal.close()
 
     def test_only_its_owner_can_read_it(self, journal: Journal):
-        assert [oct(path.stat().st_mode)[-3:] for path in journal.path.parent.glob("journal.db*")] == ["600"] * 3
+        assert [
+            oct(path.stat().st_mode)[-3:] for path in journal.path.parent.glob("journal.db*")
+        ] == ["600"] * 3
 
 
 class TestVectors:
     async def test_vectors_are_kept_by_model_and_text(self, journal: Journal):
-        vectors = {OwnText("g", f"text {i} \ud83d"): np.arange(i, i + 5, dtype=np.float32) for i in range(1200)}
+        vectors = {
+            OwnText("g", f"text {i} \ud83d"): np.arange(i, i + 5, dtype=np.float32)
+            for i in range(1200)
+        }
         await journal.record_vectors(vectors, "e1")
         found = await journal.find_vectors([*vectors, OwnText("g", "unknown")], "e1")
         assert found.keys() == vectors.keys()
@@ -197,14 +234,20 @@ class TestVectors:
     async def test_a_new_vector_takes_the_place_of_the_old(self, journal: Journal):
         for value in (1, 2):
             await journal.record_vectors({OwnText("", "t"): np.full(3, value, np.float32)}, "e")
-        assert (await journal.find_vectors([OwnText("", "t")], "e"))[OwnText("", "t")].tolist() == [2, 2, 2]
+        assert (await journal.find_vectors([OwnText("", "t")], "e"))[OwnText("", "t")].tolist() == [
+            2,
+            2,
+            2,
+        ]
 
     async def test_vectors_of_equal_texts_are_kept_for_each_partition(self, journal: Journal):
         await journal.record_vectors({OwnText("g", "t"): np.ones(3, np.float32)}, "e")
         assert await journal.find_vectors([OwnText("h", "t"), OwnText("", "t")], "e") == {}
         await journal.record_vectors({OwnText("h", "t"): np.zeros(3, np.float32)}, "e")
         assert journal.forget(["g"]) == 1
-        assert list(await journal.find_vectors([OwnText(of, "t") for of in "gh"], "e")) == [OwnText("h", "t")]
+        assert list(await journal.find_vectors([OwnText(of, "t") for of in "gh"], "e")) == [
+            OwnText("h", "t")
+        ]
 
 
 class TestPartitions:
@@ -214,11 +257,16 @@ class TestPartitions:
         self, server: ModelServer, endpoint, journal: Journal, ask
     ):
         model = Journalled(endpoint, journal)
-        origins = [(await model.complete(ask(partition=group))).origin for group in ("g", "h", "", "g", "h", "")]
+        origins = [
+            (await model.complete(ask(partition=group))).origin
+            for group in ("g", "h", "", "g", "h", "")
+        ]
         assert origins == ["issued"] * 3 + ["journal"] * 3
         assert len(server.requests) == 3
         assert journal.forget(["h"]) == 1
-        assert [await journal.find(ask(partition=group), model.name) is None for group in ("g", "h", "")] == [
+        assert [
+            await journal.find(ask(partition=group), model.name) is None for group in ("g", "h", "")
+        ] == [
             False,
             True,
             False,
@@ -230,7 +278,9 @@ OLD = Path(__file__).parents[1] / "fixtures" / "journal" / "0.1.0.db"
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A journal as release 0.1.0 wrote it: three answers, one of them withdrawn, and two vectors, of several partitions."""
+    """A journal as release 0.1.0 wrote it: three answers, one of them withdrawn, and two vectors,
+    of several partitions.
+    """
     path = tmp_path / "old.db"
     path.write_bytes(OLD.read_bytes())
     return path
@@ -249,14 +299,19 @@ class TestAnOldJournal:
             assert (found.text, found.call_id, found.dollars) == ('{"likes": "tea"}', "first", 0.01)
             assert await journal.find(self._asked("What does Ann like?", "h"), "openai:m") is None
             assert await journal.find(self._asked("What does Ann like?", ""), "openai:m") is None
-            assert await journal.find(self._asked("Who said so?", ""), "openai:m", "arm 1") is not None
+            assert (
+                await journal.find(self._asked("Who said so?", ""), "openai:m", "arm 1") is not None
+            )
             assert await journal.find(self._asked("Half a pair", "\ud83d"), "openai:m") is not None
             journal.close()
 
     async def test_its_vectors_are_served_to_the_partition_that_asked_first(self, old: Path):
         journal = Journal(old, None)
         texts = [OwnText(of, text) for of in ("g", "h", "") for text in ("tea", "milk")]
-        assert set(await journal.find_vectors(texts, "openai:e")) == {OwnText("g", "tea"), OwnText("", "milk")}
+        assert set(await journal.find_vectors(texts, "openai:e")) == {
+            OwnText("g", "tea"),
+            OwnText("", "milk"),
+        }
         assert journal.forget(["g"]) == 3
         journal.close()
 
@@ -274,7 +329,9 @@ class TestAnOldJournal:
 
     def test_a_migration_that_fails_changes_nothing(self, old: Path):
         with sqlite3.connect(old) as database:
-            database.execute("CREATE TRIGGER no BEFORE UPDATE ON vectors BEGIN SELECT RAISE(ABORT, 'no'); END")
+            database.execute(
+                "CREATE TRIGGER no BEFORE UPDATE ON vectors BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
         database.close()
         with pytest.raises(SemgraphError, match="the journal cannot be used"):
             Journal(old, None)
@@ -299,7 +356,9 @@ def run(code: str, *arguments: str) -> subprocess.Popen[str]:
         journal = Journal(path)
     """
     code = textwrap.dedent(prelude) + textwrap.dedent(code)
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True
+    )
 
 
 class TestOtherProcesses:
@@ -370,7 +429,9 @@ class TestOtherProcesses:
 
         asyncio.run(give_up())
         other.close()
-        asyncio.run(asyncio.wait_for(journal.record(ask("next"), Reply("{}", call_id="next"), "m"), HANGS))
+        asyncio.run(
+            asyncio.wait_for(journal.record(ask("next"), Reply("{}", call_id="next"), "m"), HANGS)
+        )
         assert journal.exchange("call-1")
         assert journal.exchange("next")
         journal.close()
@@ -404,10 +465,14 @@ class TestWhenItCannotWrite:
         # With room again, what was paid for meanwhile is written with the next answer.
         journal._database.execute("PRAGMA max_page_count = 1000000")
         await journal.record(ask("after"), Reply("{}", call_id="after"), "m")
-        assert all(journal.exchange(name) for name in ("before", "large 0", "large 1", "large 2", "after"))
+        assert all(
+            journal.exchange(name) for name in ("before", "large 0", "large 1", "large 2", "after")
+        )
 
     def test_a_real_write_error_stops_the_run_and_loses_nothing(self, tmp_path: Path):
-        """The limit on the size of files is the process's, so it is another process that meets it."""
+        """The limit on the size of files is the process's, so it is another process that meets
+        it.
+        """
         path = tmp_path / "j.db"
         process = run(
             """
@@ -440,7 +505,9 @@ class TestWhenItCannotWrite:
     def test_a_damaged_file_is_told_and_not_touched(self, tmp_path: Path):
         path = tmp_path / "j.db"
         path.write_bytes(b"this is not a database, but somebody's novel. " * 100)
-        with pytest.raises(SemgraphError, match=r"j\.db is damaged, or no journal at all .* Move it away") as caught:
+        with pytest.raises(
+            SemgraphError, match=r"j\.db is damaged, or no journal at all .* Move it away"
+        ) as caught:
             Journal(path)
         assert "answers kept there are paid again" in str(caught.value)
         assert path.read_bytes().startswith(b"this is not a database")
@@ -468,7 +535,10 @@ class TestWhenItCannotWrite:
             database.execute("CREATE TABLE things (id)")
         database.close()
         before = path.read_bytes()
-        with pytest.raises(SemgraphError, match="is an SQLite file, but not a journal of semgraph; it was not touched"):
+        with pytest.raises(
+            SemgraphError,
+            match="is an SQLite file, but not a journal of semgraph; it was not touched",
+        ):
             Journal(path)
         assert path.read_bytes() == before
 
@@ -478,7 +548,9 @@ class TestWhenItCannotWrite:
         with sqlite3.connect(path) as database:
             database.execute("PRAGMA user_version = 99")
         database.close()
-        with pytest.raises(SemgraphError, match=r"journal of another version of semgraph \(99; this one writes 2\)"):
+        with pytest.raises(
+            SemgraphError, match=r"journal of another version of semgraph \(99; this one writes 2\)"
+        ):
             Journal(path)
 
     def test_a_folder_in_its_place_is_told(self, tmp_path: Path):

@@ -24,7 +24,9 @@ async def test_two_models_with_one_limiter_share_it(server: ModelServer, ask):
     server.latency = 0.01
     limiter = Limiter(in_flight=3)
     small, large = OpenAI("small", server.base_url), OpenAI("large", server.base_url)
-    requests = [Limited(model, limiter).complete(ask(str(i))) for i in range(12) for model in (small, large)]
+    requests = [
+        Limited(model, limiter).complete(ask(str(i))) for i in range(12) for model in (small, large)
+    ]
     await asyncio.gather(*requests)
     assert server.most_in_flight == 3
     await small.aclose()
@@ -47,14 +49,18 @@ async def test_tokens_per_minute_count_the_prompt_and_the_longest_answer(server:
     request = ask("x" * 276, max_tokens=900)  # 100 tokens and a little
     model = Limited(endpoint, Limiter(tpm=240_000))  # 4,000 a second
     began = asyncio.get_running_loop().time()
-    await asyncio.gather(*(model.complete(ask("x" * 200 + str(i), max_tokens=900)) for i in range(8)))
+    await asyncio.gather(
+        *(model.complete(ask("x" * 200 + str(i), max_tokens=900)) for i in range(8))
+    )
     assert model.count_tokens(request.messages[-1].content) == 69
     assert max(server.times) - began >= 3 / 4
     await endpoint.aclose()
 
 
 async def test_tokens_that_an_answer_does_not_use_are_given_back(server: ModelServer, ask):
-    """Four answers that may take 4,000 tokens each at 4,000 a second: without giving back they would take 3 seconds."""
+    """Four answers that may take 4,000 tokens each at 4,000 a second: without giving back they
+    would take 3 seconds.
+    """
     endpoint = OpenAI("Qwen3", server.base_url)
     limiter = Limiter(tpm=240_000)
     model = Limited(endpoint, limiter)
@@ -64,7 +70,9 @@ async def test_tokens_that_an_answer_does_not_use_are_given_back(server: ModelSe
     await endpoint.aclose()
 
 
-async def test_one_request_larger_than_a_second_of_tokens_is_sent_all_the_same(server: ModelServer, endpoint, ask):
+async def test_one_request_larger_than_a_second_of_tokens_is_sent_all_the_same(
+    server: ModelServer, endpoint, ask
+):
     model = Limited(endpoint, Limiter(tpm=6000))  # 100 a second
     assert (await model.complete(ask(max_tokens=5000))).attempts == 1
 
@@ -91,7 +99,9 @@ async def test_a_wish_to_wait_holds_for_everybody(server: ModelServer, endpoint,
 async def test_first_come_first_served(endpoint, server: ModelServer, ask):
     model = Limited(endpoint, Limiter(in_flight=1, rpm=60_000))
     await asyncio.gather(*(model.complete(ask(str(i))) for i in range(20)))
-    assert [request["messages"][-1]["content"] for request in server.requests] == [str(i) for i in range(20)]
+    assert [request["messages"][-1]["content"] for request in server.requests] == [
+        str(i) for i in range(20)
+    ]
 
 
 async def test_a_cancelled_wait_takes_nothing(server: ModelServer, endpoint, ask):
@@ -116,7 +126,9 @@ async def test_a_failure_frees_its_place(server: ModelServer, endpoint, ask):
 
     server.answer = answer
     model = Limited(endpoint, Limiter(in_flight=1))
-    outcomes = await asyncio.gather(*(model.complete(ask(str(i))) for i in range(3)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(model.complete(ask(str(i))) for i in range(3)), return_exceptions=True
+    )
     assert len(outcomes) == len(server.requests) == 3
 
 
@@ -126,7 +138,9 @@ def test_a_limit_of_nothing_is_an_error():
 
 
 def test_event_loops_of_several_threads_share_the_places():
-    """Four loops with ten tasks each take turns at two places: never three at a time, and none waits for ever."""
+    """Four loops with ten tasks each take turns at two places: never three at a time, and none
+    waits for ever.
+    """
     limiter, guard, held, most = Limiter(in_flight=2), threading.Lock(), 0, []
 
     async def one() -> None:

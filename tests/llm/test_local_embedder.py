@@ -66,7 +66,12 @@ async def test_meaning_is_near_and_the_rest_is_far(embedder):
 async def test_the_vectors_are_those_of_the_model_that_is_named(embedder):
     """Against cosines that are published of the unquantised model."""
     done = await embedder.embed(
-        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+        [
+            "That is a happy person",
+            "That is a happy dog",
+            "That is a very happy person",
+            "Today is a sunny day",
+        ]
     )
     cosine = (done.vectors @ done.vectors.T)[0, 1:]
     assert np.allclose(cosine, [0.695, 0.943, 0.257], atol=0.02)
@@ -132,5 +137,7 @@ async def test_sentence_transformers_says_what_to_install(monkeypatch):
     assert isinstance(embedder, Embedder)
     assert embedder.name == "sentence-transformers:BAAI/bge-small-en-v1.5"
     for work in (embedder.embed(["x"]), embedder.dimensions()):
-        with pytest.raises(ModelUnavailable, match=r'pip install "semgraph\[sentence-transformers\]"'):
+        with pytest.raises(
+            ModelUnavailable, match=r'pip install "semgraph\[sentence-transformers\]"'
+        ):
             await work

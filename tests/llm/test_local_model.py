@@ -1,7 +1,8 @@
 """A real small model (SmolLM2, 135 million parameters) run by llama.cpp in this process.
 
-It is fetched into the user's cache once. Its answers are poor; that they are well-formed, repeatable and counted is what
-is tested. One thread: on a machine that runs other tests two are slower.
+It is fetched into the user's cache once. Its answers are poor; that they are well-formed,
+repeatable and counted is what is tested. One thread: on a machine that runs other tests two are
+slower.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ PEOPLE = {
             "maxItems": 3,
             "items": {
                 "type": "object",
-                "properties": {"name": {"type": "string", "maxLength": 20}, "kind": {"enum": ["Person", "Company"]}},
+                "properties": {
+                    "name": {"type": "string", "maxLength": 20},
+                    "kind": {"enum": ["Person", "Company"]},
+                },
                 "required": ["name", "kind"],
                 "additionalProperties": False,
             },
@@ -68,13 +72,17 @@ def local():
 @pytest.fixture
 def without_file(tmp_path):
     """A model whose file is not here and may not be fetched."""
-    return Local("SmolLM2-135M", threads=1, env={"SEMGRAPH_HOME": str(tmp_path), "SEMGRAPH_OFFLINE": "1"})
+    return Local(
+        "SmolLM2-135M", threads=1, env={"SEMGRAPH_HOME": str(tmp_path), "SEMGRAPH_OFFLINE": "1"}
+    )
 
 
 def test_it_is_a_model_with_a_name_and_limits(local):
     assert isinstance(local, LLM)
     assert local.name == "local:SmolLM2-135M"
-    assert local.limits == Limits(context_tokens=8192, max_output_tokens=4096, in_flight=1, logprobs=True)
+    assert local.limits == Limits(
+        context_tokens=8192, max_output_tokens=4096, in_flight=1, logprobs=True
+    )
     assert local.dollars(Usage(1000, 0, 1000)) == 0
 
 
@@ -90,7 +98,12 @@ class TestAnswers:
         answer = json.loads(reply.text)
         jsonschema.validate(answer, PEOPLE)
         assert reply.text == json.dumps(answer, ensure_ascii=False)
-        assert (reply.finish, reply.origin, reply.dollars, reply.model) == ("stop", "issued", 0.0, "SmolLM2-135M")
+        assert (reply.finish, reply.origin, reply.dollars, reply.model) == (
+            "stop",
+            "issued",
+            0.0,
+            "SmolLM2-135M",
+        )
         assert reply.usage.completion > 0
         assert reply.call_id
 
@@ -111,17 +124,23 @@ class TestAnswers:
         for text in rules:
             await local.complete(ask("Dora sings.", rules=text))
         for text in rules:
-            assert (await local.complete(ask("Emil paints.", rules=text))).usage.cached >= local.count_tokens(text)
+            assert (
+                await local.complete(ask("Emil paints.", rules=text))
+            ).usage.cached >= local.count_tokens(text)
 
     async def test_requests_at_the_same_time_are_all_answered(self, local):
-        replies = await asyncio.gather(*(local.complete(ask(f"{name} is here.")) for name in ("Ann", "Ben")))
+        replies = await asyncio.gather(
+            *(local.complete(ask(f"{name} is here.")) for name in ("Ann", "Ben"))
+        )
         assert replies[0].call_id != replies[1].call_id
         for reply in replies:
             jsonschema.validate(json.loads(reply.text), PEOPLE)
 
     async def test_a_word_comes_with_the_probability_of_each_word(self, local):
         question = (Message("user", "Is snow white? Answer with one word: yes or no."),)
-        reply = await local.complete(Request("default", question, "", max_tokens=1, words=("yes", "no")))
+        reply = await local.complete(
+            Request("default", question, "", max_tokens=1, words=("yes", "no"))
+        )
         assert reply.usage.completion == 1
         assert len(reply.logprobs) == 2
         assert all(logprob < 0 for logprob in reply.logprobs)
@@ -129,7 +148,10 @@ class TestAnswers:
     async def test_parameters_reach_the_model(self, local):
         """At a high temperature trials differ, for the seed is the trial."""
         hot = (("temperature", 5.0),)
-        texts = {(await local.complete(ask("Tell.", params=hot, trial=trial))).text for trial in (0, 1, 2, 0)}
+        texts = {
+            (await local.complete(ask("Tell.", params=hot, trial=trial))).text
+            for trial in (0, 1, 2, 0)
+        }
         assert len(texts) == 3
 
     async def test_half_a_surrogate_pair_does_no_harm(self, local):
@@ -147,7 +169,9 @@ class TestErrors:
         assert caught.value.attempts == 1
 
     async def test_a_prompt_longer_than_the_context_is_rejected(self, local):
-        with pytest.raises(RowError, match=r"local:SmolLM2-135M rejected the request: .*context size \(8192") as caught:
+        with pytest.raises(
+            RowError, match=r"local:SmolLM2-135M rejected the request: .*context size \(8192"
+        ) as caught:
             await local.complete(ask("word " * 9000))
         assert caught.value.kind == "rejected"
 
@@ -168,13 +192,24 @@ class TestErrors:
 
     async def test_a_context_beyond_the_memory_is_refused_before_the_machine_swaps(self):
         model = replace(find("SmolLM2-135M"), context=10**9)
-        with pytest.raises(ModelUnavailable, match=r"needs .* GB of memory with a context of 1,000,000,000 tokens"):
+        with pytest.raises(
+            ModelUnavailable, match=r"needs .* GB of memory with a context of 1,000,000,000 tokens"
+        ):
             await Local(model, threads=1, context=10**9).complete(ask("x"))
 
     @pytest.mark.parametrize("body", [b"not a model at all", b"GGUF\x03\x00\x00\x00"])
     async def test_a_file_that_is_no_model(self, tmp_path, body):
         env = {"SEMGRAPH_HOME": str(tmp_path)}
-        model = Model("junk", "model", (ModelFile("junk.gguf", len(body), "0" * 64),), "MIT", ("en",), "0", 1, "junk")
+        model = Model(
+            "junk",
+            "model",
+            (ModelFile("junk.gguf", len(body), "0" * 64),),
+            "MIT",
+            ("en",),
+            "0",
+            1,
+            "junk",
+        )
         (path,) = paths(model, env)
         path.parent.mkdir(parents=True)
         path.write_bytes(body)
@@ -204,7 +239,9 @@ class TestTokens:
                 await local.complete(ask(f"x{content}x", TALE, rules="r", max_tokens=1))
             return caught.value.spent.usage.prompt
 
-        assert await prompt(text) - await prompt("") == local.count_tokens(f"x{text}x") - local.count_tokens("xx")
+        assert await prompt(text) - await prompt("") == local.count_tokens(
+            f"x{text}x"
+        ) - local.count_tokens("xx")
         assert local.exact_tokens
 
     def test_without_the_file_they_are_estimated(self, without_file):
@@ -252,7 +289,9 @@ class TestStopping:
             assert not thread.is_alive(), "no thread waits for work that does not come"
 
     def test_a_program_that_ends_in_the_middle_ends(self):
-        """Nothing is closed and nothing cancelled: the loop just stops. And llama.cpp says nothing."""
+        """Nothing is closed and nothing cancelled: the loop just stops. And llama.cpp says
+        nothing.
+        """
         program = (
             "import asyncio\n"
             "from semgraph.llm.local.model import Local\n"
@@ -265,14 +304,20 @@ class TestStopping:
             "task._log_destroy_pending = False\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, check=False, text=True, timeout=HANGS
+            [sys.executable, "-c", program],
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=HANGS,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "stop\n", "")
 
 
 async def test_nobody_else_on_this_machine_may_use_it(local):
     await local.complete(ask("Ann is here."))
-    request = urllib.request.Request(f"{local._server.listening_address}/tokenize", b'{"content": "x"}')
+    request = urllib.request.Request(
+        f"{local._server.listening_address}/tokenize", b'{"content": "x"}'
+    )
     with pytest.raises(urllib.error.HTTPError) as caught:
         await asyncio.to_thread(urllib.request.urlopen, request)
     with caught.value as answer:

@@ -1,4 +1,6 @@
-"""Log-probabilities of a word that is the whole answer: where they come from, where they are kept."""
+"""Log-probabilities of a word that is the whole answer: where they come from, where they are
+kept.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,16 @@ def test_spellings_of_a_word_are_added_and_a_word_not_listed_has_the_least_proba
 
 
 def test_an_answer_that_is_none_of_the_words_has_no_probability_of_them():
-    assert word_logprobs(("yes", "no"), [("Perhaps", -0.1), ("Nothing", -4.0)]) == (-math.inf, -math.inf)
+    assert word_logprobs(("yes", "no"), [("Perhaps", -0.1), ("Nothing", -4.0)]) == (
+        -math.inf,
+        -math.inf,
+    )
 
 
 def test_digits_are_words_too():
-    assert word_logprobs(("0", "1", "2"), [("2", -0.1), ("1", -3.0), ("12", -4.0)]) == pytest.approx((-4.0, -3.0, -0.1))
+    assert word_logprobs(
+        ("0", "1", "2"), [("2", -0.1), ("1", -3.0), ("12", -4.0)]
+    ) == pytest.approx((-4.0, -3.0, -0.1))
 
 
 async def test_an_endpoint_that_gives_none_leaves_them_empty(server: ModelServer, endpoint):
@@ -47,7 +54,9 @@ async def test_an_endpoint_that_gives_none_leaves_them_empty(server: ModelServer
     assert (await endpoint.complete(ASKED)).logprobs == ()
 
 
-async def test_they_are_asked_for_only_where_the_answer_is_a_word(server: ModelServer, endpoint, ask):
+async def test_they_are_asked_for_only_where_the_answer_is_a_word(
+    server: ModelServer, endpoint, ask
+):
     await endpoint.complete(ask())
     assert not {"logprobs", "top_logprobs"} & server.requests[0].keys()
 
@@ -71,7 +80,9 @@ class TestJournal:
         assert again.logprobs == pytest.approx((-0.1, -2.5))
         assert journal.exchange(first.call_id).request == ASKED
 
-    async def test_an_answer_without_them_is_asked_for_again(self, server: ModelServer, endpoint, journal: Journal):
+    async def test_an_answer_without_them_is_asked_for_again(
+        self, server: ModelServer, endpoint, journal: Journal
+    ):
         """The endpoint may give them by now: vLLM and others can be started so that they do."""
         model = Journalled(endpoint, journal)
         server.answer = always(Answer("Yes", finish="length"))
@@ -101,10 +112,14 @@ class TestRecording:
         await model.aclose()
         recorder.write(tmp_path / "run.jsonl")
         replay = Recorded(tmp_path / "run.jsonl")
-        assert (await replay.complete(ASKED)).logprobs == said.logprobs == pytest.approx((-0.1, -2.5))
+        assert (
+            (await replay.complete(ASKED)).logprobs == said.logprobs == pytest.approx((-0.1, -2.5))
+        )
         assert (replay.limits.logprobs, replay.limits.yes_no) == (True, "word")
 
-    async def test_one_that_has_none_is_written_as_before(self, server: ModelServer, endpoint, ask, tmp_path):
+    async def test_one_that_has_none_is_written_as_before(
+        self, server: ModelServer, endpoint, ask, tmp_path
+    ):
         recorder = Recorder()
         await recorder.llm(endpoint).complete(ask())
         path = tmp_path / "run.jsonl"

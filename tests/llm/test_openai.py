@@ -1,4 +1,6 @@
-"""What goes over the wire to an OpenAI-compatible endpoint, and what its answers and failures mean."""
+"""What goes over the wire to an OpenAI-compatible endpoint, and what its answers and failures
+mean.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,12 @@ async def test_a_forced_tool_gives_the_same_answer(server: ModelServer, ask):
     assert server.requests[0]["tool_choice"] == {"type": "function", "function": {"name": "answer"}}
 
 
-@pytest.mark.parametrize("model", ["o3", "o4-mini", "gpt-5", "gpt-5-mini-2025-08-07", "openai/gpt-5.2"])
-async def test_reasoning_models_count_thinking_and_take_no_temperature(server: ModelServer, ask, model: str):
+@pytest.mark.parametrize(
+    "model", ["o3", "o4-mini", "gpt-5", "gpt-5-mini-2025-08-07", "openai/gpt-5.2"]
+)
+async def test_reasoning_models_count_thinking_and_take_no_temperature(
+    server: ModelServer, ask, model: str
+):
     await send(server, ask(max_tokens=99), model=model)
     assert server.requests[0]["max_completion_tokens"] == 99
     assert not {"max_tokens", "temperature"} & server.requests[0].keys()
@@ -70,7 +76,9 @@ async def test_reasoning_models_count_thinking_and_take_no_temperature(server: M
 @pytest.mark.parametrize(
     "model", ["gpt-4o", "gpt-4.1-nano", "gpt-5-chat-latest", "gpt-oss-20b", "Qwen3-32B", "o365-llm"]
 )
-async def test_all_other_models_take_max_tokens_and_temperature(server: ModelServer, ask, model: str):
+async def test_all_other_models_take_max_tokens_and_temperature(
+    server: ModelServer, ask, model: str
+):
     await send(server, ask(max_tokens=99), model=model)
     assert server.requests[0]["max_tokens"] == 99
     assert server.requests[0]["temperature"] == 0
@@ -84,7 +92,10 @@ async def test_further_members_of_the_body_are_sent_and_named(server: ModelServe
     assert (sent["seed"], sent["temperature"], sent["top_p"]) == (7, 0.5, 0.9)
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     name = OpenAI("m", "http://gpu:8000/v1/", structured="tool", extra=extra).name
-    assert name == 'openai:m@http://gpu:8000/v1?structured=tool&chat_template_kwargs={"enable_thinking":false}&seed=7'
+    assert (
+        name
+        == 'openai:m@http://gpu:8000/v1?structured=tool&chat_template_kwargs={"enable_thinking":false}&seed=7'
+    )
 
 
 def test_the_name_tells_where_it_asks_and_no_secret(monkeypatch: pytest.MonkeyPatch):
@@ -96,7 +107,12 @@ def test_the_name_tells_where_it_asks_and_no_secret(monkeypatch: pytest.MonkeyPa
 
 
 def test_limits_are_what_the_caller_says():
-    assert OpenAI("m", limits=Limits(context_tokens=4096, max_output_tokens=512, in_flight=2)).limits.in_flight == 2
+    assert (
+        OpenAI(
+            "m", limits=Limits(context_tokens=4096, max_output_tokens=512, in_flight=2)
+        ).limits.in_flight
+        == 2
+    )
 
 
 async def test_prose_is_passed_on_for_others_to_judge(server: ModelServer, ask):
@@ -124,7 +140,9 @@ async def test_an_answer_without_text_is_empty(server: ModelServer, ask):
     assert (await send(server, ask())).text == ""
 
 
-async def test_where_the_endpoint_counts_nothing_its_tokens_are_counted_here(server: ModelServer, ask):
+async def test_where_the_endpoint_counts_nothing_its_tokens_are_counted_here(
+    server: ModelServer, ask
+):
     server.answer = always(Answer('{"keep": true}', omit_usage=True))
     reply = await send(server, ask(), model="Qwen3-32B")
     # 3 + (4 + 8) + (4 + 2) + the schema; and a quarter of the answer's 14 characters
@@ -164,9 +182,13 @@ async def test_a_filtered_prompt_is_a_refusal(server: ModelServer, ask):
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-async def test_a_rejected_request_says_why_in_the_endpoints_words(server: ModelServer, ask, status: int):
+async def test_a_rejected_request_says_why_in_the_endpoints_words(
+    server: ModelServer, ask, status: int
+):
     server.answer = always(error(status, "context length is 8192 tokens"))
-    with pytest.raises(RowError, match=rf"rejected the request \({status}\): context length is 8192 tokens") as caught:
+    with pytest.raises(
+        RowError, match=rf"rejected the request \({status}\): context length is 8192 tokens"
+    ) as caught:
         await send(server, ask())
     assert caught.value.kind == "rejected"
 
@@ -180,7 +202,9 @@ async def test_a_rejected_request_says_why_in_the_endpoints_words(server: ModelS
         (404, "Check the model's name, and that the address"),
     ],
 )
-async def test_what_no_request_will_change_stops_the_run(server: ModelServer, ask, status: int, remedy: str):
+async def test_what_no_request_will_change_stops_the_run(
+    server: ModelServer, ask, status: int, remedy: str
+):
     server.answer = always(error(status, "what they say"))
     with pytest.raises(ModelUnavailable) as caught:
         await send(server, ask())
@@ -205,11 +229,17 @@ async def test_an_exhausted_account_is_not_a_rate_limit(server: ModelServer, ask
         (503, "server", True),
     ],
 )
-async def test_what_may_pass_is_left_to_retry(server: ModelServer, ask, status: int, kind: str, endpoint: bool):
+async def test_what_may_pass_is_left_to_retry(
+    server: ModelServer, ask, status: int, kind: str, endpoint: bool
+):
     server.answer = always(error(status, "busy"))
     with pytest.raises(Transient, match=rf"\({status}\): busy") as caught:
         await send(server, ask())
-    assert (caught.value.kind, caught.value.endpoint, caught.value.retry_after) == (kind, endpoint, None)
+    assert (caught.value.kind, caught.value.endpoint, caught.value.retry_after) == (
+        kind,
+        endpoint,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +251,9 @@ async def test_what_may_pass_is_left_to_retry(server: ModelServer, ask, status: 
         ({"retry_after": "soon"}, None),
     ],
 )
-async def test_the_endpoints_wish_to_wait_is_understood(server: ModelServer, ask, headers: dict, seconds: float | None):
+async def test_the_endpoints_wish_to_wait_is_understood(
+    server: ModelServer, ask, headers: dict, seconds: float | None
+):
     server.answer = always(error(429, "slow down", **headers))
     with pytest.raises(Transient) as caught:
         await send(server, ask())
@@ -258,7 +290,10 @@ async def test_a_host_that_does_not_exist_stops_the_run(ask):
 
 async def test_a_connection_that_cannot_be_made_secure_stops_the_run(server: ModelServer, ask):
     endpoint = OpenAI("m", server.base_url.replace("http:", "https:"))
-    with pytest.raises(ModelUnavailable, match=r"no secure connection to 127\.0\.0\.1:\d+ \(.*\)\. Check the address"):
+    with pytest.raises(
+        ModelUnavailable,
+        match=r"no secure connection to 127\.0\.0\.1:\d+ \(.*\)\. Check the address",
+    ):
         await endpoint.complete(ask())
     await endpoint.aclose()
 
@@ -283,9 +318,14 @@ async def test_an_address_that_is_none_stops_the_run(ask, url: str):
         Fault(body=""),
     ],
 )
-async def test_what_does_not_speak_the_protocol_stops_the_run(server: ModelServer, ask, fault: Fault):
+async def test_what_does_not_speak_the_protocol_stops_the_run(
+    server: ModelServer, ask, fault: Fault
+):
     server.answer = always(fault)
-    with pytest.raises(ModelUnavailable, match=r"not as an OpenAI-compatible endpoint does: “.*”\. Check the address"):
+    with pytest.raises(
+        ModelUnavailable,
+        match=r"not as an OpenAI-compatible endpoint does: “.*”\. Check the address",
+    ):
         await send(server, ask())
 
 
@@ -303,7 +343,9 @@ async def test_openai_itself_needs_a_key(monkeypatch: pytest.MonkeyPatch, ask):
         await OpenAI("gpt-4.1-mini").complete(ask())
 
 
-async def test_other_endpoints_may_do_without_a_key(server: ModelServer, monkeypatch: pytest.MonkeyPatch, ask):
+async def test_other_endpoints_may_do_without_a_key(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, ask
+):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server.answer = always("{}")
     assert (await send(server, ask())).text == "{}"

@@ -1,4 +1,6 @@
-"""Recording a run and replaying it: the same answers, vectors and times, or an error that says what changed."""
+"""Recording a run and replaying it: the same answers, vectors and times, or an error that says what
+changed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
 def ask(text: str, step: str = "people", rules: str = "List the people.", **more) -> Request:
-    return Request("default", (Message("system", rules), Message("user", text)), SCHEMA, step=step, **more)
+    return Request(
+        "default", (Message("system", rules), Message("user", text)), SCHEMA, step=step, **more
+    )
 
 
 def clock(name: str) -> datetime:
@@ -50,7 +54,11 @@ async def path(model, embedder, tmp_path):
     llm, vectors, now = recorder.llm(model), recorder.embedder(embedder), recorder.clock(clock)
     assert isinstance(llm, LLM)
     assert isinstance(vectors, Embedder)
-    for request in (ask("Bob met Ann."), ask("Ann met Bob."), ask("Bob\nAnn", "facts", "List the facts.")):
+    for request in (
+        ask("Bob met Ann."),
+        ask("Ann met Bob."),
+        ask("Bob\nAnn", "facts", "List the facts."),
+    ):
         await llm.complete(request)
     await vectors.embed(["Bob", "Ann", "line\u2028separator"])
     now("wave 0"), now("run")
@@ -94,7 +102,9 @@ async def test_times_come_back_by_their_names(path):
     recorded = Recorded(path)
     assert recorded.now("wave 0") == clock("wave 0")
     assert recorded.now("run") == clock("run")
-    with pytest.raises(ModelUnavailable, match=r'no time of "wave 7": the rows are cut into other windows'):
+    with pytest.raises(
+        ModelUnavailable, match=r'no time of "wave 7": the rows are cut into other windows'
+    ):
         recorded.now("wave 7")
 
 
@@ -105,17 +115,25 @@ async def test_a_clock_that_is_recorded_tells_one_time_per_name():
 
 
 class TestMisses:
-    """The error names the step, the recording, and the part of the request that is not as it was."""
+    """The error names the step, the recording, and the part of the request that is not as it
+    was.
+    """
 
     @pytest.mark.parametrize(
         ("request_", "said"),
         [
             (ask("Bob met Ann.", rules="List all people."), "its prompt changed since (the rules)"),
-            (replace(ask("Bob met Ann."), schema='{"type":"object"}'), "the schema of its answer changed since"),
+            (
+                replace(ask("Bob met Ann."), schema='{"type":"object"}'),
+                "the schema of its answer changed since",
+            ),
             (ask("Bob met Ann.", max_tokens=9), "it is asked with other parameters"),
             (ask("Bob met Ann.", trial=1), "it is asked with other parameters"),
             (ask("Bob met Carla."), "it is asked about other rows"),
-            (ask("Bob met Ann.", "places", "List the places."), "it has no answers of this step (of facts, people)"),
+            (
+                ask("Bob met Ann.", "places", "List the places."),
+                "it has no answers of this step (of facts, people)",
+            ),
         ],
         ids=["rules", "schema", "parameters", "trial", "rows", "step"],
     )
@@ -123,12 +141,16 @@ class TestMisses:
         with pytest.raises(ModelUnavailable) as caught:
             await Recorded(path).complete(request_)
         text = str(caught.value)
-        assert text.startswith(f"step {request_.step}: the recording plan.jsonl (openai:gpt-4.1-mini@")
+        assert text.startswith(
+            f"step {request_.step}: the recording plan.jsonl (openai:gpt-4.1-mini@"
+        )
         assert said in text
         assert f"“{request_.messages[-1].content}”" in text
         assert "Record it anew" in text
 
-    async def test_which_model_answers_a_role_and_whose_rows_they_are_makes_no_difference(self, path):
+    async def test_which_model_answers_a_role_and_whose_rows_they_are_makes_no_difference(
+        self, path
+    ):
         await Recorded(path).complete(replace(ask("Bob met Ann."), partition="another group"))
 
     async def test_vectors(self, path):
@@ -165,21 +187,32 @@ class TestFile:
             llm, vectors = recorder.llm(model), recorder.embedder(embedder)
             await asyncio.gather(*(llm.complete(ask(text)) for text in order))
             await vectors.embed(order)
-            recorder.recording.answers = {k: replace(a, seconds=0.0) for k, a in recorder.recording.answers.items()}
+            recorder.recording.answers = {
+                k: replace(a, seconds=0.0) for k, a in recorder.recording.answers.items()
+            }
             recorder.write(tmp_path / "r.jsonl")
             files.append((tmp_path / "r.jsonl").read_bytes())
         assert files[0] == files[1]
         assert sorted(p.name for p in tmp_path.iterdir()) == ["r.jsonl"]
 
     async def test_people_can_read_it(self, path):
-        head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        head, *lines = [
+            json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line
+        ]
         assert head["recording"] == 1
         assert head["dimensions"] == 8
-        assert head["now"] == {"run": clock("run").isoformat(), "wave 0": clock("wave 0").isoformat()}
+        assert head["now"] == {
+            "run": clock("run").isoformat(),
+            "wave 0": clock("wave 0").isoformat(),
+        }
         assert [(line["step"], line["asks"]) for line in lines if "answer" in line] == [
             ("facts", "Bob Ann"), ("people", "Ann met Bob."), ("people", "Bob met Ann."),
         ]  # fmt: skip
-        assert [line["embeds"] for line in lines if "embeds" in line] == ["Ann", "Bob", "line\u2028separator"]
+        assert [line["embeds"] for line in lines if "embeds" in line] == [
+            "Ann",
+            "Bob",
+            "line\u2028separator",
+        ]
 
     async def test_reading_and_writing_again_changes_nothing(self, path, tmp_path):
         Recorded(path).recording.write(tmp_path / "again.jsonl")

@@ -24,8 +24,12 @@ def in_turn(*answers):
     return answer
 
 
-@pytest.mark.parametrize("fault", [error(429, "slow"), error(500, "oops"), error(503, "busy"), Fault(drop=True)])
-async def test_what_passes_is_repeated_until_it_has_passed(server: ModelServer, endpoint, ask, fault):
+@pytest.mark.parametrize(
+    "fault", [error(429, "slow"), error(500, "oops"), error(503, "busy"), Fault(drop=True)]
+)
+async def test_what_passes_is_repeated_until_it_has_passed(
+    server: ModelServer, endpoint, ask, fault
+):
     server.answer = in_turn(fault, fault, "{}")
     reply = await Retried(endpoint, QUICK).complete(ask())
     assert reply.text == "{}"
@@ -44,7 +48,9 @@ async def test_an_endpoint_that_hangs_is_asked_again(server: ModelServer, ask):
     await endpoint.aclose()
 
 
-async def test_a_row_that_keeps_failing_fails_with_all_its_attempts(server: ModelServer, endpoint, ask):
+async def test_a_row_that_keeps_failing_fails_with_all_its_attempts(
+    server: ModelServer, endpoint, ask
+):
     server.answer = in_turn(error(500, "this prompt crashes me"))
     with pytest.raises(RowError, match=r"this prompt crashes me \(4 attempts in \d+ s\)") as caught:
         await Retried(endpoint, QUICK).complete(ask())
@@ -53,13 +59,19 @@ async def test_a_row_that_keeps_failing_fails_with_all_its_attempts(server: Mode
 
 
 @pytest.mark.parametrize("status", [429, 502, 503])
-async def test_an_endpoint_that_answers_nobody_stops_the_run(server: ModelServer, endpoint, ask, status: int):
+async def test_an_endpoint_that_answers_nobody_stops_the_run(
+    server: ModelServer, endpoint, ask, status: int
+):
     server.answer = in_turn(error(status, "no"))
-    with pytest.raises(ModelUnavailable, match=r"4 attempts in \d+ s, and no other request was answered meanwhile"):
+    with pytest.raises(
+        ModelUnavailable, match=r"4 attempts in \d+ s, and no other request was answered meanwhile"
+    ):
         await Retried(endpoint, QUICK).complete(ask())
 
 
-async def test_an_endpoint_that_answers_others_costs_only_this_row(server: ModelServer, endpoint, ask):
+async def test_an_endpoint_that_answers_others_costs_only_this_row(
+    server: ModelServer, endpoint, ask
+):
     async def answer(body: dict):
         return error(503, "no") if body["messages"][-1]["content"] == "unlucky" else "{}"
 
@@ -84,7 +96,9 @@ async def test_what_is_no_passing_fault_is_not_repeated(server: ModelServer, end
     assert len(server.requests) == 2
 
 
-async def test_the_error_after_a_repetition_counts_the_attempts_before_it(server: ModelServer, endpoint, ask):
+async def test_the_error_after_a_repetition_counts_the_attempts_before_it(
+    server: ModelServer, endpoint, ask
+):
     server.answer = in_turn(error(500, "oops"), Answer("{", finish="length"))
     with pytest.raises(RowError) as caught:
         await Retried(endpoint, QUICK).complete(ask())
@@ -99,14 +113,18 @@ async def test_it_waits_as_long_as_the_endpoint_asks(server: ModelServer, endpoi
 
 async def test_a_wait_beyond_the_deadline_stops_the_run_at_once(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(429, "come back tomorrow", retry_after="86400"))
-    with pytest.raises(ModelUnavailable, match=r"come back tomorrow: it asks to wait 86400 s \(1 attempt in 0 s"):
+    with pytest.raises(
+        ModelUnavailable, match=r"come back tomorrow: it asks to wait 86400 s \(1 attempt in 0 s"
+    ):
         await Retried(endpoint).complete(ask())
 
 
 async def test_no_attempt_begins_after_the_deadline(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(500, "oops"))
     with pytest.raises(RowError) as caught:
-        await Retried(endpoint, RetryPolicy(attempts=1000, first=0.05, longest=0.05, deadline=0.2)).complete(ask())
+        await Retried(
+            endpoint, RetryPolicy(attempts=1000, first=0.05, longest=0.05, deadline=0.2)
+        ).complete(ask())
     assert len(server.requests) == caught.value.attempts < 1000
 
 
@@ -137,9 +155,13 @@ def test_waits_grow_and_are_random():
         assert statistics.stdev(waits) > longest / 10
 
 
-async def test_the_time_of_slow_failures_counts_towards_the_deadline(server: ModelServer, endpoint, ask):
+async def test_the_time_of_slow_failures_counts_towards_the_deadline(
+    server: ModelServer, endpoint, ask
+):
     server.latency = 0.15
     server.answer = in_turn(error(500, "oops"))
     with pytest.raises(RowError) as caught:
-        await Retried(endpoint, RetryPolicy(attempts=1000, first=0.001, longest=0.001, deadline=0.4)).complete(ask())
+        await Retried(
+            endpoint, RetryPolicy(attempts=1000, first=0.001, longest=0.001, deadline=0.4)
+        ).complete(ask())
     assert caught.value.attempts <= 3

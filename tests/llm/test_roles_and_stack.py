@@ -38,12 +38,16 @@ class TestRoles:
             await roles.complete(of(role))
         assert [request["model"] for request in server.requests] == ["small", "large", "judge"]
 
-    async def test_small_is_the_default_model_where_nothing_else_is_bound(self, server: ModelServer, models):
+    async def test_small_is_the_default_model_where_nothing_else_is_bound(
+        self, server: ModelServer, models
+    ):
         await Roles(models[0]).complete(of("small"))
         assert server.requests[0]["model"] == "large"
 
     async def test_no_other_role_falls_to_another(self, server: ModelServer, models):
-        with pytest.raises(PlanError, match=r'no model is bound to the role "judge"\. Bound are default, small'):
+        with pytest.raises(
+            PlanError, match=r'no model is bound to the role "judge"\. Bound are default, small'
+        ):
             await Roles(models[0]).complete(of("judge"))
         with pytest.raises(PlanError, match='Did you mean "small"'):
             await Roles(models[0]).complete(of("smal"))
@@ -79,8 +83,12 @@ class TestStack:
         assert isinstance(model, Coalesced)
         assert [(await model.complete(ask())).origin for _ in range(2)] == ["issued", "issued"]
 
-    async def test_calls_are_answers_and_attempts_are_requests(self, server: ModelServer, endpoint, journal, ask):
-        """100 rows, 10 of them distinct, the first attempt of each failing: 10 calls, 20 attempts, then nothing."""
+    async def test_calls_are_answers_and_attempts_are_requests(
+        self, server: ModelServer, endpoint, journal, ask
+    ):
+        """100 rows, 10 of them distinct, the first attempt of each failing: 10 calls, 20 attempts,
+        then nothing.
+        """
         seen: set[str] = set()
 
         async def answer(body: dict):
@@ -95,7 +103,9 @@ class TestStack:
         model = stack(endpoint, Limiter(64), retry=QUICK, budget=budget, journal=journal)
         rows = [ask(str(i % 10)) for i in range(100)]
         replies = await asyncio.gather(*map(model.complete, rows))
-        assert [sum(r.origin == o for r in replies) for o in ("issued", "coalesced", "journal")] == [10, 90, 0]
+        assert [
+            sum(r.origin == o for r in replies) for o in ("issued", "coalesced", "journal")
+        ] == [10, 90, 0]
         assert sum(reply.attempts for reply in replies) == len(server.requests) == 20
         assert budget.spent.calls == 10
 
@@ -104,7 +114,9 @@ class TestStack:
         assert sum(reply.attempts for reply in again) == 0
         assert len(server.requests) == 20
 
-    async def test_one_bad_row_costs_no_other_and_the_rerun_pays_for_it_alone(self, server, endpoint, journal, ask):
+    async def test_one_bad_row_costs_no_other_and_the_rerun_pays_for_it_alone(
+        self, server, endpoint, journal, ask
+    ):
         bad = True
 
         async def answer(body: dict):
@@ -112,7 +124,9 @@ class TestStack:
 
         server.answer = answer
         model = stack(endpoint, Limiter(64), journal=journal)
-        outcomes = await asyncio.gather(*(model.complete(ask(str(i))) for i in range(100)), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(model.complete(ask(str(i))) for i in range(100)), return_exceptions=True
+        )
         assert [i for i, outcome in enumerate(outcomes) if isinstance(outcome, RowError)] == [42]
         server.requests.clear()
         bad = False
@@ -135,14 +149,18 @@ class TestStack:
         with pytest.raises(BudgetReached):
             await broke.complete(ask("other"))
 
-    async def test_a_run_that_stopped_at_its_budget_goes_on_where_it_was(self, server, endpoint, journal, ask):
+    async def test_a_run_that_stopped_at_its_budget_goes_on_where_it_was(
+        self, server, endpoint, journal, ask
+    ):
         rows = [ask(str(i)) for i in range(50)]
         for limit, sent in ((20, 20), (20, 40), (20, 50)):
             model = stack(endpoint, Limiter(8), budget=Budget(max_calls=limit), journal=journal)
             await asyncio.gather(*map(model.complete, rows), return_exceptions=True)
             assert len(server.requests) == sent
 
-    async def test_an_answer_cut_short_is_not_kept(self, server: ModelServer, endpoint, journal, ask):
+    async def test_an_answer_cut_short_is_not_kept(
+        self, server: ModelServer, endpoint, journal, ask
+    ):
         async def answer(body: dict):
             return Answer("{", finish="length")
 
@@ -153,13 +171,17 @@ class TestStack:
                 await model.complete(ask())
         assert len(server.requests) == 2
 
-    async def test_the_arms_of_a_comparison_share_nothing_and_a_trial_repeats(self, server, endpoint, journal, ask):
+    async def test_the_arms_of_a_comparison_share_nothing_and_a_trial_repeats(
+        self, server, endpoint, journal, ask
+    ):
         arms = [stack(endpoint, Limiter(), journal=journal, scope=f"arm {i}") for i in range(2)]
         replies = [await arm.complete(ask(trial=trial)) for arm in arms for trial in range(3)]
         assert {reply.origin for reply in replies} == {"issued"}
         assert len(server.requests) == 6
 
-    async def test_a_limit_in_dollars_holds_over_a_flood(self, server: ModelServer, tmp_path: Path, ask):
+    async def test_a_limit_in_dollars_holds_over_a_flood(
+        self, server: ModelServer, tmp_path: Path, ask
+    ):
         async def answer(body: dict) -> Answer:
             return Answer("{}", usage={"prompt_tokens": 50, "completion_tokens": 50})
 

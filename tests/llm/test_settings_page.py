@@ -22,5 +22,8 @@ def test_the_file_of_the_page_sets_every_key(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_variable_and_every_option_of_a_model() -> None:
-    for name in (*sources.VARIABLES, *(name for kinds in OPTIONS.values() for of in kinds.values() for name in of)):
+    for name in (
+        *sources.VARIABLES,
+        *(name for kinds in OPTIONS.values() for of in kinds.values() for name in of),
+    ):
         assert f"`{name}`" in PAGE, name

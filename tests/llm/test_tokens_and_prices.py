@@ -54,7 +54,9 @@ def test_others_are_estimated_and_marked():
 
 
 def test_counting_loads_one_vocabulary_and_not_the_packages_five():
-    """Its Python part reads all of them, 0.5 s and 80 MB; what is used must still be the package as installed."""
+    """Its Python part reads all of them, 0.5 s and 80 MB; what is used must still be the package as
+    installed.
+    """
     code = """
 import sys
 from semgraph.llm.tokens import TokenCounter
@@ -70,22 +72,33 @@ assert len(bpe_openai.get_encoding("o200k_base").encode("hello world")) == 2
 def test_a_price_is_found_by_model_and_provider():
     price = price_of("gpt-4.1-mini")
     assert price.dollars(Usage(prompt=1_000_000, cached=0, completion=0)) == pytest.approx(0.4)
-    assert price.dollars(Usage(prompt=1_000_000, cached=1_000_000, completion=0)) == pytest.approx(0.1)
+    assert price.dollars(Usage(prompt=1_000_000, cached=1_000_000, completion=0)) == pytest.approx(
+        0.1
+    )
     assert price.dollars(Usage(prompt=0, cached=0, completion=1_000_000)) == pytest.approx(1.6)
     assert price_of("gpt-4.1-mini-2025-04-14") == price
     assert price_of("text-embedding-3-small").dollars(Usage(1_000_000)) == pytest.approx(0.02)
 
 
 def test_other_providers_are_known_by_their_address():
-    assert price_of("deepseek-chat", "https://api.deepseek.com").dollars(Usage(1_000_000, 0, 1_000_000)) > 0
+    assert (
+        price_of("deepseek-chat", "https://api.deepseek.com").dollars(
+            Usage(1_000_000, 0, 1_000_000)
+        )
+        > 0
+    )
 
 
-@pytest.mark.parametrize("model", ["gpt-4.1-mini", "o3", "gpt-5-mini", "gpt-4o", "text-embedding-3-large"])
+@pytest.mark.parametrize(
+    "model", ["gpt-4.1-mini", "o3", "gpt-5-mini", "gpt-4o", "text-embedding-3-large"]
+)
 def test_prices_are_those_of_the_list(model: str):
     import genai_prices
 
     usage = Usage(prompt=1234, cached=234, completion=56 if not model.startswith("text") else 0)
-    tokens = genai_prices.Usage(input_tokens=1234, cache_read_tokens=234, output_tokens=usage.completion)
+    tokens = genai_prices.Usage(
+        input_tokens=1234, cache_read_tokens=234, output_tokens=usage.completion
+    )
     if model.startswith("text"):
         usage, tokens = Usage(1234), genai_prices.Usage(input_tokens=1234)
     expected = genai_prices.calc_price(tokens, model, provider_id="openai").total_price
@@ -101,7 +114,11 @@ def test_a_price_that_grows_with_the_prompt_is_asked_of_the_list_each_time():
 
 @pytest.mark.parametrize(
     ("model", "url"),
-    [("no-such-model-at-all", None), ("gpt-4.1-mini", "http://gpu:8000/v1"), ("Qwen3-32B", "http://gpu:8000/v1")],
+    [
+        ("no-such-model-at-all", None),
+        ("gpt-4.1-mini", "http://gpu:8000/v1"),
+        ("Qwen3-32B", "http://gpu:8000/v1"),
+    ],
 )
 def test_an_unknown_price_is_none_and_never_zero(model: str, url: str | None):
     assert price_of(model, url) is None

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from semgraph.errors import Fault
 from semgraph.logical.plan import Choice
 
-values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 names = st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True)
 
 

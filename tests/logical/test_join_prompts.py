@@ -1,4 +1,6 @@
-"""What the prompts of a sem_join may name of the other row, and the names that answers may not have."""
+"""What the prompts of a sem_join may name of the other row, and the names that answers may not
+have.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ def join(item: str, other: str = "", *returns: str, alias: str = "known") -> Sem
     prompt = Prompt("same", answers, item=Template.parse(item), other=Template.parse(other))
     left = Input(name="l", columns=pa.schema([("name", pa.string())]))
     return SemJoin(
-        input=left, other=Input(name="r", columns=COLUMNS), alias=alias, prompt=PromptSet((("", prompt),)), step="s"
+        input=left,
+        other=Input(name="r", columns=COLUMNS),
+        alias=alias,
+        prompt=PromptSet((("", prompt),)),
+        step="s",
     )
 
 

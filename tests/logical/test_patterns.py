@@ -12,7 +12,10 @@ from semgraph.logical.graph import PatternTrail, parse_pattern
     ("written", "read"),
     [
         ("(a:Person {uuid: uuid})-[r:KNOWS]-(b:Person)", None),
-        ("( a {uuid: old.uuid} ) <-[ :KNOWS | NAMES * 1 .. 3 ]- ( )", "(a {uuid: old.uuid})<-[:KNOWS|NAMES*1..3]-()"),
+        (
+            "( a {uuid: old.uuid} ) <-[ :KNOWS | NAMES * 1 .. 3 ]- ( )",
+            "(a {uuid: old.uuid})<-[:KNOWS|NAMES*1..3]-()",
+        ),
         ("(a)-[way:KNOWS*..2]->(b)", "(a)-[way:KNOWS*1..2]->(b)"),
         ("(a)-[way:KNOWS*2]-(b)", "(a)-[way:KNOWS*2..2]-(b)"),
         ("(a)-[way:KNOWS|KNOWS*2]-(b)", "(a)-[way:KNOWS*2..2]-(b)"),
@@ -32,7 +35,9 @@ def test_a_trail_is_between_two_nodes():
 
 
 def test_a_path_goes_on_behind_a_trail():
-    pattern = parse_pattern("({uuid: who})-[way:KNOWS*0..1]->(b:Person)-[r:NAMES {uuid: edge}]-(c:Note)")
+    pattern = parse_pattern(
+        "({uuid: who})-[way:KNOWS*0..1]->(b:Person)-[r:NAMES {uuid: edge}]-(c:Note)"
+    )
     assert pattern.trail == PatternTrail("way", ("KNOWS",), "out", 0, 1)
     assert [element.var for element in pattern.fixed] == ["", "b", "r", "c"]
     assert pattern.columns == ("who", "edge")
@@ -46,7 +51,10 @@ def test_a_path_goes_on_behind_a_trail():
         ("(a)-[w:KNOWS*0..-1]->(b)", '"*0..-1" is no length'),
         ("(a)-[w:KNOWS*3..2]->(b)", '"*3..2" is no length'),
         ("(a)-[w:KNOWS*2 {uuid: x}]->(b)", "a trail has no properties"),
-        ("(a:Person)-[:KNOWS]->(b:Person)-[w:KNOWS*2]->(c:Person)", "only the first edge of a path may be a trail"),
+        (
+            "(a:Person)-[:KNOWS]->(b:Person)-[w:KNOWS*2]->(c:Person)",
+            "only the first edge of a path may be a trail",
+        ),
         ("(a)-[w:KNOWS*2]->(b)-[:KNOWS]->(c:Person)", "cannot read"),
         ("(a)-[w:KNOWS*2]->(b:Person)-[:KNOWS]->(c)", "cannot read"),
         ("(a:Person)-[w:KNOWS|NAMES]->(b:Person)", "an edge has one type"),

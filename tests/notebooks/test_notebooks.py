@@ -1,4 +1,6 @@
-"""The notebooks are executed, from their first cell to their last, with the answers that are recorded beside them."""
+"""The notebooks are executed, from their first cell to their last, with the answers that are
+recorded beside them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def swap(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The notebook's folder after it was run, and what each cell shows, by the beginning of its source."""
+    """The notebook's folder after it was run, and what each cell shows, by the beginning of its
+    source.
+    """
     folder = tmp_path_factory.mktemp("notebooks")
     shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
     book = nbformat.read(folder / "swap_an_operator.ipynb", as_version=4)

@@ -1,4 +1,6 @@
-"""The ways that the contract suites run over; their cases are those of `semgraph.conformance.cases`."""
+"""The ways that the contract suites run over; their cases are those of
+`semgraph.conformance.cases`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ VARIANTS = {
 
 
 def ways(*operators: str, same: bool | None = None, packs: bool = False) -> list[tuple[str, str]]:
-    """Pairs (operator, way): every implementation that the library finds, and some with other parameters.
+    """Pairs (operator, way): every implementation that the library finds, and some with other
+    parameters.
 
     Those that refuse every case here, for want of a package, are tested in `tests/extras`.
     """

@@ -31,7 +31,8 @@ FILTER = sys.modules[type(filter_way()).__module__]
 GOOD = Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"})
 
 
-# ------------------------------------------------------------------------------------------- sem_filter: what is promised
+# -------------------------------------------------------------------------------------------
+# the promises of sem_filter
 
 
 @given(st.integers(1, 40), st.data())
@@ -40,8 +41,14 @@ def test_tails_are_those_of_counting(n: int, data: st.DataObject) -> None:
     size = data.draw(st.integers(n, 60))
     marked = data.draw(st.integers(0, size))
     most = data.draw(st.integers(0, n))
-    exact = sum(math.comb(marked, x) * math.comb(size - marked, n - x) for x in range(most + 1) if x <= marked)
-    assert FILTER.hypergeometric_tail(most, size, marked, n) == pytest.approx(exact / math.comb(size, n), abs=1e-9)
+    exact = sum(
+        math.comb(marked, x) * math.comb(size - marked, n - x)
+        for x in range(most + 1)
+        if x <= marked
+    )
+    assert FILTER.hypergeometric_tail(most, size, marked, n) == pytest.approx(
+        exact / math.comb(size, n), abs=1e-9
+    )
     p = data.draw(st.floats(0.01, 0.99))
     exact = sum(math.comb(n, x) * p**x * (1 - p) ** (n - x) for x in range(most + 1))
     assert FILTER.binomial_tail(most, n, p) == pytest.approx(exact, abs=1e-9)
@@ -51,14 +58,18 @@ Rows = list[tuple[float, bool]]
 
 
 def worlds(seed: int) -> Rows:
-    """Scores and what the model would say: of scores that tell all, something, nothing, and the wrong way round."""
+    """Scores and what the model would say: of scores that tell all, something, nothing, and the
+    wrong way round.
+    """
     rng = random.Random(seed)
     share, power = rng.choice([0.1, 0.3, 0.7]), rng.choice([-1.0, 0.0, 0.5, 3.0])
     rows = [rng.random() < share for _ in range(rng.choice([600, 1200]))]
     return [(rng.gauss(power * keep, 1.0), keep) for keep in rows]
 
 
-def at_face_value(rows: Rows, drawn: set[int], recall: float, precision: float) -> tuple[float, float]:
+def at_face_value(
+    rows: Rows, drawn: set[int], recall: float, precision: float
+) -> tuple[float, float]:
     """The thresholds of one who takes the sample for the whole."""
     kept = sorted(rows[i][0] for i in drawn if rows[i][1])
     low = kept[int(len(kept) * (1 - recall))] if kept else -math.inf
@@ -69,10 +80,16 @@ def at_face_value(rows: Rows, drawn: set[int], recall: float, precision: float) 
     return min(low, *candidates), min(candidates)
 
 
-def missed(rows: Rows, drawn: set[int], bounds: tuple[float, float], recall: float, precision: float) -> bool:
+def missed(
+    rows: Rows, drawn: set[int], bounds: tuple[float, float], recall: float, precision: float
+) -> bool:
     """Whether what is kept falls short of what was promised."""
     low, high = bounds
-    kept = [i for i, (s, keep) in enumerate(rows) if (keep if i in drawn or low <= s < high else s >= high)]
+    kept = [
+        i
+        for i, (s, keep) in enumerate(rows)
+        if (keep if i in drawn or low <= s < high else s >= high)
+    ]
     right = sum(rows[i][1] for i in kept)
     return right < recall * sum(keep for _, keep in rows) or right < precision * len(kept)
 
@@ -85,9 +102,13 @@ def test_recall_and_precision_hold_but_for_delta(recall: float, precision: float
     for seed in range(trials):
         rows = worlds(seed)
         drawn = set(random.Random(f"draw {seed}").sample(range(len(rows)), sample))
-        ours = way.thresholds({i: s for i, (s, _) in enumerate(rows)}, {i: rows[i][1] for i in drawn})
+        ours = way.thresholds(
+            {i: s for i, (s, _) in enumerate(rows)}, {i: rows[i][1] for i in drawn}
+        )
         found += missed(rows, drawn, ours, recall, precision)
-        naive += missed(rows, drawn, at_face_value(rows, drawn, recall, precision), recall, precision)
+        naive += missed(
+            rows, drawn, at_face_value(rows, drawn, recall, precision), recall, precision
+        )
     assert found <= delta * trials < naive
 
 
@@ -107,15 +128,20 @@ def test_scores_that_tell_all_leave_nothing_to_ask() -> None:
 
 
 def test_nothing_is_dropped_if_no_row_of_the_sample_was_kept() -> None:
-    low, high = filter_way().thresholds({i: float(i) for i in range(1000)}, dict.fromkeys(range(0, 1000, 5), False))
+    low, high = filter_way().thresholds(
+        {i: float(i) for i in range(1000)}, dict.fromkeys(range(0, 1000, 5), False)
+    )
     assert (low, high) == (-math.inf, math.inf)
 
 
-# ------------------------------------------------------------------------------------------- sem_filter: what is asked
+# -------------------------------------------------------------------------------------------
+# the requests of sem_filter
 
 
 def teas(n: int) -> Case:
-    return Case("sem_filter", [f"{'good' if i % 5 < 2 else 'poor'} tea {i * 7919 % 997}" for i in range(n)])
+    return Case(
+        "sem_filter", [f"{'good' if i % 5 < 2 else 'poor'} tea {i * 7919 % 997}" for i in range(n)]
+    )
 
 
 async def test_rows_that_the_sample_decides_are_not_asked_about() -> None:
@@ -141,13 +167,17 @@ async def test_the_sample_is_drawn_from_all_rows_and_the_same_each_time() -> Non
 
 
 async def found_of_all(times: list[int], trial: int) -> float:
-    """The recall over all rows, of which the last five texts, unlike the question, stand for many."""
+    """The recall over all rows, of which the last five texts, unlike the question, stand for
+    many.
+    """
     texts = [f"{'good' if i % 5 < 2 else 'poor'} tea {i * 7919 % 997}" for i in range(400)]
     texts += [f"good {'0123456789'[i] * 3} {'xyzw qkvj ' * 30}" for i in range(5)]
     case = Case("sem_filter", texts)
     weights = times or [1] * 400 + [400] * 5
     async with NodeContext(Oracle(GOOD), Grams(), case.node(), StepMetrics(), trial=trial) as ctx:
-        table = await filter_way(sample=100, rows=100).answer(case.node(), case.rows()._replace(times=times), ctx)
+        table = await filter_way(sample=100, rows=100).answer(
+            case.node(), case.rows()._replace(times=times), ctx
+        )
     keep = table.sort_by("item").column("keep").to_pylist()
     wanted = [text.startswith("good") for text in texts]
     return sum(w for w, k, want in zip(weights, keep, wanted, strict=True) if k and want) / sum(
@@ -167,9 +197,17 @@ async def test_the_engine_says_for_how_many_rows_each_stands(tmp_path: Path) -> 
     file.write_text(COUNTING)
     plan = tmp_path / "teas.yaml"
     plan.write_text(TEAS)
-    rows = [{"id": i, "name": name} for i, name in enumerate(["good a", "good b", "good a", "poor", "good a"])]
+    rows = [
+        {"id": i, "name": name}
+        for i, name in enumerate(["good a", "good b", "good a", "poor", "good a"])
+    ]
     async with semgraph.Session(
-        llm=Oracle(GOOD), store="memory", journal=False, runs="", operators=[file.parents[1]], use={"liked": "counting"}
+        llm=Oracle(GOOD),
+        store="memory",
+        journal=False,
+        runs="",
+        operators=[file.parents[1]],
+        use={"liked": "counting"},
     ) as session:
         result = await session.arun(plan, teas=rows)
     assert [row["id"] for row in result.tables["liked"].to_pylist()] == [0, 2, 4]
@@ -218,7 +256,9 @@ async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
 async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
     contrary = Mind(answer=lambda text: {"answer": "no" if "“good" in text else "yes"})
     large, case = Oracle(GOOD), teas(600)
-    async with NodeContext(Roles(large, Oracle(contrary)), Grams(), case.node(), StepMetrics()) as ctx:
+    async with NodeContext(
+        Roles(large, Oracle(contrary)), Grams(), case.node(), StepMetrics()
+    ) as ctx:
         table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
     keep = table.sort_by("item").column("keep").to_pylist()
     wanted = [text.startswith("good") for text in case.texts]
@@ -229,10 +269,19 @@ async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
 async def test_pairs_that_a_small_model_finds_plain_are_not_asked_about() -> None:
     case = Case("sem_join", ["a1", "b2", "c3"], others=["a7", "b8"], answers=False)
     small, large = Oracle(mind("sem_join")), Oracle(NEVER)
-    way = LIBRARY.get("sem_join", Choice.parse("cascade(jaccard=null, proxy=logit, reject=0.45, accept=0.55)"))
+    way = LIBRARY.get(
+        "sem_join", Choice.parse("cascade(jaccard=null, proxy=logit, reject=0.45, accept=0.55)")
+    )
     async with NodeContext(Roles(large, small), Grams(), case.node(), StepMetrics()) as ctx:
         table = await way.answer(case.node(), case.rows(), ctx)
-    assert table.sort_by("item").column("match").to_pylist() == [True, False, False, True, False, False]
+    assert table.sort_by("item").column("match").to_pylist() == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert (len(small.requests), len(large.requests)) == (6, 0)
 
 
@@ -286,7 +335,10 @@ async def test_a_row_of_the_sample_that_fails_is_an_error_and_counts_as_no() -> 
             "a sample of 200 cannot show recall 0.99 and precision 0.9 with delta 0.1: it must have at least 299 rows",
         ),
         ("cascade(recall=1.0)", "recall must be above 0 and below 1; packed asks about every row"),
-        ("cascade(precision=0)", "precision must be above 0 and below 1; packed asks about every row"),
+        (
+            "cascade(precision=0)",
+            "precision must be above 0 and below 1; packed asks about every row",
+        ),
         ("cascade(delta=1)", "delta must be above 0 and below 1"),
         ("cascade(delta=-0.1)", "delta must be above 0 and below 1"),
         ("cascade(rows=0)", "rows must be at least 1"),
@@ -313,13 +365,18 @@ def test_the_least_sample_is_enough_and_one_less_is_not() -> None:
         assert FILTER.low_threshold(kept, recall, delta / 2) > -math.inf
 
 
-# ------------------------------------------------------------------------------------------- sem_join
+# -------------------------------------------------------------------------------------------
+# sem_join
 
 NEVER = Mind(match=lambda left, right: None)
 
 
-async def decided(way: str, lefts: list[Any], rights: list[Any], *, returns: bool = False) -> tuple[list[Any], int]:
-    """For each pair whether it matches without being asked about, by a model that says no to all; the calls."""
+async def decided(
+    way: str, lefts: list[Any], rights: list[Any], *, returns: bool = False
+) -> tuple[list[Any], int]:
+    """For each pair whether it matches without being asked about, by a model that says no to all;
+    the calls.
+    """
     llm = Oracle(NEVER)
     case = Case("sem_join", lefts, others=rights, answers=returns)
     rows = answers(await run(case, LIBRARY.get("sem_join", Choice.parse(way)), llm))
@@ -332,7 +389,10 @@ async def test_equal_names_match_unasked_whatever_their_case_and_blanks() -> Non
 
 
 async def test_names_that_are_nearly_the_same_match_unasked() -> None:
-    lefts = ["the international harbour commission of Rotterdam", "the international harbor commission of Rotterdam"]
+    lefts = [
+        "the international harbour commission of Rotterdam",
+        "the international harbor commission of Rotterdam",
+    ]
     assert await decided("cascade(jaccard=0.8)", lefts[:1], lefts[1:]) == ([True], 0)
     assert await decided("cascade(jaccard=1.0)", lefts[:1], lefts[1:]) == ([False], 1)
     assert await decided("cascade(jaccard=null)", lefts[:1], lefts[1:]) == ([False], 1)
@@ -342,7 +402,10 @@ async def test_what_is_unlike_is_no_match_unasked_and_what_lies_between_is_asked
     lefts, rights = ["Alice Chen"], ["Zorro", "Alice Cooper"]
     assert await decided("cascade", lefts, rights) == ([False, False], 1)
     assert await decided("cascade(reject=-1)", lefts, rights) == ([False, False], 1)
-    assert await decided("cascade(reject=-1, pairs=1)", [*lefts, "Alice B"], rights) == ([False] * 4, 2)
+    assert await decided("cascade(reject=-1, pairs=1)", [*lefts, "Alice B"], rights) == (
+        [False] * 4,
+        2,
+    )
     assert await decided("cascade(reject=0.9)", lefts, rights) == ([False, False], 0)
 
 
@@ -372,14 +435,26 @@ async def test_any_column_that_the_prompt_names_may_be_compared() -> None:
     llm = Oracle(NEVER)
     await run(case, way, llm)
     assert way.refuses(case.node(), Limits()) is None
-    said = LIBRARY.get("sem_join", Choice.parse("cascade(left=age)")).refuses(node("sem_join"), Limits())
+    said = LIBRARY.get("sem_join", Choice.parse("cascade(left=age)")).refuses(
+        node("sem_join"), Limits()
+    )
     assert said == 'left "age" is no column that the prompt names of that side; it names name'
-    said = LIBRARY.get("sem_join", Choice.parse("cascade(right=age)")).refuses(node("sem_join"), Limits())
-    assert said == 'right "age" is no column that the prompt names of that side; it names name, weight'
+    said = LIBRARY.get("sem_join", Choice.parse("cascade(right=age)")).refuses(
+        node("sem_join"), Limits()
+    )
+    assert (
+        said == 'right "age" is no column that the prompt names of that side; it names name, weight'
+    )
 
 
 async def test_what_is_embedded_is_of_one_partition_at_a_time() -> None:
-    case = Case("sem_join", ["Ada", "Bob"], others=["Cy", "Di"], partition=["p", "q"], pairs=[(0, 0), (1, 1)])
+    case = Case(
+        "sem_join",
+        ["Ada", "Bob"],
+        others=["Cy", "Di"],
+        partition=["p", "q"],
+        pairs=[(0, 0), (1, 1)],
+    )
     case.answers = False
     table = await ask(case, "cascade(reject=-1)", Oracle(NEVER))
     assert table.num_rows == 2
@@ -391,7 +466,10 @@ async def test_what_is_embedded_is_of_one_partition_at_a_time() -> None:
         ("cascade(jaccard=0)", "jaccard must be above 0 and at most 1, or null"),
         ("cascade(jaccard=1.1)", "jaccard must be above 0 and at most 1, or null"),
         ("cascade(reject=2)", "reject must be from -1 to 1: it is a cosine"),
-        ("cascade(proxy=logit, reject=-0.5)", "reject must be from 0 to 1: with proxy=logit it is a probability"),
+        (
+            "cascade(proxy=logit, reject=-0.5)",
+            "reject must be from 0 to 1: with proxy=logit it is a probability",
+        ),
         ("cascade(reject=0.5, accept=0.4)", "accept must be from reject to 1, or null"),
         ("cascade(accept=1.5)", "accept must be from reject to 1, or null"),
         ("cascade(pairs=0)", "pairs must be at least 1"),
@@ -409,4 +487,9 @@ def test_without_its_package_it_says_how_to_install_it(monkeypatch: pytest.Monke
     monkeypatch.setitem(type(way).refuses.__globals__, "find_spec", lambda name: None)
     said = 'it needs datasketch: pip install "semgraph[minhash]", or use jaccard=null'
     assert way.refuses(node("sem_join"), Limits()) == said
-    assert LIBRARY.get("sem_join", Choice.parse("cascade(jaccard=null)")).refuses(node("sem_join"), Limits()) is None
+    assert (
+        LIBRARY.get("sem_join", Choice.parse("cascade(jaccard=null)")).refuses(
+            node("sem_join"), Limits()
+        )
+        is None
+    )

@@ -38,7 +38,15 @@ def semgraph(*args: str) -> Result:
     return CliRunner().invoke(app, ["operators", *args])
 
 
-def write(folder: Path, name: str, body: str, *, node: str = "SemFilter", same: bool = True, calls: str = "1") -> Path:
+def write(
+    folder: Path,
+    name: str,
+    body: str,
+    *,
+    node: str = "SemFilter",
+    same: bool = True,
+    calls: str = "1",
+) -> Path:
     operator = {"SemFilter": "sem_filter", "SemJoin": "sem_join", "SemTopk": "sem_topk"}[node]
     file = folder / operator / f"{name}.py"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +54,8 @@ def write(folder: Path, name: str, body: str, *, node: str = "SemFilter", same: 
     return file
 
 
-# ------------------------------------------------------------------------------------------- a first file
+# ------------------------------------------------------------------------------------------- a
+# first file
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -81,20 +90,39 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
             "mine",
             '"sem_joint" is no operator. There are sem_map, sem_filter, sem_join, sem_agg, sem_topk. Did you mean "sem_join"?',
         ),
-        ("sem_join", "block", '"block" is a way of doing a sem_join that semgraph has already. Take another name'),
-        ("sem_join", "My Way", '"My Way" is no name for an implementation. Small letters, digits and _'),
-        ("sem_join", "_mine", '"_mine" is no name for an implementation. Small letters, digits and _'),
-        ("sem_join", "../mine", '"../mine" is no name for an implementation. Small letters, digits and _'),
+        (
+            "sem_join",
+            "block",
+            '"block" is a way of doing a sem_join that semgraph has already. Take another name',
+        ),
+        (
+            "sem_join",
+            "My Way",
+            '"My Way" is no name for an implementation. Small letters, digits and _',
+        ),
+        (
+            "sem_join",
+            "_mine",
+            '"_mine" is no name for an implementation. Small letters, digits and _',
+        ),
+        (
+            "sem_join",
+            "../mine",
+            '"../mine" is no name for an implementation. Small letters, digits and _',
+        ),
     ],
 )
-def test_what_cannot_be_written_is_said(tmp_path: Path, operator: str, name: str, said: str) -> None:
+def test_what_cannot_be_written_is_said(
+    tmp_path: Path, operator: str, name: str, said: str
+) -> None:
     done = semgraph("new", operator, name, str(tmp_path))
     assert done.exit_code == 2
     assert said in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-# ------------------------------------------------------------------------------------------- what is found
+# ------------------------------------------------------------------------------------------- what
+# is found
 
 
 def test_what_is_passed_and_failed_is_told_in_a_line_each(tmp_path: Path) -> None:
@@ -183,7 +211,11 @@ def test_what_is_wrong_is_found(tmp_path: Path, name: str) -> None:
 
 
 def test_a_cause_is_said_once(tmp_path: Path) -> None:
-    write(tmp_path, "bad", "return await ctx.ask_packed(node, rows, [[0]] if rows.items.num_rows else [])")
+    write(
+        tmp_path,
+        "bad",
+        "return await ctx.ask_packed(node, rows, [[0]] if rows.items.num_rows else [])",
+    )
     (checked,) = check_folder(tmp_path)
     text = "\n".join(told(checked, every=True))
     assert "wrong ids" in text
@@ -197,7 +229,9 @@ def test_an_estimate_that_is_none_is_found(tmp_path: Path) -> None:
     assert list(told(checked)) == [said]
 
 
-@pytest.mark.parametrize(("body", "line"), [("while True: pass", ":13"), ("await asyncio.Event().wait()", "")])
+@pytest.mark.parametrize(
+    ("body", "line"), [("while True: pass", ":13"), ("await asyncio.Event().wait()", "")]
+)
 def test_what_does_not_end_is_stopped(tmp_path: Path, body: str, line: str) -> None:
     file = write(tmp_path, "bad", body)
     write(tmp_path, "good", ASK)
@@ -210,7 +244,9 @@ def test_what_does_not_end_is_stopped(tmp_path: Path, body: str, line: str) -> N
 
 def test_what_does_not_end_is_stopped_in_the_background_too(tmp_path: Path) -> None:
     write(tmp_path, "bad", "while True: pass")
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell leaves it to what runs in the background
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as a shell leaves it to what runs in the background
     try:
         (bad,) = check_folder(tmp_path, patience=0.5)
         assert "stopped after 0.5 s" in next(told(bad))
@@ -220,7 +256,11 @@ def test_what_does_not_end_is_stopped_in_the_background_too(tmp_path: Path) -> N
 
 
 def test_many_failures_are_cut_short_unless_all_are_asked_for(tmp_path: Path) -> None:
-    write(tmp_path, "bad", "return answer_table(node, [Outcome({'keep': True})] * (rows.items.num_rows - 1))")
+    write(
+        tmp_path,
+        "bad",
+        "return answer_table(node, [Outcome({'keep': True})] * (rows.items.num_rows - 1))",
+    )
     short, long = semgraph("check", str(tmp_path)), semgraph("check", str(tmp_path), "-v")
     assert len(short.stdout.splitlines()) == 5
     assert short.stdout.splitlines()[-1].endswith("more: -v shows them")
@@ -229,13 +269,24 @@ def test_many_failures_are_cut_short_unless_all_are_asked_for(tmp_path: Path) ->
 
 def test_one_that_may_differ_is_measured(tmp_path: Path) -> None:
     write(tmp_path, "near", ASK, same=False)
-    write(tmp_path, "far", "return answer_table(node, [Outcome({'keep': True})] * rows.items.num_rows)", same=False)
+    write(
+        tmp_path,
+        "far",
+        "return answer_table(node, [Outcome({'keep': True})] * rows.items.num_rows)",
+        same=False,
+    )
     far, near = check_folder(tmp_path)
-    assert next(told(near)).endswith("· recall 1.00, precision 1.00 against the reference, 150 calls for its 600")
-    assert dict(far.failed)["quality"] == "recall 1.00 and precision 0.40 against the reference, at least 0.9 expected"
+    assert next(told(near)).endswith(
+        "· recall 1.00, precision 1.00 against the reference, 150 calls for its 600"
+    )
+    assert (
+        dict(far.failed)["quality"]
+        == "recall 1.00 and precision 0.40 against the reference, at least 0.9 expected"
+    )
 
 
-# ------------------------------------------------------------------------------------------- what cannot be checked
+# ------------------------------------------------------------------------------------------- what
+# cannot be checked
 
 
 def test_a_file_that_cannot_be_loaded_stops_no_other(tmp_path: Path) -> None:
@@ -252,10 +303,15 @@ def test_a_file_that_cannot_be_loaded_stops_no_other(tmp_path: Path) -> None:
 
 def test_one_that_refuses_the_nodes_of_the_checks_is_not_checked(tmp_path: Path) -> None:
     file = write(tmp_path, "bad", ASK)
-    file.write_text(file.read_text() + "    def refuses(self, node, limits): return 'it is Monday'\n")
+    file.write_text(
+        file.read_text() + "    def refuses(self, node, limits): return 'it is Monday'\n"
+    )
     done = semgraph("check", str(tmp_path))
     assert done.exit_code == 2
-    assert done.stdout == "sem_filter/bad  not checked: it refuses the node of the checks: it is Monday\n"
+    assert (
+        done.stdout
+        == "sem_filter/bad  not checked: it refuses the node of the checks: it is Monday\n"
+    )
 
 
 def test_a_folder_without_implementations_is_none(tmp_path: Path) -> None:
@@ -275,12 +331,19 @@ def test_the_checks_need_no_test_framework() -> None:
     import subprocess
 
     code = "import sys, semgraph.conformance; print(sorted({'pytest', 'hypothesis'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_the_implementation_in_the_documentation_is_whole_and_passes(tmp_path: Path) -> None:
     (code,) = re.findall(
-        r"```python\n(.*?)```", (operators_folder().parent / "docs" / "operators.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```",
+        (operators_folder().parent / "docs" / "operators.md").read_text(),
+        re.DOTALL,
     )
     assert len([line for line in code.splitlines() if line.strip()]) <= 18
     file = tmp_path / "sem_join" / "sorted_block.py"

@@ -114,12 +114,19 @@ def null_entry(items: list[Any]) -> None:
     items.append(None)
 
 
-HARMLESS = [entries(add_unknown), entries(null_entry)]  # entries of nobody, beside one for everybody
+HARMLESS = [
+    entries(add_unknown),
+    entries(null_entry),
+]  # entries of nobody, beside one for everybody
 WHOLE = [prose, cut, cut_error, refused, refused_error, rejected, bare, twice, other_key, more_keys]
 PARTIAL = [
     *map(entries, [drop, count_from_zero, repeat_otherwise, text_for_number, wrong_type, extra_key, lost_key]), *HARMLESS,
 ]  # fmt: skip
-ROWS = [way for way in ways("sem_map", "sem_filter", "sem_topk", same=True, packs=True) if way[1] != "packed(rows=1)"]
+ROWS = [
+    way
+    for way in ways("sem_map", "sem_filter", "sem_topk", same=True, packs=True)
+    if way[1] != "packed(rows=1)"
+]
 BLOCKS = ways("sem_join", same=True, packs=True)
 
 
@@ -129,19 +136,24 @@ def packed_only(spoil: Spoil) -> Spoil:
 
 def once(spoil: Spoil) -> Spoil:
     """Only where the model is asked for the first time."""
-    return lambda request, reply: reply if AGAIN in request.messages[-1].content else spoil(request, reply)
+    return lambda request, reply: (
+        reply if AGAIN in request.messages[-1].content else spoil(request, reply)
+    )
 
 
 def some(operator: str, n: int = 9) -> Case:
     return Case(operator, [f"{'abc'[i % 3]}{i}" for i in range(n)], others=["a7", "b8", "c9", "d1"])
 
 
-# ------------------------------------------------------------------------------------------- packed rows
+# ------------------------------------------------------------------------------------------- packed
+# rows
 
 
 @pytest.mark.parametrize("spoil", [*WHOLE, *PARTIAL])
 @pytest.mark.parametrize(("operator", "way"), ROWS)
-async def test_whatever_comes_back_wrong_from_a_block_is_asked_again(operator: str, way: str, spoil: Spoil) -> None:
+async def test_whatever_comes_back_wrong_from_a_block_is_asked_again(
+    operator: str, way: str, spoil: Spoil
+) -> None:
     llm = Oracle(mind(operator))
     ours = await ask(some(operator), way, Faulty(llm, packed_only(spoil)))
     assert answers(ours) == answers(await ask(some(operator), reference(operator)))
@@ -160,9 +172,13 @@ async def test_whatever_comes_back_wrong_from_a_block_is_asked_again(operator: s
         (count_from_zero, 9),
     ],
 )
-async def test_what_is_good_in_a_block_is_kept(change: Callable[[list[Any]], None], singly: int) -> None:
+async def test_what_is_good_in_a_block_is_kept(
+    change: Callable[[list[Any]], None], singly: int
+) -> None:
     llm, metrics = Oracle(mind("sem_filter")), StepMetrics()
-    await ask(some("sem_filter"), "packed(rows=9)", Faulty(llm, packed_only(entries(change))), metrics)
+    await ask(
+        some("sem_filter"), "packed(rows=9)", Faulty(llm, packed_only(entries(change))), metrics
+    )
     assert Counter(map(is_packed, llm.requests)) == Counter({True: 1, False: singly})
     assert metrics.unusable == (singly > 0)
 
@@ -187,13 +203,18 @@ async def test_one_poisonous_row_of_a_block_is_found_by_halving() -> None:
     def spoil(request: Request, reply: Reply) -> Reply:
         return rejected(request, reply) if "poison" in request.messages[1].content else reply
 
-    errors = (await ask(case, "packed(rows=16)", Faulty(llm, spoil), metrics)).column("error").to_pylist()
+    errors = (
+        (await ask(case, "packed(rows=16)", Faulty(llm, spoil), metrics))
+        .column("error")
+        .to_pylist()
+    )
     assert [i for i, error in enumerate(errors) if error] == [5]
     assert len(llm.requests) == metrics.attempts == 9
     assert metrics.calls_issued == 4
 
 
-# ------------------------------------------------------------------------------------------- blocks of pairs
+# ------------------------------------------------------------------------------------------- blocks
+# of pairs
 
 
 def on_matches(change: Callable[[list[Any], int, int], None]) -> Spoil:
@@ -243,7 +264,15 @@ def no_number(found: list[Any], lefts: int, rights: int) -> None:
     found[0]["right"] = None
 
 
-PAIRS = [unknown_left, unknown_right, sides_swapped, rights_from_one, same_pair_twice, no_verdict, no_number]
+PAIRS = [
+    unknown_left,
+    unknown_right,
+    sides_swapped,
+    rights_from_one,
+    same_pair_twice,
+    no_verdict,
+    no_number,
+]
 
 
 @pytest.mark.parametrize("spoil", [*WHOLE, *map(on_matches, PAIRS)])
@@ -256,7 +285,9 @@ async def test_whatever_comes_back_wrong_from_a_block_of_pairs_is_asked_again(
 
 
 async def test_a_match_that_was_not_asked_about_puts_only_its_left_row_in_doubt() -> None:
-    case = Case("sem_join", ["a1", "b2", "c3"], others=["a7", "b8"], pairs=[(0, 0), (1, 0), (1, 1), (2, 1)])
+    case = Case(
+        "sem_join", ["a1", "b2", "c3"], others=["a7", "b8"], pairs=[(0, 0), (1, 0), (1, 1), (2, 1)]
+    )
     llm = Oracle(mind("sem_join"))
 
     def spoil(request: Request, reply: Reply) -> Reply:
@@ -271,7 +302,8 @@ async def test_a_match_that_was_not_asked_about_puts_only_its_left_row_in_doubt(
     assert "a1" in llm.requests[1].messages[1].content
 
 
-# ------------------------------------------------------------------------------------------- single questions
+# ------------------------------------------------------------------------------------------- single
+# questions
 
 
 def wrong_answer(request: Request, reply: Reply) -> Reply:
@@ -285,7 +317,9 @@ SINGLE = [prose, cut, cut_error, bare, twice, more_keys, wrong_answer]
 
 @pytest.mark.parametrize("spoil", SINGLE)
 @pytest.mark.parametrize("operator", OPERATORS)
-async def test_a_wrong_answer_is_asked_for_once_more_with_what_was_wrong(operator: str, spoil: Spoil) -> None:
+async def test_a_wrong_answer_is_asked_for_once_more_with_what_was_wrong(
+    operator: str, spoil: Spoil
+) -> None:
     llm = Oracle(mind(operator))
     ours = await ask(some(operator, 3), reference(operator), Faulty(llm, once(spoil)))
     assert answers(ours) == answers(await ask(some(operator, 3), reference(operator)))
@@ -299,17 +333,23 @@ async def test_a_wrong_answer_is_asked_for_once_more_with_what_was_wrong(operato
 
 @pytest.mark.parametrize("spoil", SINGLE)
 @pytest.mark.parametrize(("operator", "way"), [way for way in ways() if way not in WORDS])
-async def test_what_stays_wrong_becomes_the_row_s_error(operator: str, way: str, spoil: Spoil) -> None:
+async def test_what_stays_wrong_becomes_the_row_s_error(
+    operator: str, way: str, spoil: Spoil
+) -> None:
     llm, metrics = Oracle(mind(operator)), StepMetrics()
     case = some(operator, 3)
     table = await ask(case, way, Faulty(llm, spoil), metrics)
     kind = "truncated" if spoil in {cut, cut_error} else "invalid"
     asked = [row for row in table.to_pylist() if row["calls"]]
-    assert len(asked) == table.num_rows or (operator, way) not in ways(same=True)  # some need no model
+    assert len(asked) == table.num_rows or (operator, way) not in ways(
+        same=True
+    )  # some need no model
     assert asked
     for row in asked:
         assert row["error"].startswith(f"{kind}: ")
-        assert all(value is None for name, value in row.items() if name not in {"item", "error", "calls"})
+        assert all(
+            value is None for name, value in row.items() if name not in {"item", "error", "calls"}
+        )
         assert row["calls"]
     assert metrics.calls_issued == len(llm.requests)
 
@@ -326,7 +366,9 @@ async def test_another_word_than_those_asked_for_is_asked_once_more_and_then_the
     table = await ask(case, way, Faulty(llm, another_word))
     for row in table.to_pylist():
         assert row["error"].startswith("invalid: the answer must be one of the words ")
-        assert all(value is None for name, value in row.items() if name not in {"item", "error", "calls"})
+        assert all(
+            value is None for name, value in row.items() if name not in {"item", "error", "calls"}
+        )
     assert len(llm.requests) == 2 * table.num_rows
     ours = await ask(case, way, Faulty(Oracle(mind(operator)), once(another_word)))
     assert answers(ours) == answers(await ask(case, way))
@@ -358,12 +400,16 @@ async def test_what_was_wrong_is_named_without_quoting_the_answer() -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["2024-02-30T00:00:00Z", "yesterday", "", "2024", 20240229, "24:00"])
+@pytest.mark.parametrize(
+    "value", ["2024-02-30T00:00:00Z", "yesterday", "", "2024", 20240229, "24:00"]
+)
 async def test_a_date_that_is_none_is_no_answer(value: Any) -> None:
     def spoil(request: Request, reply: Reply) -> Reply:
         return edited(reply, lambda document: document | {"seen": value})
 
-    (row,) = answers(await ask(some("sem_map", 1), "per_row", Faulty(Oracle(mind("sem_map")), spoil)))
+    (row,) = answers(
+        await ask(some("sem_map", 1), "per_row", Faulty(Oracle(mind("sem_map")), spoil))
+    )
     assert row["error"].startswith("invalid: seen must be")
     assert row["seen"] is None
 
@@ -373,14 +419,20 @@ async def test_a_score_out_of_range_is_no_answer(score: Any) -> None:
     def spoil(request: Request, reply: Reply) -> Reply:
         return replace(reply, text=json.dumps({"score": score}))
 
-    (row,) = answers(await ask(some("sem_topk", 1), "pointwise", Faulty(Oracle(mind("sem_topk")), spoil)))
+    (row,) = answers(
+        await ask(some("sem_topk", 1), "pointwise", Faulty(Oracle(mind("sem_topk")), spoil))
+    )
     assert row["error"].startswith("invalid: ")
 
 
-@pytest.mark.parametrize("ranking", [[1, 2], [1, 2, 2], [0, 1, 2], [1, 2, 4], ["1", "2", "3"], [1, 2, 3, 3], []])
+@pytest.mark.parametrize(
+    "ranking", [[1, 2], [1, 2, 2], [0, 1, 2], [1, 2, 4], ["1", "2", "3"], [1, 2, 3, 3], []]
+)
 async def test_a_ranking_must_have_each_row_once(ranking: list[Any]) -> None:
     llm = Oracle(mind("sem_topk"))
-    always = Faulty(llm, lambda request, reply: replace(reply, text=json.dumps({"ranking": ranking})))
+    always = Faulty(
+        llm, lambda request, reply: replace(reply, text=json.dumps({"ranking": ranking}))
+    )
     errors = (await ask(some("sem_topk", 3), "listwise", always)).column("error").to_pylist()
     assert errors == ["invalid: ranking must have each number from 1 to 3 once"] * 3
     assert len(llm.requests) == 2
@@ -390,13 +442,25 @@ async def test_a_pair_that_matches_must_have_its_answers() -> None:
     def spoil(request: Request, reply: Reply) -> Reply:
         return edited(reply, lambda document: document | {"verdict": None})
 
-    rows = answers(await ask(some("sem_join", 1), "nested_loop", Faulty(Oracle(mind("sem_join")), spoil)))
-    assert [row["error"] for row in rows] == ["invalid: verdict must not be null if match is true", None, None, None]
+    rows = answers(
+        await ask(some("sem_join", 1), "nested_loop", Faulty(Oracle(mind("sem_join")), spoil))
+    )
+    assert [row["error"] for row in rows] == [
+        "invalid: verdict must not be null if match is true",
+        None,
+        None,
+        None,
+    ]
 
 
 async def test_what_a_pair_without_a_match_says_besides_is_dropped() -> None:
     def spoil(request: Request, reply: Reply) -> Reply:
         return edited(reply, lambda document: {"match": False, "verdict": "same", "note": "x"})
 
-    rows = answers(await ask(some("sem_join", 1), "nested_loop", Faulty(Oracle(mind("sem_join")), spoil)))
-    assert all((row["match"], row["verdict"], row["note"], row["error"]) == (False, None, None, None) for row in rows)
+    rows = answers(
+        await ask(some("sem_join", 1), "nested_loop", Faulty(Oracle(mind("sem_join")), spoil))
+    )
+    assert all(
+        (row["match"], row["verdict"], row["note"], row["error"]) == (False, None, None, None)
+        for row in rows
+    )

@@ -1,4 +1,6 @@
-"""Verdicts of one token by log-odds: thresholds, calibration on labelled rows, division of a batch, endpoints without them."""
+"""Verdicts of one token by log-odds: thresholds, calibration on labelled rows, division of a batch,
+endpoints without them.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,21 @@ steps:
 use: {{told: "{way}"}}
 returns: [told]
 """
-TEXTS = ["Ada Costa moved to Porto.", "Ada Costa works at Luma.", "Omar Diaz moved to Lisbon.", "It rains."]
+TEXTS = [
+    "Ada Costa moved to Porto.",
+    "Ada Costa works at Luma.",
+    "Omar Diaz moved to Lisbon.",
+    "It rains.",
+]
 
 
 def rows(*texts: str) -> list[dict[str, str]]:
     return [{"text": text} for text in texts]
 
 
-async def over_http(folder: Path, texts: list[str], server: Any, model: str = "gpt-4.1-mini") -> Any:
+async def over_http(
+    folder: Path, texts: list[str], server: Any, model: str = "gpt-4.1-mini"
+) -> Any:
     async with contextlib.aclosing(OpenAI(model, server.base_url, "key")) as llm:
         return await run(folder, "logit", texts, llm)
 
@@ -47,7 +56,9 @@ async def over_http(folder: Path, texts: list[str], server: Any, model: str = "g
 async def run(folder: Path, way: str, texts: list[str], llm: Any, **more: Any) -> Any:
     path = folder / "moved.yaml"
     path.write_text(PLAN.lstrip().format(way=way))
-    async with sg.Session(llm=llm, embedder=Grams(), store="memory", journal=False, runs=folder / "runs") as session:
+    async with sg.Session(
+        llm=llm, embedder=Grams(), store="memory", journal=False, runs=folder / "runs"
+    ) as session:
         return await session.arun(path, texts=rows(*texts), **more)
 
 
@@ -61,12 +72,16 @@ class Sliding(Oracle):
         score = float(request.messages[-1].content.rsplit(" ", 1)[-1]) + self.bias
         yes = -math.log1p(math.exp(-score))
         word = "Yes" if score > 0 else "No"
-        return Reply(word, call_id=f"c{len(self.requests)}", finish="length", logprobs=(yes, yes - score))
+        return Reply(
+            word, call_id=f"c{len(self.requests)}", finish="length", logprobs=(yes, yes - score)
+        )
 
 
 def labelled(folder: Path, scores: dict[float, str]) -> Path:
     path = folder / "labels.csv"
-    path.write_text("text,keep\n" + "".join(f"row {score},{keep}\n" for score, keep in scores.items()))
+    path.write_text(
+        "text,keep\n" + "".join(f"row {score},{keep}\n" for score, keep in scores.items())
+    )
     return path
 
 
@@ -74,7 +89,10 @@ class TestOverHttp:
     async def test_rows_are_kept_by_one_token_each(self, tmp_path):
         async with StandIn() as server:
             result = await over_http(tmp_path, TEXTS, server)
-            assert [row["text"] for row in result.tables["told"].to_pylist()] == [TEXTS[0], TEXTS[2]]
+            assert [row["text"] for row in result.tables["told"].to_pylist()] == [
+                TEXTS[0],
+                TEXTS[2],
+            ]
             assert {body["max_tokens"] for body in server.requests} == {1}
             assert result.meter.total().tokens_out == len(TEXTS)
 
@@ -84,23 +102,41 @@ class TestOverHttp:
         from semgraph.execution.record import read_answers
 
         (answers,) = read_answers(result.record).values()
-        assert [row["score"] > 0 for row in answers] == [row["keep"] for row in answers] == [True, False, True, False]
+        assert (
+            [row["score"] > 0 for row in answers]
+            == [row["keep"] for row in answers]
+            == [True, False, True, False]
+        )
 
     @pytest.mark.parametrize("refuses", [False, True])
-    async def test_an_endpoint_without_log_probabilities_is_asked_once_and_the_remedy_is_named(self, tmp_path, refuses):
+    async def test_an_endpoint_without_log_probabilities_is_asked_once_and_the_remedy_is_named(
+        self, tmp_path, refuses
+    ):
         async with ModelServer() as server:
 
             async def answer(body: dict) -> Answer | Fault:
-                return error(400, "logprobs are not supported") if refuses else Answer("Yes", finish="length")
+                return (
+                    error(400, "logprobs are not supported")
+                    if refuses
+                    else Answer("Yes", finish="length")
+                )
 
             server.answer = answer
-            with pytest.raises(ModelUnavailable, match=r"gives no log-probabilities.* told=per_row"):
-                await over_http(tmp_path, [f"{text} {i}" for i in range(9) for text in TEXTS], server)
+            with pytest.raises(
+                ModelUnavailable, match=r"gives no log-probabilities.* told=per_row"
+            ):
+                await over_http(
+                    tmp_path, [f"{text} {i}" for i in range(9) for text in TEXTS], server
+                )
             assert len(server.requests) == 1
 
-    async def test_a_model_that_is_known_to_give_none_is_refused_before_anything_is_asked(self, tmp_path):
+    async def test_a_model_that_is_known_to_give_none_is_refused_before_anything_is_asked(
+        self, tmp_path
+    ):
         async with ModelServer() as server:
-            with pytest.raises(PlanError, match="the model gives no log-probabilities; use per_row"):
+            with pytest.raises(
+                PlanError, match="the model gives no log-probabilities; use per_row"
+            ):
                 await over_http(tmp_path, TEXTS, server, "gpt-5-mini")
             assert not server.requests
 
@@ -109,7 +145,12 @@ class TestThresholds:
     async def test_a_row_is_kept_above_the_threshold(self, tmp_path):
         texts = ["a -1.0", "b 0.5", "c 2.0"]
         kept = [
-            [row["text"] for row in (await run(tmp_path, way, texts, Sliding(Mind()))).tables["told"].to_pylist()]
+            [
+                row["text"]
+                for row in (await run(tmp_path, way, texts, Sliding(Mind())))
+                .tables["told"]
+                .to_pylist()
+            ]
             for way in ("logit", "logit(threshold=0.7)", "logit(threshold=0.2)")
         ]
         assert kept == [texts[1:], texts[2:], texts]
@@ -121,7 +162,11 @@ class TestThresholds:
 
     async def test_a_batch_is_divided_into_two_groups(self, tmp_path):
         texts = [f"row {score}" for score in (3.0, 3.2, 3.4, 6.0, 6.5, 7.0)]
-        kept = (await run(tmp_path, "logit(split=true)", texts, Sliding(Mind()))).tables["told"].to_pylist()
+        kept = (
+            (await run(tmp_path, "logit(split=true)", texts, Sliding(Mind())))
+            .tables["told"]
+            .to_pylist()
+        )
         assert [row["text"] for row in kept] == texts[3:]
 
     @pytest.mark.parametrize(
@@ -143,7 +188,9 @@ class TestCalibration:
     async def test_labelled_rows_move_the_threshold_and_the_notes_say_how_well(self, tmp_path):
         path = labelled(tmp_path, LABELS)
         llm = Sliding(Mind())
-        result = await run(tmp_path, f"logit(labels={path})", ["a 2.0", "b 4.0", "c 5.0", "d 8.0"], llm)
+        result = await run(
+            tmp_path, f"logit(labels={path})", ["a 2.0", "b 4.0", "c 5.0", "d 8.0"], llm
+        )
         assert [row["text"] for row in result.tables["told"].to_pylist()] == ["c 5.0", "d 8.0"]
         (note,) = result.notes
         assert "calibrated on 10 labelled rows" in note
@@ -152,28 +199,44 @@ class TestCalibration:
 
     async def test_rows_of_a_join_are_labelled_by_both_sides(self, tmp_path):
         path = tmp_path / "pairs.jsonl"
-        pairs = [("a1", "a9", True), ("a2", "b9", False), ("b3", "b8", True), ("c3", "d8", False)] * 4
+        pairs = [
+            ("a1", "a9", True),
+            ("a2", "b9", False),
+            ("b3", "b8", True),
+            ("c3", "d8", False),
+        ] * 4
         path.write_text(
             "".join(
-                f'{{"name": "{a}", "c.name": "{b}", "c.weight": 1.5, "match": {str(m).lower()}}}\n' for a, b, m in pairs
+                f'{{"name": "{a}", "c.name": "{b}", "c.weight": 1.5, "match": {str(m).lower()}}}\n'
+                for a, b, m in pairs
             )
         )
         llm = Oracle(mind("sem_join"))
         table = await ask(some("sem_join", 3, answers=False), f"logit(labels={path})", llm)
         assert table.column("match").to_pylist() == (
-            (await ask(some("sem_join", 3, answers=False), "nested_loop")).column("match").to_pylist()
+            (await ask(some("sem_join", 3, answers=False), "nested_loop"))
+            .column("match")
+            .to_pylist()
         )
 
     @pytest.mark.parametrize(
         ("content", "said"),
         [
-            ("text,kept\nrow 1,true\n", r'no column "keep" \(it has: text, kept\).*Did you mean "kept"'),
+            (
+                "text,kept\nrow 1,true\n",
+                r'no column "keep" \(it has: text, kept\).*Did you mean "kept"',
+            ),
             ("text,keep\n", "it has no rows"),
             ("text,keep\nrow 1,maybe\n", 'column "keep"'),
-            ("text,keep\nrow 1.0,true\nrow 2.0,false\n", "calibration needs at least 4 of yes and of no"),
+            (
+                "text,keep\nrow 1.0,true\nrow 2.0,false\n",
+                "calibration needs at least 4 of yes and of no",
+            ),
         ],
     )
-    async def test_labels_that_cannot_be_used_are_an_error_that_names_the_file(self, tmp_path, content, said):
+    async def test_labels_that_cannot_be_used_are_an_error_that_names_the_file(
+        self, tmp_path, content, said
+    ):
         path = tmp_path / "labels.csv"
         path.write_text(content)
         with pytest.raises(PlanError, match=said) as caught:
@@ -182,7 +245,10 @@ class TestCalibration:
         assert "step told" in str(caught.value)
 
     async def test_labels_that_the_model_contradicts_are_an_error(self, tmp_path):
-        path = labelled(tmp_path, {score: "false" if keep == "true" else "true" for score, keep in LABELS.items()})
+        path = labelled(
+            tmp_path,
+            {score: "false" if keep == "true" else "true" for score, keep in LABELS.items()},
+        )
         with pytest.raises(PlanError, match="do not follow them"):
             await run(tmp_path, f"logit(labels={path})", ["a 2.0"], Sliding(Mind()))
 
@@ -192,7 +258,9 @@ class TestCalibration:
 
     async def test_windows_share_one_calibration(self):
         verdicts = Verdicts(labels="never read")
-        verdicts._curves[node("sem_filter").fingerprint] = fitted([0.0, 1.0, 4.0, 5.0], [False, False, True, True])
+        verdicts._curves[node("sem_filter").fingerprint] = fitted(
+            [0.0, 1.0, 4.0, 5.0], [False, False, True, True]
+        )
         llm = Oracle(mind("sem_filter"))
         from semgraph.meter import StepMetrics
         from semgraph.semantic.context import NodeContext
@@ -214,7 +282,9 @@ def test_a_curve_survives_labels_that_are_separated_cleanly_and_some_that_are_wr
 
 
 def test_a_few_labels_find_the_middle_between_two_overlapping_bells():
-    """Twenty rows drawn at random cost about one point against the best cut, in the mean over many draws."""
+    """Twenty rows drawn at random cost about one point against the best cut, in the mean over many
+    draws.
+    """
     draw, bell, lost = random.Random(3), NormalDist(), []
     for _ in range(300):
         labels = [True, True, False, False] * 2 + [draw.random() < 0.5 for _ in range(12)]
@@ -237,7 +307,9 @@ def test_scores_that_are_all_equal_are_not_divided():
 async def test_graded_scores_of_topk_are_those_of_the_model():
     table = await ask(some("sem_topk", 9), "logit")
     exact = await ask(some("sem_topk", 9), "pointwise")
-    assert table.column("score").to_pylist() == pytest.approx(exact.column("score").to_pylist(), abs=1e-4)
+    assert table.column("score").to_pylist() == pytest.approx(
+        exact.column("score").to_pylist(), abs=1e-4
+    )
 
 
 async def test_a_text_that_is_no_word_counts_by_its_probabilities():

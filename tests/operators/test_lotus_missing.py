@@ -1,4 +1,6 @@
-"""Without its package `lotus` is a plan's error, which says what to install and what that brings."""
+"""Without its package `lotus` is a plan's error, which says what to install and what that
+brings.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,15 @@ SAID = (
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_install_command_is_said(operator: str) -> None:
     assert "lotus-ai" not in {found.metadata["Name"] for found in distributions()}
-    assert LIBRARY.get(operator, Choice("lotus")).refuses(node(operator, answers=False), Limits()) == SAID
+    assert (
+        LIBRARY.get(operator, Choice("lotus")).refuses(node(operator, answers=False), Limits())
+        == SAID
+    )
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", lambda _: "1.3.0")
     said = installed.lacking() or ""
-    assert said.startswith("it calls functions of lotus-ai 1.2.4, and 1.3.0 is installed: pip install")
+    assert said.startswith(
+        "it calls functions of lotus-ai 1.2.4, and 1.3.0 is installed: pip install"
+    )

@@ -26,8 +26,14 @@ LISTS = {"found": "list<struct<word: string>>"}
 
 def node(returns: dict[str, str], **more: Any) -> SemMap:
     kinds = tuple((name, parse_type(kind)) for name, kind in returns.items())
-    prompt = Prompt("p", kinds, rules="Be exact.", item=Template.parse("Words of “{name}”?"), **more)
-    return SemMap(input=Input(name="rows", columns=LEFT, step="rows"), prompt=PromptSet((("", prompt),)), step="asked")
+    prompt = Prompt(
+        "p", kinds, rules="Be exact.", item=Template.parse("Words of “{name}”?"), **more
+    )
+    return SemMap(
+        input=Input(name="rows", columns=LEFT, step="rows"),
+        prompt=PromptSet((("", prompt),)),
+        step="asked",
+    )
 
 
 def forgetful(*rounds: list[str]) -> Mind:
@@ -41,7 +47,9 @@ def forgetful(*rounds: list[str]) -> Mind:
     return Mind(answer=lambda text: {"found": [{"word": "the"}]}, review=review)
 
 
-async def found(mind: Mind, way: str, asked: SemMap, texts: list[str] | None = None) -> tuple[pa.Table, Oracle]:
+async def found(
+    mind: Mind, way: str, asked: SemMap, texts: list[str] | None = None
+) -> tuple[pa.Table, Oracle]:
     llm = Oracle(mind)
     case = Case("sem_map", list(texts or ["the old harbour bell"]))
     return await run(case, LIBRARY.get("sem_map", Choice.parse(way)), llm, asked=asked), llm
@@ -55,7 +63,9 @@ async def test_what_was_missed_is_added_to_a_list() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "words", "calls"), [(1, 2, 2), (2, 3, 3), (3, 4, 4)])
-async def test_a_row_is_asked_again_as_long_as_something_is_found(rounds: int, words: int, calls: int) -> None:
+async def test_a_row_is_asked_again_as_long_as_something_is_found(
+    rounds: int, words: int, calls: int
+) -> None:
     mind = forgetful(["old"], ["harbour"], ["bell"])
     table, llm = await found(mind, f"reflexion(rounds={rounds})", node(LISTS))
     assert [entry["word"] for entry in table.column("found").to_pylist()[0]] == list(WORDS[:words])
@@ -76,15 +86,22 @@ async def test_records_that_differ_in_case_and_white_space_alone_are_one() -> No
 async def test_what_is_no_list_is_revised() -> None:
     mind = Mind(
         answer=lambda text: {"size": 3, "words": ["the"]},
-        review=lambda text, answer, given: {"size": given["size"] + 1, "words": [] if given["size"] > 3 else ["old"]},
+        review=lambda text, answer, given: {
+            "size": given["size"] + 1,
+            "words": [] if given["size"] > 3 else ["old"],
+        },
     )
-    table, _ = await found(mind, "reflexion(rounds=2)", node({"size": "int64", "words": "list<string>"}))
+    table, _ = await found(
+        mind, "reflexion(rounds=2)", node({"size": "int64", "words": "list<string>"})
+    )
     (row,) = answers(table)
     assert (row["size"], row["words"], row["error"]) == (5, ["the", "old"], None)
 
 
 async def test_an_answer_that_is_a_list_or_nothing_may_become_a_list() -> None:
-    mind = Mind(answer=lambda text: {"words": None}, review=lambda text, answer, given: {"words": ["old"]})
+    mind = Mind(
+        answer=lambda text: {"words": None}, review=lambda text, answer, given: {"words": ["old"]}
+    )
     table, _ = await found(mind, "reflexion", node({"words": "list<string> null"}))
     assert table.column("words").to_pylist() == [["old"]]
 
@@ -92,13 +109,21 @@ async def test_an_answer_that_is_a_list_or_nothing_may_become_a_list() -> None:
 async def test_the_second_question_shows_row_and_answer_and_says_what_is_wanted() -> None:
     _, llm = await found(forgetful(), "reflexion", node(LISTS))
     system, user = (message.content for message in llm.requests[1].messages)
-    assert system.startswith("Be exact.\n\nThe question was answered already. Look for what that answer missed")
-    assert "in a list only what the answer given misses, an empty list if it misses nothing" in system
-    assert user == 'Words of “the old harbour bell”?\n\nThe answer given:\n{"found":[{"word":"the"}]}'
+    assert system.startswith(
+        "Be exact.\n\nThe question was answered already. Look for what that answer missed"
+    )
+    assert (
+        "in a list only what the answer given misses, an empty list if it misses nothing" in system
+    )
+    assert (
+        user == 'Words of “the old harbour bell”?\n\nThe answer given:\n{"found":[{"word":"the"}]}'
+    )
 
 
 async def test_a_prompt_may_have_a_second_question_of_its_own() -> None:
-    _, llm = await found(forgetful(), "reflexion", node(LISTS, reflexion="Were any words left out?"))
+    _, llm = await found(
+        forgetful(), "reflexion", node(LISTS, reflexion="Were any words left out?")
+    )
     first, second = (request.messages[0].content for request in llm.requests)
     assert "left out" not in first
     assert second.startswith("Be exact.\n\nWere any words left out?\n\nAnswer with one JSON object")

@@ -1,4 +1,6 @@
-"""What a run says of an implementation that breaks its contract: the step, the implementation, the file, what to do."""
+"""What a run says of an implementation that breaks its contract: the step, the implementation, the
+file, what to do.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,22 @@ LEAKS = Mind(answer=lambda text: {"answer": "yes" if "leaks" in text else "no"})
 async def run(tmp_path: Path, folder: Path, way: str) -> Any:
     plan = tmp_path / "tickets.yaml"
     plan.write_text(PLAN)
-    given = {"llm": Oracle(LEAKS), "embedder": Grams(), "store": "memory", "operators": (str(folder),)}
+    given = {
+        "llm": Oracle(LEAKS),
+        "embedder": Grams(),
+        "store": "memory",
+        "operators": (str(folder),),
+    }
     async with semgraph.Session(**given, folder=tmp_path / "kept") as session:
         return await session.arun(plan, tickets=TICKETS, use={"leaking": way})
 
 
 async def test_an_own_implementation_runs_from_its_folder(tmp_path: Path) -> None:
-    write(tmp_path / "mine", "good", "return await ctx.ask_packed(node, rows, rows.blocks(node, left=2, order='name'))")
+    write(
+        tmp_path / "mine",
+        "good",
+        "return await ctx.ask_packed(node, rows, rows.blocks(node, left=2, order='name'))",
+    )
     result = await run(tmp_path, tmp_path / "mine", "good")
     assert [row["id"] for row in result.tables["leaking"].to_pylist()] == [1, 3]
 
@@ -63,9 +74,15 @@ async def test_an_own_implementation_runs_from_its_folder(tmp_path: Path) -> Non
             "t = await ctx.ask_packed(node, rows, rows.blocks(node)); return pa.concat_tables([t, t.slice(0, 1)])",
             "broke its contract: each of the 3 items must come once; twice or unknown: 0. Correct its `answer`",
         ),
-        ("return rows.left.column('gone')", "raised KeyError: 'Field \"gone\" does not exist in schema'"),
+        (
+            "return rows.left.column('gone')",
+            "raised KeyError: 'Field \"gone\" does not exist in schema'",
+        ),
         ("raise ValueError", "raised ValueError"),
-        ("return await ctx.ask_packed(node, rows, [[0, 1]])", "item 2 is in no block: put each item in one"),
+        (
+            "return await ctx.ask_packed(node, rows, [[0, 1]])",
+            "item 2 is in no block: put each item in one",
+        ),
     ],
 )
 async def test_step_implementation_and_file_are_named(tmp_path: Path, body: str, said: str) -> None:
@@ -81,13 +98,17 @@ async def test_an_answer_that_is_no_coroutine_is_told(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("async def answer", "def answer"))
     with pytest.raises(EngineError) as error:
         await run(tmp_path, tmp_path / "mine", "bad")
-    assert str(error.value) == f"step leaking: Mine in {file}: answer must be written with async def"
+    assert (
+        str(error.value) == f"step leaking: Mine in {file}: answer must be written with async def"
+    )
 
 
 async def test_a_blocked_event_loop_is_told_with_file_and_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = [0.0]  # that of the watch: the machine's own runs on while another program has the processor
+    clock = [
+        0.0
+    ]  # that of the watch: the machine's own runs on while another program has the processor
     monkeypatch.setattr(watching, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
     ask = "return await ctx.ask_packed(node, rows, rows.blocks(node))"
@@ -109,7 +130,8 @@ async def test_what_there_is_is_said_of_an_unknown_implementation(tmp_path: Path
     assert "step leaking: " in str(error.value)
     assert (
         '"cascde" is no way of doing a sem_filter. Its ways: per_row, cascade(recall, precision, delta, sample, rows, proxy, role), good, '
-        'logit(threshold, labels, split), lotus(reasoning), packed(rows). Did you mean "cascade"?' in str(error.value)
+        'logit(threshold, labels, split), lotus(reasoning), packed(rows). Did you mean "cascade"?'
+        in str(error.value)
     )
 
 
@@ -118,15 +140,22 @@ async def test_a_file_that_fails_to_import_is_named_with_its_line(tmp_path: Path
     file.write_text('"""No."""\n\nimport nothing_of_this_name\n')
     with pytest.raises(PlanError) as error:
         await run(tmp_path, tmp_path / "mine", "bad")
-    assert f"{file}:3: ModuleNotFoundError: No module named 'nothing_of_this_name'. Correct the file" in str(
-        error.value
+    assert (
+        f"{file}:3: ModuleNotFoundError: No module named 'nothing_of_this_name'. Correct the file"
+        in str(error.value)
     )
 
 
 def test_shipped_implementations_import_what_authors_import() -> None:
-    files = [one.file for operator in OPERATORS for one in LIBRARY.list(operator) if one.name != "lotus"]  # a bridge
+    files = [
+        one.file for operator in OPERATORS for one in LIBRARY.list(operator) if one.name != "lotus"
+    ]  # a bridge
     assert len(files) > 15
     for file in files:
-        lines = [line for line in file.read_text().splitlines() if line.strip().startswith("from semgraph")]
+        lines = [
+            line
+            for line in file.read_text().splitlines()
+            if line.strip().startswith("from semgraph")
+        ]
         assert lines, file
         assert all(line.strip().startswith("from semgraph.operator import") for line in lines), file

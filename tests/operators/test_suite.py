@@ -1,4 +1,6 @@
-"""Every implementation that is shipped passes every check that its authors' `semgraph operators check` runs."""
+"""Every implementation that is shipped passes every check that its authors' `semgraph operators
+check` runs.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +68,13 @@ def test_what_need_not_answer_as_the_reference_does_comes_near_it() -> None:
 
 
 def test_what_was_measured_stands_in_the_documentation() -> None:
-    table = [line.split("|")[1:-1] for line in DOCS.read_text().splitlines() if line.startswith("| `sem_")]
-    told = {" ".join(c.strip(" `") for c in cells[:2]): tuple(float(c) for c in cells[2:6]) for cells in table}
+    table = [
+        line.split("|")[1:-1]
+        for line in DOCS.read_text().splitlines()
+        if line.startswith("| `sem_")
+    ]
+    told = {
+        " ".join(c.strip(" `") for c in cells[:2]): tuple(float(c) for c in cells[2:6])
+        for cells in table
+    }
     assert told == {name: tuple(map(float, row)) for name, row in measured().items()}

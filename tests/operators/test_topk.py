@@ -53,14 +53,20 @@ async def best(way: str, numbers: list[int], k: int, llm: Any = None) -> tuple[l
     ],
 )
 @pytest.mark.parametrize("seed", range(8))
-async def test_the_best_5_of_50_are_found_for_few_calls(way: str, calls: int, rounds: int, seed: int) -> None:
+async def test_the_best_5_of_50_are_found_for_few_calls(
+    way: str, calls: int, rounds: int, seed: int
+) -> None:
     numbers = list(range(50))
     random.Random(seed).shuffle(numbers)
-    found, asked, waited = await best(way, numbers, 5, Oracle(replace(LOUD, score=lambda t: LOUD.score(t) + 0.5)))
+    found, asked, waited = await best(
+        way, numbers, 5, Oracle(replace(LOUD, score=lambda t: LOUD.score(t) + 0.5))
+    )
     assert found == [49, 48, 47, 46, 45]
     assert asked <= calls
     assert waited <= rounds
-    if not way.startswith("quickselect"):  # whose worst case is rare, and far from what is to be expected
+    if not way.startswith(
+        "quickselect"
+    ):  # whose worst case is rare, and far from what is to be expected
         estimate = LIBRARY.get("sem_topk", Choice.parse(way)).estimate(
             replace(node("sem_topk"), k=5), RowEstimate(50, 0, 50, 1), None
         )
@@ -77,7 +83,9 @@ async def test_sorted_rows_are_no_worse_than_others(way: str, order: list[int]) 
     assert rounds <= 18
 
 
-@pytest.mark.parametrize("way", ["listwise(window=100)", "tournament", "quickselect", "quickselect(batch=1)"])
+@pytest.mark.parametrize(
+    "way", ["listwise(window=100)", "tournament", "quickselect", "quickselect(batch=1)"]
+)
 @pytest.mark.parametrize("k", [1, 3, 20])
 async def test_k_may_be_one_and_more_than_there_are(way: str, k: int) -> None:
     found, _, _ = await best(way, [3, 1, 2, 9, 7], k)
@@ -91,11 +99,15 @@ async def test_a_tournament_never_asks_the_same_twice() -> None:
     assert all(2 <= r.messages[1].content.count("\n") <= 3 for r in llm.requests)
 
 
-@pytest.mark.parametrize("way", ["tournament", "quickselect", "quickselect(batch=1)", "quickselect(pivot=random)"])
+@pytest.mark.parametrize(
+    "way", ["tournament", "quickselect", "quickselect(batch=1)", "quickselect(pivot=random)"]
+)
 async def test_a_model_that_contradicts_itself_is_asked_no_longer(way: str) -> None:
     def cyclic(request: Request, reply: Reply) -> Reply:
         count = request.messages[1].content.count("\n")
-        return replace(reply, text='{"ranking": [' + ", ".join(str(n) for n in range(count, 0, -1)) + "]}")
+        return replace(
+            reply, text='{"ranking": [' + ", ".join(str(n) for n in range(count, 0, -1)) + "]}"
+        )
 
     numbers = list(range(20))
     llm = Faulty(Oracle(LOUD), cyclic)
@@ -113,7 +125,9 @@ async def test_a_row_that_is_refused_alone_too_is_the_only_error(way: str) -> No
             raise RowError("rejected", "no 17", attempts=1)
         return reply
 
-    found, _, _ = await best(way, list(range(30)), 30 if way != "listwise" else 10, Faulty(llm, spoil))
+    found, _, _ = await best(
+        way, list(range(30)), 30 if way != "listwise" else 10, Faulty(llm, spoil)
+    )
     right = [n for n in range(29, -1, -1) if n != 17]
     assert found == right[: len(found)]
     assert len(found) >= 10
@@ -121,7 +135,9 @@ async def test_a_row_that_is_refused_alone_too_is_the_only_error(way: str) -> No
 
 async def test_windows_that_do_not_fit_are_made_smaller() -> None:
     llm = Oracle(LOUD, Limits(context_tokens=1500, max_output_tokens=1000))
-    padded = Oracle(replace(LOUD, score=lambda text: float(text.split("“")[1].split()[0])), llm.limits)
+    padded = Oracle(
+        replace(LOUD, score=lambda text: float(text.split("“")[1].split()[0])), llm.limits
+    )
     asked, case = node("sem_topk"), Case("sem_topk", [f"{n} {'x' * 200}" for n in range(12)])
     for way in ("listwise(window=12)", "quickselect(batch=11)"):
         async with NodeContext(padded, Grams(), asked, StepMetrics()) as ctx:
@@ -136,7 +152,10 @@ async def test_windows_that_do_not_fit_are_made_smaller() -> None:
     ("way", "said"),
     [
         ("quickselect(batch=0)", "batch must be at least 1"),
-        ("quickselect(pivot=median)", 'quickselect: pivot must be "embedding" or "random", not "median"'),
+        (
+            "quickselect(pivot=median)",
+            'quickselect: pivot must be "embedding" or "random", not "median"',
+        ),
         ("tournament(rounds=3)", 'tournament has no parameter "rounds". Its parameters: none'),
         ("cross_encoder(batch=0)", "batch must be at least 1"),
         ('cross_encoder(model="")', "model must be the name of a cross-encoder, or a folder"),
@@ -148,7 +167,9 @@ def test_what_is_wrong_with_parameters_is_said(way: str, said: str) -> None:
     assert said in str(error.value)
 
 
-def test_without_its_package_a_cross_encoder_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_a_cross_encoder_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     way = LIBRARY.get("sem_topk", Choice.parse("cross_encoder"))
     monkeypatch.setitem(type(way).refuses.__globals__, "find_spec", lambda name: None)
     said = 'it needs sentence-transformers: pip install "semgraph[cross-encoder]"'

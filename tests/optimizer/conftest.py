@@ -1,4 +1,6 @@
-"""Plans of a few lines, run with and without the optimizer over a small graph in memory, with a model that is a function of its row."""
+"""Plans of a few lines, run with and without the optimizer over a small graph in memory, with a
+model that is a function of its row.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def answered(text: str) -> dict[str, Any]:
         parts = [part.split(":\n", 1)[1] for part in text.split("\n\n")]
         return {name: value for part in parts for name, value in answered(part).items()}
     if text.startswith("1. "):
-        return {"answer": "yes" if all(yes(NUMBERS.sub("", part)) for part in text.split("\n\n")) else "no"}
+        return {
+            "answer": "yes"
+            if all(yes(NUMBERS.sub("", part)) for part in text.split("\n\n"))
+            else "no"
+        }
     head = text.split(":", maxsplit=1)[0].lower()
     if head in {"code", "mark"}:
         return {head: f"c{drawn(text) % 5}"}
@@ -63,13 +69,19 @@ def matched(left: str, right: str) -> dict[str, Any] | None:
 class Bench:
     """Runs plans as some rewrite leaves them."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, store: str | Store = "memory") -> None:
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, store: str | Store = "memory"
+    ) -> None:
         self.oracle = Oracle(Mind(answer=self._answer, match=self._match, score=drawn))
         self.refusing = False  # whether some questions, by their texts, have no answer
-        self.session = semgraph.Session(llm=self.oracle, store=store, journal=False, runs="", folder=folder)
+        self.session = semgraph.Session(
+            llm=self.oracle, store=store, journal=False, runs="", folder=folder
+        )
         self._patch = patch
 
-    async def run(self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any], *, told: bool = True) -> Result:
+    async def run(
+        self, plan: LogicalPlan, rewrite: Rewrite, inputs: Mapping[str, Any], *, told: bool = True
+    ) -> Result:
         """Run a plan, rewritten by nothing else than `rewrite`; counts the requests anew.
 
         Args:
@@ -77,7 +89,11 @@ class Bench:
         """
         self.oracle.requests.clear()
         with self._patch.context() as patch:
-            patch.setattr(running, "optimized", lambda plan, inputs: rewrite(given(plan, inputs) if told else plan))
+            patch.setattr(
+                running,
+                "optimized",
+                lambda plan, inputs: rewrite(given(plan, inputs) if told else plan),
+            )
             return await self.session.arun(plan, again=True, **inputs)
 
     def _answer(self, text: str) -> dict[str, Any]:

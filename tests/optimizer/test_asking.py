@@ -1,4 +1,6 @@
-"""What the optimizer and the engine spare: questions below a limit, and questions that were asked already."""
+"""What the optimizer and the engine spare: questions below a limit, and questions that were asked
+already.
+"""
 
 from __future__ import annotations
 
@@ -90,9 +92,12 @@ CODED = '    - sem_map: {prompt: "Code: {name}", add: {code: string}}\n'
     [
         pytest.param(CODED + LOUD, id="a map below a filter"),
         pytest.param(LOUD + CODED, id="a filter below a map"),
-        pytest.param(LOUD + '    - sem_filter: {prompt: "Near: {city} {name}"}\n', id="two filters"),
         pytest.param(
-            CODED + '    - sem_filter: {prompt: "Loud: {code}"}\n' + LOUD, id="three, one of them of an answer"
+            LOUD + '    - sem_filter: {prompt: "Near: {city} {name}"}\n', id="two filters"
+        ),
+        pytest.param(
+            CODED + '    - sem_filter: {prompt: "Loud: {code}"}\n' + LOUD,
+            id="three, one of them of an answer",
         ),
     ],
 )
@@ -116,7 +121,9 @@ async def test_what_stands_below_packs_full_calls_too(bench: Bench, tmp_path: Pa
     assert after <= 1 + 10
 
 
-async def test_equal_rows_that_come_later_are_no_second_question_below_either(bench: Bench, tmp_path: Path) -> None:
+async def test_equal_rows_that_come_later_are_no_second_question_below_either(
+    bench: Bench, tmp_path: Path
+) -> None:
     steps = '    - sem_map: {prompt: "Code: {city}", add: {code: string}}\n    - sem_filter: {prompt: "Loud: {name}"}\n'
     rows, _, after = await both(bench, plan(tmp_path, f"{steps}    - limit: {{n: 3, per: city}}"))
     names = {question for question in map(str, bench.oracle.requests) if "Code" in question}
@@ -136,7 +143,9 @@ def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 
     oracle = Oracle(Mind(answer=lambda _: {"code": "c"}))
 
-    async def run(made: LogicalPlan, rewrite: Callable[[LogicalPlan], LogicalPlan]) -> tuple[list[Any], int]:
+    async def run(
+        made: LogicalPlan, rewrite: Callable[[LogicalPlan], LogicalPlan]
+    ) -> tuple[list[Any], int]:
         oracle.requests.clear()
         monkeypatch.setattr(running, "optimized", lambda plan, inputs: rewrite(given(plan, inputs)))
         async with semgraph.Session(
@@ -161,8 +170,12 @@ async def test_a_row_without_an_answer_makes_room_for_the_next_only_if_it_is_lef
     assert asked < 10
 
 
-async def test_what_was_asked_for_rows_from_above_is_counted_recorded_and_expected_as_such(tmp_path: Path) -> None:
-    """Of six rows two have no code, and one of the others is not loud: the seventh and all behind it are not asked about."""
+async def test_what_was_asked_for_rows_from_above_is_counted_recorded_and_expected_as_such(
+    tmp_path: Path,
+) -> None:
+    """Of six rows two have no code, and one of the others is not loud: the seventh and all behind
+    it are not asked about.
+    """
 
     def spoil(request: Request, reply: Reply) -> Reply:
         if request.messages[-1].content in {"Code: name 0", "Code: name 2"}:
@@ -170,12 +183,18 @@ async def test_what_was_asked_for_rows_from_above_is_counted_recorded_and_expect
         return reply
 
     def says(text: str) -> dict[str, str]:
-        return {"code": "c"} if "Code" in text else {"answer": "no" if text.endswith("name 3") else "yes"}
+        return (
+            {"code": "c"}
+            if "Code" in text
+            else {"answer": "no" if text.endswith("name 3") else "yes"}
+        )
 
     oracle = Oracle(Mind(answer=says))
     path = tmp_path / "asking.yaml"
     path.write_text(STACKED, encoding="utf-8")
-    async with semgraph.Session(llm=Faulty(oracle, spoil), store="memory", folder=tmp_path) as session:
+    async with semgraph.Session(
+        llm=Faulty(oracle, spoil), store="memory", folder=tmp_path
+    ) as session:
         found = await session.arun(load_plan(path), people=PEOPLE)
         told = session.explain(load_plan(path), people=PEOPLE)
     assert [row["id"] for row in found.tables["kept"].to_pylist()] == [1, 4, 5]
@@ -183,7 +202,9 @@ async def test_what_was_asked_for_rows_from_above_is_counted_recorded_and_expect
     assert (coded.rows_in, coded.rows_out, coded.rows_failed) == (6, 4, 2)
     assert (kept.rows_in, kept.rows_out) == (4, 3)
     assert [failure.row["id"] for failure in found.failed] == [0, 2]
-    recorded = pa.concat_tables(pq.read_table(part) for part in (found.record / "steps" / "coded").glob("*.parquet"))
+    recorded = pa.concat_tables(
+        pq.read_table(part) for part in (found.record / "steps" / "coded").glob("*.parquet")
+    )
     assert sorted(recorded.column("id").to_pylist()) == [1, 3, 4, 5]
     (line,) = [line for line in told.splitlines() if "coded" in line]
     assert re.search("≈ 4 +≈ 4 ", line), "rows that it gives, and calls that are paid, as they were"
@@ -207,7 +228,9 @@ returns: [pairs]
 async def test_a_row_that_failed_is_counted_once_however_many_it_is_joined_with(
     tmp_path: Path, on_error: str, left: int
 ) -> None:
-    """Two people of one name have no answer, for three visits and for two; the fourth of the people has no visit."""
+    """Two people of one name have no answer, for three visits and for two; the fourth of the people
+    has no visit.
+    """
 
     def spoil(request: Request, reply: Reply) -> Reply:
         if "Ann" in request.messages[-1].content:
@@ -217,11 +240,21 @@ async def test_a_row_that_failed_is_counted_once_however_many_it_is_joined_with(
     path = tmp_path / "asking.yaml"
     path.write_text(JOINED.replace("ON_ERROR", on_error), encoding="utf-8")
     model = Faulty(Oracle(Mind(answer=lambda _: {"answer": "yes"})), spoil)
-    people = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Ben"}, {"id": 3, "name": "Ann"}, {"id": 4, "name": "Ann"}]
-    visits = [{"who": who, "place": place} for who, place in zip([1, 1, 1, 2, 2, 2, 3, 3], "abcdefgh", strict=True)]
+    people = [
+        {"id": 1, "name": "Ann"},
+        {"id": 2, "name": "Ben"},
+        {"id": 3, "name": "Ann"},
+        {"id": 4, "name": "Ann"},
+    ]
+    visits = [
+        {"who": who, "place": place}
+        for who, place in zip([1, 1, 1, 2, 2, 2, 3, 3], "abcdefgh", strict=True)
+    ]
     made = load_plan(path)
     assert optimize(made).returns["pairs"].keyword == "sem_filter", "it is asked late"
-    async with semgraph.Session(llm=model, store="memory", journal=False, runs="", folder=tmp_path) as session:
+    async with semgraph.Session(
+        llm=model, store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
         found = await session.arun(made, people=people, visits=visits)
     assert found.tables["pairs"].num_rows == left
     assert found.meter.steps["loud"].rows_failed == 2
@@ -231,7 +264,9 @@ async def test_a_row_that_failed_is_counted_once_however_many_it_is_joined_with(
 
 
 @pytest.mark.parametrize("way", ["per_row", "packed(rows=10)"])
-async def test_rows_that_a_model_cannot_tell_apart_are_one_question(bench: Bench, tmp_path: Path, way: str) -> None:
+async def test_rows_that_a_model_cannot_tell_apart_are_one_question(
+    bench: Bench, tmp_path: Path, way: str
+) -> None:
     made = plan(tmp_path, '    - sem_filter: {prompt: "Loud: {city}"}', f'{{kept: "{way}"}}')
     rows, _, after = await both(bench, made)
     assert after == (2 if way == "per_row" else 1)
@@ -239,7 +274,9 @@ async def test_rows_that_a_model_cannot_tell_apart_are_one_question(bench: Bench
 
 
 async def test_equal_pairs_are_one_question(bench: Bench, tmp_path: Path) -> None:
-    steps = '    - sem_join: {prompt: "Is {city} near {o.city}?", other: people, alias: o, how: semi}'
+    steps = (
+        '    - sem_join: {prompt: "Is {city} near {o.city}?", other: people, alias: o, how: semi}'
+    )
     _, _, after = await both(bench, plan(tmp_path, steps))
     assert after == 4
 
@@ -269,7 +306,9 @@ async def test_numbers_that_no_record_has_are_asked_for_again(tmp_path: Path, al
     oracle = Oracle(Mind(answer=lambda text: {"numbers": [2, 3] if "Ann" in text else [1]}))
 
     def spoil(request: Request, reply: Reply) -> Reply:
-        if "Ann" in request.messages[-1].content and (always or "not valid" not in request.messages[-1].content):
+        if "Ann" in request.messages[-1].content and (
+            always or "not valid" not in request.messages[-1].content
+        ):
             return edited(reply, lambda said: {"numbers": [*said["numbers"], 4]})
         return reply
 
@@ -278,9 +317,14 @@ async def test_numbers_that_no_record_has_are_asked_for_again(tmp_path: Path, al
     async with semgraph.Session(
         llm=Faulty(oracle, spoil), store="memory", journal=False, runs="", folder=tmp_path
     ) as session:
-        found = await session.arun(load_plan(tmp_path / "classified.yaml"), people=people, others=others)
+        found = await session.arun(
+            load_plan(tmp_path / "classified.yaml"), people=people, others=others
+        )
     assert len(oracle.requests) == 3
-    assert "numbers has 4, which is the number of no record" in oracle.requests[-1].messages[-1].content
+    assert (
+        "numbers has 4, which is the number of no record"
+        in oracle.requests[-1].messages[-1].content
+    )
     ann = [] if always else [{"id": 1, "other": 20}, {"id": 1, "other": 30}]
     assert found.tables["pairs"].to_pylist() == [*ann, {"id": 2, "other": 10}]
     assert [failure.error for failure in found.failed] == (

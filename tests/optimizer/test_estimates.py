@@ -1,4 +1,6 @@
-"""What EXPLAIN says that a plan will take: exact where it can be known, a bound, as before, or unknown; never made up."""
+"""What EXPLAIN says that a plan will take: exact where it can be known, a bound, as before, or
+unknown; never made up.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +78,15 @@ async def test_before_the_first_run_there_are_bounds_and_what_is_not_known_is_sa
     assert of(data, "paired", "items") == (16, "exact")
     assert of(data, "looked_up", "rows") == (16, "most")
     assert of(data, "counted", "tokens_out") == (None, "unknown")
-    assert (data["estimate"]["tokens_out"]["known"], data["estimate"]["calls"]["known"]) == ("unknown", "most")
+    assert (data["estimate"]["tokens_out"]["known"], data["estimate"]["calls"]["known"]) == (
+        "unknown",
+        "most",
+    )
 
 
-async def test_tokens_of_prompts_that_rest_on_the_inputs_are_counted(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_tokens_of_prompts_that_rest_on_the_inputs_are_counted(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     data = await estimates(session, plan(tmp_path), notes=NOTES, names=NAMES)
     result = await session.arun(plan(tmp_path), notes=NOTES, names=NAMES)
     value, known = of(data, "kept", "tokens_in")
@@ -88,7 +95,9 @@ async def test_tokens_of_prompts_that_rest_on_the_inputs_are_counted(session: se
     assert of(data, "counted", "tokens_in") == (None, "unknown")
 
 
-async def test_after_a_run_the_same_rows_are_estimated_as_they_were(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_after_a_run_the_same_rows_are_estimated_as_they_were(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     path = plan(tmp_path)
     result = await session.arun(path, notes=NOTES, names=NAMES)
     data = await estimates(session, path, notes=NOTES, names=NAMES)
@@ -102,7 +111,9 @@ async def test_after_a_run_the_same_rows_are_estimated_as_they_were(session: sem
     assert of(double, "kept", "calls")[0] == pytest.approx(2 * of(data, "kept", "calls")[0])
 
 
-async def test_answers_from_the_journal_do_not_make_a_plan_look_free(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_answers_from_the_journal_do_not_make_a_plan_look_free(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     path = plan(tmp_path)
     first = await session.arun(path, notes=NOTES, names=NAMES)
     again = await session.arun(path, notes=NOTES, names=NAMES)
@@ -154,11 +165,20 @@ def people(*counts: int) -> list[dict[str, Any]]:
     ],
 )
 async def test_rows_of_several_partitions_take_no_more_calls_than_the_bound(
-    session: semgraph.Session, tmp_path: Path, counts: tuple[int, ...], way: str, window: str, most: int
+    session: semgraph.Session,
+    tmp_path: Path,
+    counts: tuple[int, ...],
+    way: str,
+    window: str,
+    most: int,
 ) -> None:
     path, rows = cut(tmp_path, way, window), people(*counts)
     if window == "none":
-        path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("order")))
+        path.write_text(
+            "\n".join(
+                line for line in path.read_text().splitlines() if not line.startswith("order")
+            )
+        )
     assert of(await estimates(session, path, messages=rows), "told", "calls") == (most, "most")
     run = await session.arun(path, inputs={"messages": rows})
     assert run.meter.total().calls_issued <= most
@@ -166,9 +186,13 @@ async def test_rows_of_several_partitions_take_no_more_calls_than_the_bound(
 
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=6),
-    st.sampled_from([lambda n: -(-n // 7), lambda n: n * (n - 1) / 2, lambda n: 3 * n, lambda n: min(n, 5)]),
+    st.sampled_from(
+        [lambda n: -(-n // 7), lambda n: n * (n - 1) / 2, lambda n: 3 * n, lambda n: min(n, 5)]
+    ),
 )
-def test_a_bound_holds_however_rows_are_spread_over_parts(parts: list[int], taken: Callable[[float], float]) -> None:
+def test_a_bound_holds_however_rows_are_spread_over_parts(
+    parts: list[int], taken: Callable[[float], float]
+) -> None:
     class Way(Implementation[Any]):
         def estimate(self, node: Any, rows: RowEstimate, seen: Any) -> Cost:
             return Cost(taken(rows.items))
@@ -177,7 +201,9 @@ def test_a_bound_holds_however_rows_are_spread_over_parts(parts: list[int], take
             raise AssertionError("it is only estimated")
 
     items = float(sum(parts))
-    found = bounds.most_calls(Way(), some("sem_map").node(), RowEstimate(items, 0, items, 0), len(parts))
+    found = bounds.most_calls(
+        Way(), some("sem_map").node(), RowEstimate(items, 0, items, 0), len(parts)
+    )
     assert found.bound
     assert sum(map(taken, parts)) <= found.number
 
@@ -188,10 +214,14 @@ def test_a_sum_with_parts_that_are_not_known_is_at_least_what_is_no_mere_bound()
     assert total([Amount(3, "most"), Amount(2, "exact")]).shown() == "≤ 5"
 
 
-async def test_another_prompt_or_way_is_another_thing(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_another_prompt_or_way_is_another_thing(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     path = plan(tmp_path)
     await session.arun(path, notes=NOTES, names=NAMES)
-    path.write_text(PLAN.replace("nice", "kind").replace("packed(rows=4)", "packed(rows=3)"), encoding="utf-8")
+    path.write_text(
+        PLAN.replace("nice", "kind").replace("packed(rows=4)", "packed(rows=3)"), encoding="utf-8"
+    )
     data = await estimates(session, path, notes=NOTES, names=NAMES)
     assert of(data, "kept", "calls") == (8, "most")
     assert of(data, "coded", "calls") == (3, "most")
@@ -199,7 +229,9 @@ async def test_another_prompt_or_way_is_another_thing(session: semgraph.Session,
 
 
 @pytest.mark.parametrize("undated", [False, True])
-async def test_the_second_explain_of_a_plan_is_within_a_fifth_of_what_it_takes(tmp_path: Path, undated: bool) -> None:
+async def test_the_second_explain_of_a_plan_is_within_a_fifth_of_what_it_takes(
+    tmp_path: Path, undated: bool
+) -> None:
     async with StandIn(undated=undated) as model:
         made = {
             "llm": f"openai:gpt-4.1-mini@{model.base_url}",
@@ -265,7 +297,10 @@ class Odd(Implementation[SemFilter]):
         ("7", "it estimated int 7, not a Cost"),
         ("Cost('many')", "it estimated calls str 'many', not a number from 0 on"),
         ("Cost(-1)", "it estimated calls int -1, not a number from 0 on"),
-        ("Cost(1, tokens_in=float('nan'))", "it estimated tokens_in float nan, not a number from 0 on"),
+        (
+            "Cost(1, tokens_in=float('nan'))",
+            "it estimated tokens_in float nan, not a number from 0 on",
+        ),
         ("Cost(1 / 0)", "raised ZeroDivisionError: division by zero"),
     ],
 )
@@ -276,7 +311,9 @@ async def test_an_estimate_that_is_none_is_the_fault_of_its_implementation(
     file.parent.mkdir(parents=True)
     file.write_text(OWN.replace("WRONG", wrong), encoding="utf-8")
     made = {"llm": Oracle(Mind(answer=answered)), "store": "memory", "runs": "", "folder": tmp_path}
-    async with semgraph.Session(**made, operators=[tmp_path / "own"], use={"kept": "odd"}) as session:
+    async with semgraph.Session(
+        **made, operators=[tmp_path / "own"], use={"kept": "odd"}
+    ) as session:
         with pytest.raises(EngineError) as caught:
             await estimates(session, plan(tmp_path), notes=NOTES, names=NAMES)
     assert str(caught.value).startswith(f"step kept: Odd in {file}")

@@ -1,4 +1,6 @@
-"""EXPLAIN: what the rules change, the first prompts, a sample, and a tree that fits its terminal."""
+"""EXPLAIN: what the rules change, the first prompts, a sample, and a tree that fits its
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def oracle() -> Oracle:
 
 @pytest.fixture
 async def session(tmp_path: Path, oracle: Oracle) -> AsyncIterator[semgraph.Session]:
-    async with semgraph.Session(llm=oracle, store="memory", journal=False, runs="", folder=tmp_path) as made:
+    async with semgraph.Session(
+        llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
+    ) as made:
         yield made
 
 
@@ -46,20 +50,28 @@ def plan(folder: Path, allow: str = "[]") -> Path:
 
 
 async def said(session: semgraph.Session, path: Path, **options: Any) -> str:
-    return await asyncio.to_thread(lambda: session.explain(path, **{"inputs": {"notes": NOTES}, **options}))
+    return await asyncio.to_thread(
+        lambda: session.explain(path, **{"inputs": {"notes": NOTES}, **options})
+    )
 
 
-async def test_every_rewrite_is_shown_as_a_change_of_the_algebra(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_every_rewrite_is_shown_as_a_change_of_the_algebra(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     text = await said(session, plan(tmp_path), format="rules")
     head, *lines = text.split("\n\n")[0].splitlines()
     assert head == "── filter_first (exact)"
     assert "-kept = σ_{id < 6} sem_filter[Is {text} nice?] notes" in lines
     assert "+kept = sem_filter[Is {text} nice?] σ_{id < 6} notes" in lines
     assert "nothing to do for: prune_empty, prune_steps, ask_late" in text
-    assert "approximate, not allowed by the plan: fuse_maps, join_to_classify, fuse_predicates" in text
+    assert (
+        "approximate, not allowed by the plan: fuse_maps, join_to_classify, fuse_predicates" in text
+    )
 
 
-async def test_the_tree_names_the_rules_that_acted(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_the_tree_names_the_rules_that_acted(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     assert "rewrites: filter_first" in (await said(session, plan(tmp_path))).splitlines()
 
 
@@ -71,7 +83,9 @@ async def test_prompts_are_real_where_rows_are_known_and_say_where_they_are_not(
     kept, coded, marked = parts
     assert kept.startswith("── kept · sem_filter · ")
     assert "\nIs text 0 nice?" in kept
-    assert "tokens · its rows depend on answers: <column> stands for a value" in coded.splitlines()[0]
+    assert (
+        "tokens · its rows depend on answers: <column> stands for a value" in coded.splitlines()[0]
+    )
     assert coded.splitlines()[-1] == "Code: <text>"
     assert marked.splitlines()[-1] == "Mark: <code>"
 
@@ -102,7 +116,9 @@ async def test_prompts_about_rows_that_depend_on_answers_are_whole_and_in_the_fo
     row = '{"code":"<code>"}'
     assert shown["kept"].endswith(f"Records:\n1. {row}\n2. {row}")
     assert '{"answers": [{"id": ' in shown["kept"]
-    assert f"Left records:\n1. {row} compare with: all\n2. {row} compare with: all" in shown["paired"]
+    assert (
+        f"Left records:\n1. {row} compare with: all\n2. {row} compare with: all" in shown["paired"]
+    )
     assert 'Right records:\n101. {"o.code":"<o.code>"}' in shown["paired"]
     assert shown["told"].count(row) == 2
     assert "ranking" in shown["best"]
@@ -136,7 +152,9 @@ async def test_a_sample_is_run_for_real_and_all_rows_are_reckoned_from_it(
     assert "sample: 4 of 8 rows of notes" in await said(session, plan(tmp_path), sample=4)
 
 
-async def test_a_sample_that_the_journal_answers_tells_the_same_amounts(oracle: Oracle, tmp_path: Path) -> None:
+async def test_a_sample_that_the_journal_answers_tells_the_same_amounts(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     async with semgraph.Session(llm=oracle, store="memory", runs="", folder=tmp_path) as session:
         first = json.loads(await said(session, plan(tmp_path), format="json", sample=4))["sample"]
         asked = len(oracle.requests)
@@ -158,12 +176,18 @@ async def test_a_sample_teaches_nothing_about_groups(oracle: Oracle, tmp_path: P
     )
     async with semgraph.Session(llm=oracle, store="memory", runs="", folder=tmp_path) as session:
         await said(session, path, sample=3)
-        steps = {s["step"]: s["estimate"] for s in json.loads(await said(session, path, format="json"))["steps"]}
+        steps = {
+            s["step"]: s["estimate"]
+            for s in json.loads(await said(session, path, format="json"))["steps"]
+        }
         assert steps["nice"]["calls"] == {"value": 8, "known": "seen"}
         assert steps["best"]["rows"] == {"value": 3, "known": "most"}
         assert steps["best"]["calls"] == {"value": 8, "known": "most"}
         await session.arun(path, notes=NOTES[:3])
-        after = {s["step"]: s["estimate"] for s in json.loads(await said(session, path, format="json"))["steps"]}
+        after = {
+            s["step"]: s["estimate"]
+            for s in json.loads(await said(session, path, format="json"))["steps"]
+        }
     assert after["best"]["rows"] == {"value": 3, "known": "seen"}
 
 
@@ -175,7 +199,8 @@ async def test_a_sample_of_all_rows_has_no_range(session: semgraph.Session, tmp_
 
 async def test_a_sample_writes_nothing(session: semgraph.Session, tmp_path: Path) -> None:
     (tmp_path / "graph.yaml").write_text(
-        "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string}}}\n", encoding="utf-8"
+        "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string}}}\n",
+        encoding="utf-8",
     )
     path = tmp_path / "keeping.yaml"
     path.write_text(
@@ -215,12 +240,16 @@ async def test_a_run_stands_beside_the_estimates(tmp_path: Path, oracle: Oracle)
     assert f"was: {result.meter.total().calls_issued} calls" in text
 
 
-async def test_of_a_run_of_another_version_of_the_plan_that_is_said(tmp_path: Path, oracle: Oracle) -> None:
+async def test_of_a_run_of_another_version_of_the_plan_that_is_said(
+    tmp_path: Path, oracle: Oracle
+) -> None:
     async with semgraph.Session(llm=oracle, store="memory", folder=tmp_path) as session:
         result = await session.arun(plan(tmp_path), notes=NOTES)
         assert "another version" not in await said(session, plan(tmp_path), run="last")
         changed = plan(tmp_path)
-        changed.write_text(changed.read_text(encoding="utf-8").replace("nice", "kind"), encoding="utf-8")
+        changed.write_text(
+            changed.read_text(encoding="utf-8").replace("nice", "kind"), encoding="utf-8"
+        )
         note = (
             f"run {result.run} was of another version of shown (steps, parameters or ways differ): "
             "its counts may be of other work"
@@ -229,8 +258,14 @@ async def test_of_a_run_of_another_version_of_the_plan_that_is_said(tmp_path: Pa
         assert json.loads(await said(session, changed, run="last", format="json"))["note"] == note
 
 
-async def test_what_a_plan_allows_is_told_from_what_is_exact(session: semgraph.Session, tmp_path: Path) -> None:
+async def test_what_a_plan_allows_is_told_from_what_is_exact(
+    session: semgraph.Session, tmp_path: Path
+) -> None:
     path = plan(tmp_path, "[fuse_maps]")
-    path.write_text(path.read_text(encoding="utf-8").replace("Mark: {code}", "Mark: {text}"), encoding="utf-8")
-    assert "── fuse_maps (approximate: allowed by the plan)" in await said(session, path, format="rules")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("Mark: {code}", "Mark: {text}"), encoding="utf-8"
+    )
+    assert "── fuse_maps (approximate: allowed by the plan)" in await said(
+        session, path, format="rules"
+    )
     assert "fuse_maps (approximate)" in (await said(session, path)).splitlines()[-1]

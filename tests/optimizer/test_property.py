@@ -1,4 +1,6 @@
-"""Whatever the plan, the optimizer changes no row, no order and no schema, and asks nothing more."""
+"""Whatever the plan, the optimizer changes no row, no order and no schema, and asks nothing
+more.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,24 @@ TESTS = st.sampled_from(
 )  # fmt: skip
 SIMPLE = st.one_of(
     TESTS.map(lambda test: [{"filter": test}]),
-    st.sampled_from(["n + 1", "length(name)", "n * 0.5 + 2", "NULL::BIGINT", "row_number() OVER ()"]).map(
-        lambda text: [{"add": {"n": f"CAST({text} AS BIGINT)", "unused": "name || '!'"}}, BACK]
-    ),
+    st.sampled_from(
+        ["n + 1", "length(name)", "n * 0.5 + 2", "NULL::BIGINT", "row_number() OVER ()"]
+    ).map(lambda text: [{"add": {"n": f"CAST({text} AS BIGINT)", "unused": "name || '!'"}}, BACK]),
     st.just([BACK]),
     st.just([{"project": {"id": None, "name": "upper(name)", "n": None, "group_id": None}}]),
     st.tuples(
         st.integers(1, 4),
         st.sampled_from([None, ["name"]]),
         st.sampled_from([None, "n desc", ["name", "id desc"], "n * 3"]),
-    ).map(lambda t: [{"limit": {k: v for k, v in zip(("n", "per", "order"), t, strict=True) if v is not None}}]),
+    ).map(
+        lambda t: [
+            {
+                "limit": {
+                    k: v for k, v in zip(("n", "per", "order"), t, strict=True) if v is not None
+                }
+            }
+        ]
+    ),
     st.sampled_from([[], ["name"], ["n", "group_id"]]).map(lambda by: [{"distinct": by}]),
     st.just(
         [
@@ -60,12 +70,22 @@ SIMPLE = st.one_of(
     ),
 )
 ASKING = st.one_of(
-    st.tuples(st.sampled_from(["Loud: {name}", "Odd: {n}"]), st.sampled_from(["raise", "null"])).map(
-        lambda t: [{"sem_filter": {"prompt": t[0], "on_error": t[1]}}]
-    ),
-    st.just([{"sem_map": {"prompt": "Code: {name}", "add": {"code": "string"}}}, {"add": {"name": "code"}}, BACK]),
+    st.tuples(
+        st.sampled_from(["Loud: {name}", "Odd: {n}"]), st.sampled_from(["raise", "null"])
+    ).map(lambda t: [{"sem_filter": {"prompt": t[0], "on_error": t[1]}}]),
     st.just(
-        [{"sem_map": {"prompt": "Code: {id} {name}", "add": {"code": "string"}}}, {"filter": "code <> 'c1'"}, BACK]
+        [
+            {"sem_map": {"prompt": "Code: {name}", "add": {"code": "string"}}},
+            {"add": {"name": "code"}},
+            BACK,
+        ]
+    ),
+    st.just(
+        [
+            {"sem_map": {"prompt": "Code: {id} {name}", "add": {"code": "string"}}},
+            {"filter": "code <> 'c1'"},
+            BACK,
+        ]
     ),
     st.just(
         [
@@ -75,10 +95,19 @@ ASKING = st.one_of(
             BACK,
         ]
     ),
-    st.tuples(st.sampled_from([None, ["name"], ["group_id"]]), st.sampled_from([None, "n desc", "name", "n + n"])).map(
+    st.tuples(
+        st.sampled_from([None, ["name"], ["group_id"]]),
+        st.sampled_from([None, "n desc", "name", "n + n"]),
+    ).map(
         lambda t: [
             {"sem_filter": {"prompt": "Loud: {id}"}},
-            {"limit": {k: v for k, v in zip(("n", "per", "order"), (2, *t), strict=True) if v is not None}},
+            {
+                "limit": {
+                    k: v
+                    for k, v in zip(("n", "per", "order"), (2, *t), strict=True)
+                    if v is not None
+                }
+            },
         ]
     ),
 )
@@ -117,7 +146,8 @@ def joining(other: str) -> st.SearchStrategy[list[Any]]:
 
 @st.composite
 def plans(draw: st.DrawFn) -> dict[str, Any]:
-    """Three or four steps, each from an input, a label or an earlier step; some of them are results.
+    """Three or four steps, each from an input, a label or an earlier step; some of them are
+    results.
 
     Some are cut into windows, and some steps that ask have a way of their own.
     """
@@ -132,13 +162,23 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
         )  # fmt: skip
         inner = draw(
             st.lists(
-                st.one_of(SIMPLE, SIMPLE, ASKING, STORED, joining(draw(st.sampled_from(["others", *steps])))),
+                st.one_of(
+                    SIMPLE,
+                    SIMPLE,
+                    ASKING,
+                    STORED,
+                    joining(draw(st.sampled_from(["others", *steps]))),
+                ),
                 max_size=3,
             )
         )
         steps[f"s{number}"] = [*first, *(operator for part in inner for operator in part)]
     names = draw(st.lists(st.sampled_from(list(steps)), min_size=1, max_size=3, unique=True))
-    found = {"steps": steps, "returns": [*names, *([] if "s1" in names else ["s1"])], "use": draw(ways(steps))}
+    found = {
+        "steps": steps,
+        "returns": [*names, *([] if "s1" in names else ["s1"])],
+        "use": draw(ways(steps)),
+    }
     windows = draw(st.sampled_from([None, None, 1, 2, "all"]))
     order = {
         "input": "people",
@@ -156,7 +196,9 @@ def ways(draw: st.DrawFn, steps: dict[str, list[dict[str, Any]]]) -> dict[str, s
     """Ways of some of the steps whose operators all have them."""
     found = {}
     for name, operators in steps.items():
-        asking = {keyword for operator in operators for keyword in operator if keyword.startswith("sem_")}
+        asking = {
+            keyword for operator in operators for keyword in operator if keyword.startswith("sem_")
+        }
         own = (
             "packed(rows=2)"
             if asking <= {"sem_map", "sem_filter"}
@@ -191,7 +233,9 @@ def written(document: dict[str, Any], folder: Path) -> LogicalPlan:
     columns = {"id": "int64", "name": "string", "n": "int64 null", "group_id": "string"}
     inputs = {"people": {**columns, "uuid": "string null"}, "others": columns}
     head = {"plan": "drawn", "graph": "graph.yaml", "inputs": inputs, "optional": ["others"]}
-    (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "graph.yaml").write_text(
+        (FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     (folder / "drawn.yaml").write_text(json.dumps({**head, **document}), encoding="utf-8")
     return load_plan(folder / "drawn.yaml")
 
@@ -211,7 +255,9 @@ def bench(loop: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Ite
     loop.run(made.session.aclose())
 
 
-def compared(bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict[str, Any], *, exact: bool) -> None:
+def compared(
+    bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict[str, Any], *, exact: bool
+) -> None:
     """Run a plan as it is written and as the optimizer leaves it.
 
     A plan that cannot be computed may become one that can, since fewer rows reach what fails.
@@ -233,7 +279,9 @@ def compared(bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict
         except PlanError as error:
             assert "their ways differ" in str(error)  # noqa: PT017 - of a plan that asks the same in two ways
             return event("two ways")
-        event(f"order: {plan.order is not None}, use: {bool(plan.use)}, failed: {bool(before.failed)}")
+        event(
+            f"order: {plan.order is not None}, use: {bool(plan.use)}, failed: {bool(before.failed)}"
+        )
         for name, table in before.tables.items():
             assert after.tables[name].schema == table.schema
             assert after.tables[name].to_pylist() == table.to_pylist(), name
@@ -249,7 +297,12 @@ def compared(bench: Bench, loop: asyncio.Runner, plan: LogicalPlan, inputs: dict
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(document=plans(), people=ROWS, others=ROWS, refusing=st.booleans())
 def test_run_of_a_plan_is_run_of_the_optimized_plan(
-    loop: asyncio.Runner, bench: Bench, document: dict[str, Any], people: list[Any], others: list[Any], refusing: bool
+    loop: asyncio.Runner,
+    bench: Bench,
+    document: dict[str, Any],
+    people: list[Any],
+    others: list[Any],
+    refusing: bool,
 ) -> None:
     plan = written(document, bench.session.folder)
     # Of a window, a row that no longer fails brings all rows of its member back.
@@ -260,9 +313,16 @@ def test_run_of_a_plan_is_run_of_the_optimized_plan(
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(document=plans(), people=ROWS, others=ROWS)
 def test_a_model_that_answers_each_of_several_questions_alike_answers_fused_ones_so(
-    loop: asyncio.Runner, bench: Bench, document: dict[str, Any], people: list[Any], others: list[Any]
+    loop: asyncio.Runner,
+    bench: Bench,
+    document: dict[str, Any],
+    people: list[Any],
+    others: list[Any],
 ) -> None:
-    plan = written({**document, "use": {}, "allow": [rule.__name__ for rule in APPROXIMATE]}, bench.session.folder)
+    plan = written(
+        {**document, "use": {}, "allow": [rule.__name__ for rule in APPROXIMATE]},
+        bench.session.folder,
+    )
     bench.refusing = False
     compared(bench, loop, plan, {"people": keyed(people), "others": others}, exact=False)
 

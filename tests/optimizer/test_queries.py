@@ -41,8 +41,12 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[str | Store]:
     await made.aclose()
 
 
-async def test_the_statements_of_engine_and_store_are_shown(store: str | Store, tmp_path: Path) -> None:
-    (tmp_path / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+async def test_the_statements_of_engine_and_store_are_shown(
+    store: str | Store, tmp_path: Path
+) -> None:
+    (tmp_path / "graph.yaml").write_text(
+        (FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     (tmp_path / "asking.yaml").write_text(PLAN, encoding="utf-8")
     oracle = Oracle(Mind())
     options: dict[str, Any] = {"journal": False, "runs": "", "folder": tmp_path}
@@ -76,12 +80,20 @@ async def test_that_there_is_nothing_to_ask_a_store_or_to_compute_is_said(tmp_pa
     asking = '  nice: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]\n'
     path = tmp_path / "few.yaml"
     said = {}
-    async with semgraph.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path) as session:
-        for name, more in (("nothing", ""), ("something", "  few: [{from: nice}, {limit: {n: 1}}]\n")):
+    async with semgraph.Session(
+        llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
+        for name, more in (
+            ("nothing", ""),
+            ("something", "  few: [{from: nice}, {limit: {n: 1}}]\n"),
+        ):
             last = "few" if more else "nice"
             path.write_text(f"{head}{asking}{more}returns: [{last}]\n", encoding="utf-8")
             said[name] = await _explained(session, path)
-    assert said["nothing"] == "-- DuckDB: nothing to compute between the steps that ask\n\n-- store: no step reads it"
+    assert (
+        said["nothing"]
+        == "-- DuckDB: nothing to compute between the steps that ask\n\n-- store: no step reads it"
+    )
     assert said["something"].startswith("-- DuckDB: few")
     assert said["something"].endswith("\n\n-- store: no step reads it")
 
@@ -109,8 +121,12 @@ async def test_how_exact_the_nearest_are_is_what_the_store_says(tmp_path: Path) 
     (tmp_path / "near.yaml").write_text(NEAR, encoding="utf-8")
     found = {}
     for store in (SqliteStore(":memory:"), Neo4jStore("neo4j://127.0.0.1:1", "neo4j", "x")):
-        steps = as_data(compile_plan(load_plan(tmp_path / "near.yaml"), store, Library(()), {}))["steps"]
-        found[store.name.split(":")[0]] = [read["nearest"] for step in steps for read in step["store"]]
+        steps = as_data(compile_plan(load_plan(tmp_path / "near.yaml"), store, Library(()), {}))[
+            "steps"
+        ]
+        found[store.name.split(":")[0]] = [
+            read["nearest"] for step in steps for read in step["store"]
+        ]
         await store.aclose()
     assert found["memory"] == ["exact", "exact"]
     by_index, of_step = found["neo4j"]

@@ -1,6 +1,8 @@
-"""Each rule by its fixture, `tests/fixtures/optimizer/RULE.yaml`: a plan, what the rule makes of it, and the same tables from both.
+"""Each rule by its fixture, `tests/fixtures/optimizer/RULE.yaml`: a plan, what the rule makes of
+it, and the same tables from both.
 
-`SEMGRAPH_RENEW=1 pytest tests/optimizer` writes what the rules make of the plans now into the fixtures.
+`SEMGRAPH_RENEW=1 pytest tests/optimizer` writes what the rules make of the plans now into the
+fixtures.
 """
 
 from __future__ import annotations
@@ -41,13 +43,20 @@ ALL = [
 
 
 def loaded(case: Any, folder: Path) -> LogicalPlan:
-    (folder / "graph.yaml").write_text((FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "graph.yaml").write_text(
+        (FIXTURES / "graph.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     path = folder / "case.yaml"
     path.write_text(f"plan: case\ngraph: graph.yaml\n{case['plan']}", encoding="utf-8")
     plan = load_plan(path)
     rows = case.get("rows") or {}
     return given(
-        plan, {name: i.schema.empty_table() for name, i in plan.inputs.items() if i.optional and name not in rows}
+        plan,
+        {
+            name: i.schema.empty_table()
+            for name, i in plan.inputs.items()
+            if i.optional and name not in rows
+        },
     )
 
 
@@ -72,7 +81,9 @@ async def test_a_rule_does_what_its_fixture_says_and_no_answer_changes(
     plan = after_rules(written, case)
     ruled = with_roots(plan, apply(RULES[rule], plan.roots, plan))
     if os.environ.get("SEMGRAPH_RENEW"):
-        case["before"], case["after"] = (LiteralScalarString(in_full(p) + "\n") for p in (plan, ruled))
+        case["before"], case["after"] = (
+            LiteralScalarString(in_full(p) + "\n") for p in (plan, ruled)
+        )
         yaml.dump(document, FIXTURES / f"{rule}.yaml")
     assert in_full(plan) == case["before"].strip()
     assert in_full(ruled) == case["after"].strip()
@@ -80,18 +91,26 @@ async def test_a_rule_does_what_its_fixture_says_and_no_answer_changes(
     before = await bench.run(written, lambda p: p, inputs)
     asked = bench.asked
     after = await bench.run(written, lambda _: ruled, inputs)
-    assert {n: t.to_pylist() for n, t in before.tables.items()} == {n: t.to_pylist() for n, t in after.tables.items()}
-    assert {n: t.schema for n, t in before.tables.items()} == {n: t.schema for n, t in after.tables.items()}
+    assert {n: t.to_pylist() for n, t in before.tables.items()} == {
+        n: t.to_pylist() for n, t in after.tables.items()
+    }
+    assert {n: t.schema for n, t in before.tables.items()} == {
+        n: t.schema for n, t in after.tables.items()
+    }
     assert dict(before.written) == dict(after.written)
     assert len(bench.asked) <= len(asked)
     assert set(bench.asked) <= set(asked) or RULES[rule] in APPROXIMATE
     assert after.meter.total().round_trips <= before.meter.total().round_trips
     if case.get("rows") is not None:
-        assert any(t.num_rows for t in after.tables.values()), "a fixture without rows proves nothing"
+        assert any(t.num_rows for t in after.tables.values()), (
+            "a fixture without rows proves nothing"
+        )
 
 
 @pytest.mark.parametrize(("rule", "name"), ALL)
-def test_a_rule_has_nothing_more_to_do_after_it_was_applied(tmp_path: Path, rule: str, name: str) -> None:
+def test_a_rule_has_nothing_more_to_do_after_it_was_applied(
+    tmp_path: Path, rule: str, name: str
+) -> None:
     (case,) = (c for c in cases(rule) if c["case"] == name)
     plan = after_rules(loaded(case, tmp_path), case)
     once = apply(RULES[rule], plan.roots, plan)
@@ -140,7 +159,8 @@ use: USE
 
 
 @pytest.mark.parametrize(
-    "use", ["{}", "{first: per_row, second: per_row}", "{first: packed(rows=3), second: packed(rows=3)}"]
+    "use",
+    ["{}", "{first: per_row, second: per_row}", "{first: packed(rows=3), second: packed(rows=3)}"],
 )
 def test_equal_steps_with_one_way_are_computed_once(tmp_path: Path, use: str) -> None:
     path = tmp_path / "twice.yaml"
@@ -153,7 +173,8 @@ def test_equal_steps_with_two_ways_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "twice.yaml"
     path.write_text(TWICE.replace("USE", "{second: packed(rows=3)}"), encoding="utf-8")
     with pytest.raises(
-        PlanError, match=r"step second: asks what first asks.*Ways: first the reference, second packed\(rows=3\)"
+        PlanError,
+        match=r"step second: asks what first asks.*Ways: first the reference, second packed\(rows=3\)",
     ):
         optimize(load_plan(path))
 
@@ -169,7 +190,9 @@ allow: ALLOW
 """
 
 
-@pytest.mark.parametrize(("allow", "asked"), [("[]", 2), ("[fuse_predicates]", 2), ("[fuse_maps]", 1)])
+@pytest.mark.parametrize(
+    ("allow", "asked"), [("[]", 2), ("[fuse_predicates]", 2), ("[fuse_maps]", 1)]
+)
 async def test_what_may_change_answers_happens_only_where_a_plan_allows_it(
     bench: Bench, tmp_path: Path, allow: str, asked: int
 ) -> None:

@@ -1,4 +1,6 @@
-"""EXPLAIN of every operator, in every way that it can be answered: a bound before the first run, then what a run is charged."""
+"""EXPLAIN of every operator, in every way that it can be answered: a bound before the first run,
+then what a run is charged.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ WAYS = [
     ("sem_topk", "listwise(window=8)"), ("sem_topk", "quickselect(batch=3)"),
 ]  # fmt: skip
 HERE = [(op, way) for op, way in WAYS if usable(op, LIBRARY.get(op, Choice.parse(way))) is None]
-NOTES = [{"id": i, "kind": "ab"[i % 2], "text": f"text {i} of {'many' if i % 3 else 'few'} words"} for i in range(30)]
+NOTES = [
+    {"id": i, "kind": "ab"[i % 2], "text": f"text {i} of {'many' if i % 3 else 'few'} words"}
+    for i in range(30)
+]
 NAMES = [{"name": f"text {7 * i + 1} of many words"} for i in range(4)]
 
 
@@ -60,7 +65,9 @@ async def explained(session: semgraph.Session, path: Path, **inputs: Any) -> Map
 
 
 def session(folder: Path) -> semgraph.Session:
-    return semgraph.Session(llm=Oracle(MIND), embedder=Grams(), store="memory", runs="", folder=folder)
+    return semgraph.Session(
+        llm=Oracle(MIND), embedder=Grams(), store="memory", runs="", folder=folder
+    )
 
 
 def near(total: Mapping[str, Any], did: StepMetrics) -> None:
@@ -71,7 +78,9 @@ def near(total: Mapping[str, Any], did: StepMetrics) -> None:
 
 @pytest.mark.parametrize("per", ["", ", per: [kind]"], ids=["one group", "groups"])
 @pytest.mark.parametrize(("operator", "way"), HERE)
-async def test_it_is_within_a_fifth_of_what_the_run_took(tmp_path: Path, operator: str, way: str, per: str) -> None:
+async def test_it_is_within_a_fifth_of_what_the_run_took(
+    tmp_path: Path, operator: str, way: str, per: str
+) -> None:
     path = plan(tmp_path, operator, way, per)
     async with session(tmp_path) as made:
         did = (await made.arun(path, notes=NOTES, names=NAMES)).meter.total()
@@ -83,7 +92,9 @@ async def test_it_is_within_a_fifth_of_what_the_run_took(tmp_path: Path, operato
 
 @pytest.mark.parametrize("kinds", ["a", "ab", "aab", "abcdefg"])
 @pytest.mark.parametrize("per", ["", ", per: [kind]"], ids=["one group", "groups"])
-@pytest.mark.parametrize(("operator", "way"), [pair for pair in HERE if pair[0] in {"sem_agg", "sem_topk"}])
+@pytest.mark.parametrize(
+    ("operator", "way"), [pair for pair in HERE if pair[0] in {"sem_agg", "sem_topk"}]
+)
 async def test_before_the_first_run_a_bound_is_one(
     tmp_path: Path, operator: str, way: str, per: str, kinds: str
 ) -> None:

@@ -1,6 +1,7 @@
 """What each shipped plan is as algebra, and how it is run on each store: `tests/plans_snapshots/`.
 
-A change of a plan, a rule or the planner shows here. `SEMGRAPH_RENEW=1 pytest tests/optimizer` writes the snapshots anew.
+A change of a plan, a rule or the planner shows here. `SEMGRAPH_RENEW=1 pytest tests/optimizer`
+writes the snapshots anew.
 """
 
 from __future__ import annotations
@@ -31,14 +32,20 @@ def name_of(plan: str, preset: str | None) -> str:
 
 @pytest.fixture
 def session(tmp_path: Path) -> semgraph.Session:
-    return semgraph.Session(llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path)
+    return semgraph.Session(
+        llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path
+    )
 
 
 @pytest.mark.parametrize(("plan", "preset"), WAYS, ids=[name_of(*way) for way in WAYS])
-def test_a_plan_is_what_its_snapshot_says(session: semgraph.Session, plan: str, preset: str | None) -> None:
+def test_a_plan_is_what_its_snapshot_says(
+    session: semgraph.Session, plan: str, preset: str | None
+) -> None:
     loaded = load_plan(ROOT / "plans" / f"{plan}.yaml", preset=preset)
     for ending, form in FORMS.items():
-        text = session.explain(loaded, format=form, width=240).replace(str(ROOT), "").rstrip() + "\n"
+        text = (
+            session.explain(loaded, format=form, width=240).replace(str(ROOT), "").rstrip() + "\n"
+        )
         path = SNAPSHOTS / f"{name_of(plan, preset)}.{ending}.txt"
         if os.environ.get("SEMGRAPH_RENEW"):
             path.write_text(text, encoding="utf-8")

@@ -22,7 +22,9 @@ def table(operator: str, items: list[Any]) -> tuple[Any, Any, pa.Table]:
     return node, case.rows(), found.set_column(0, "item", pa.array(items, pa.int64()))
 
 
-@pytest.mark.parametrize(("operator", "count"), [("sem_filter", 3), ("sem_join", 3), ("sem_agg", 2), ("sem_topk", 3)])
+@pytest.mark.parametrize(
+    ("operator", "count"), [("sem_filter", 3), ("sem_join", 3), ("sem_agg", 2), ("sem_topk", 3)]
+)
 def test_each_item_must_come_once(operator: str, count: int) -> None:
     check_answer(*table(operator, list(range(count))))
     check_answer(*table(operator, list(reversed(range(count)))))
@@ -39,7 +41,9 @@ def test_each_item_must_come_once(operator: str, count: int) -> None:
 def test_an_item_needs_a_verdict_or_an_error() -> None:
     node = Case("sem_filter", ["a", "b"]).node()
     rows = Case("sem_filter", ["a", "b"]).rows()
-    check_answer(node, rows, answer_table(node, [Outcome({"keep": True}), Outcome(None, "refused: no")]))
+    check_answer(
+        node, rows, answer_table(node, [Outcome({"keep": True}), Outcome(None, "refused: no")])
+    )
     with pytest.raises(EngineError, match='item 1 has neither "keep" nor an error'):
         check_answer(node, rows, answer_table(node, [Outcome({"keep": True}), Outcome({})]))
 

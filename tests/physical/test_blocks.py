@@ -16,7 +16,11 @@ def join(pairs: Iterable[tuple[int, int]], **more: list[str]) -> Case:
     pairs = list(pairs)
     lefts, rights = max(i for i, _ in pairs) + 1, max(j for _, j in pairs) + 1
     return Case(
-        "sem_join", [f"l{i}" for i in range(lefts)], others=[f"r{j}" for j in range(rights)], pairs=pairs, **more
+        "sem_join",
+        [f"l{i}" for i in range(lefts)],
+        others=[f"r{j}" for j in range(rights)],
+        pairs=pairs,
+        **more,
     )
 
 
@@ -24,7 +28,9 @@ def shown(case: Case, **options: object) -> list[str]:
     """Blocks as their pairs, `l0r1 l0r2`."""
     rows = case.rows()
     pairs = [f"l{p['left']}r{p['right']}" for p in rows.items.to_pylist()]
-    return [" ".join(pairs[item] for item in block) for block in rows.blocks(case.node(), **options)]  # type: ignore[arg-type]
+    return [
+        " ".join(pairs[item] for item in block) for block in rows.blocks(case.node(), **options)
+    ]  # type: ignore[arg-type]
 
 
 GRID = [(i, j) for i in range(3) for j in range(3)]
@@ -54,7 +60,12 @@ def test_without_a_bound_on_the_right_each_left_row_keeps_its_whole_list() -> No
 
 
 def test_with_both_bounds_pairs_are_cut_as_a_grid() -> None:
-    assert shown(join(GRID), left=2, right=2) == ["l0r0 l0r1 l1r0 l1r1", "l0r2 l1r2", "l2r0 l2r1", "l2r2"]
+    assert shown(join(GRID), left=2, right=2) == [
+        "l0r0 l0r1 l1r0 l1r1",
+        "l0r2 l1r2",
+        "l2r0 l2r1",
+        "l2r2",
+    ]
 
 
 def test_with_a_bound_on_the_right_alone_all_left_rows_meet_some_right_rows() -> None:
@@ -68,11 +79,17 @@ def test_only_candidate_pairs_are_in_blocks_and_no_block_is_empty() -> None:
 def test_a_cap_on_pairs_ends_a_block_but_never_cuts_a_left_row_s_list() -> None:
     pairs = [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2), (2, 3)]
     assert shown(join(pairs), pairs=3) == ["l0r0 l0r1 l1r0", "l2r0 l2r1 l2r2 l2r3"]
-    assert shown(join(GRID), right=2, pairs=4) == ["l0r0 l0r1 l1r0 l1r1", "l2r0 l2r1", "l0r2 l1r2 l2r2"]
+    assert shown(join(GRID), right=2, pairs=4) == [
+        "l0r0 l0r1 l1r0 l1r1",
+        "l2r0 l2r1",
+        "l0r2 l1r2 l2r2",
+    ]
 
 
 @pytest.mark.parametrize("what", ["partition", "kind", "reference"])
-def test_rows_of_two_partitions_prompts_or_contexts_are_apart_before_they_are_cut(what: str) -> None:
+def test_rows_of_two_partitions_prompts_or_contexts_are_apart_before_they_are_cut(
+    what: str,
+) -> None:
     case = Case("sem_map", list("abcdef"), by=True, context=True)
     setattr(case, what, [*list("abab"), "a", "b"])
     assert case.rows().blocks(case.node(), left=2) == [[0, 2], [4], [1, 3], [5]]
@@ -101,7 +118,11 @@ bound = st.none() | st.integers(1, 4)
     bound, bound, bound,
 )  # fmt: skip
 def test_every_pair_is_in_one_block_within_the_bounds(
-    pairs: set[tuple[int, int]], whose: list[str], left: int | None, right: int | None, most: int | None
+    pairs: set[tuple[int, int]],
+    whose: list[str],
+    left: int | None,
+    right: int | None,
+    most: int | None,
 ) -> None:
     case = join(sorted(pairs))
     case.partition = whose[: len(case.texts)]

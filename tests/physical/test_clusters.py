@@ -19,10 +19,16 @@ from tests.physical.relations import relation
 def run(algorithm: Any, keys: list[str], edges: list[tuple[str, str, float]]) -> dict[str, str]:
     nodes = relation("nodes", {"uuid": pa.string()})
     ties = relation("edges", {"a": pa.string(), "b": pa.string(), "w": pa.float64()})
-    node = Cluster(input=ties, nodes=nodes, key="uuid", source="a", target="b", weight="w", algorithm=algorithm)
-    table = pa.Table.from_pylist([dict(zip("abw", e, strict=True)) for e in edges], schema=ties.schema)
+    node = Cluster(
+        input=ties, nodes=nodes, key="uuid", source="a", target="b", weight="w", algorithm=algorithm
+    )
+    table = pa.Table.from_pylist(
+        [dict(zip("abw", e, strict=True)) for e in edges], schema=ties.schema
+    )
     found = clusters(node, table, pa.table({"uuid": keys}))
-    return dict(zip(found.column("uuid").to_pylist(), found.column("cluster").to_pylist(), strict=True))
+    return dict(
+        zip(found.column("uuid").to_pylist(), found.column("cluster").to_pylist(), strict=True)
+    )
 
 
 def test_a_forest_is_followed_to_the_end_also_beyond_its_nodes() -> None:
@@ -53,7 +59,10 @@ def test_components_are_named_by_their_smallest_member() -> None:
 
 
 def test_label_propagation_ends_on_a_pair_joined_twice() -> None:
-    assert run("label_propagation", ["a", "b"], [("a", "b", 1), ("a", "b", 1)]) == {"a": "a", "b": "a"}
+    assert run("label_propagation", ["a", "b"], [("a", "b", 1), ("a", "b", 1)]) == {
+        "a": "a",
+        "b": "a",
+    }
 
 
 @pytest.mark.parametrize("algorithm", ["label_propagation", "louvain"])
@@ -81,8 +90,11 @@ def test_label_propagation_ends_on_large_random_graphs(seed: int) -> None:
     random = Random(seed)
     keys = [f"n{i:04}" for i in range(400)]
     edges = [
-        (*random.sample(keys, 2), float(random.choice([1, 1, 2, 5]))) for _ in range(random.choice([200, 800, 3000]))
+        (*random.sample(keys, 2), float(random.choice([1, 1, 2, 5])))
+        for _ in range(random.choice([200, 800, 3000]))
     ]
     named = cluster._label_propagation(keys, edges)
     assert set(named) == set(keys)
-    assert cluster._label_propagation(list(reversed(keys)), edges[::-1]) == named, "in whatever order it is told"
+    assert cluster._label_propagation(list(reversed(keys)), edges[::-1]) == named, (
+        "in whatever order it is told"
+    )

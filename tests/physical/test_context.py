@@ -22,7 +22,9 @@ from tests.operators.cases import NoEmbedder
 
 
 class Scripted:
-    """A model that does with a request what its text says: an answer, after being let go on; `fail`; `stop`."""
+    """A model that does with a request what its text says: an answer, after being let go on;
+    `fail`; `stop`.
+    """
 
     name, exact_tokens = "scripted", True
 
@@ -79,7 +81,9 @@ async def test_replies_and_errors_come_with_their_index_as_they_arrive() -> None
     assert found[2] == (0, "Reply")
 
 
-async def test_requests_are_taken_lazily_and_no_more_than_twice_what_the_model_takes_at_once() -> None:
+async def test_requests_are_taken_lazily_and_no_more_than_twice_what_the_model_takes_at_once() -> (
+    None
+):
     llm = Scripted()
     taken = []
 
@@ -164,7 +168,9 @@ def test_what_was_paid_for_a_failed_row_is_counted() -> None:
     spent = Reply("cut", Usage(10, 0, 5), attempts=1, dollars=0.25, finish="length")
     count_failure(metrics, RowError("truncated", "cut", attempts=3, spent=spent))
     count_failure(metrics, RowError("timeout", "no answer", attempts=2))
-    assert metrics == StepMetrics(calls_issued=1, attempts=5, tokens_in=10, tokens_out=5, dollars=0.25)
+    assert metrics == StepMetrics(
+        calls_issued=1, attempts=5, tokens_in=10, tokens_out=5, dollars=0.25
+    )
 
 
 def test_dollars_are_unknown_once_a_price_was_and_stay_so() -> None:
@@ -192,7 +198,9 @@ async def test_a_request_is_made_in_the_node_s_name() -> None:
     ctx = context(Scripted(), trial=3)
     schema = {"type": "object", "properties": {"z": {}, "a": {}}}
     request = ctx.request(replace(PROMPT, role="small"), "rules", "row", schema, "group", 9)
-    assert request.schema == '{"type":"object","properties":{"z":{},"a":{}}}'  # in the order models answer in
+    assert (
+        request.schema == '{"type":"object","properties":{"z":{},"a":{}}}'
+    )  # in the order models answer in
     assert (request.role, request.partition, request.step) == ("small", "group", "asked")
     assert (request.trial, request.max_tokens) == (3, 9)
     assert [m.role for m in request.messages] == ["system", "user"]
@@ -214,4 +222,6 @@ async def test_chance_depends_on_seed_node_and_key_alone() -> None:
 
     one, same, other = context(Scripted()), context(Scripted()), context(Scripted(), seed="x")
     assert draw(one, "a", "b") == draw(same, "a", "b") == draw(one, "a", "b")
-    assert len({draw(one, "a", "b"), draw(one, "ab"), draw(one, "b", "a"), draw(other, "a", "b")}) == 4
+    assert (
+        len({draw(one, "a", "b"), draw(one, "ab"), draw(one, "b", "a"), draw(other, "a", "b")}) == 4
+    )

@@ -16,7 +16,14 @@ from semgraph.errors import Fault
 from semgraph.expr import parse_scalar as sql
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Filter, Input, Project
-from semgraph.relational.fragments import compile_segment, conform, direct, execute, plan_segments, runtime_schema
+from semgraph.relational.fragments import (
+    compile_segment,
+    conform,
+    direct,
+    execute,
+    plan_segments,
+    runtime_schema,
+)
 
 SOURCE = Input(
     name="t",
@@ -36,7 +43,15 @@ NOW = datetime(2025, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
 SCALARS = ["a", "s.a", "s.n", "'x'", "3", "NULL::VARCHAR", "[]::VARCHAR[]", "$now", "a IS NULL", "s IS NOT NULL", "NOT yes",
            "coalesce(a, b, 'z')", "[a]", "key(a)", "a = b", "a <> s.a", "n > s.n", "yes AND a = b", "yes OR n < 2",
            "0.5", "[0.5]", "{'a': 0.5}", "DATE '2025-01-02'", "d >= 0.5", "d = 2e0", "0.6", "[0.6]", "d = 0.6", "'a\\b'", "1 = 1"]  # fmt: skip
-TESTS = ["yes", "NOT yes", "a = b", "a <> b AND yes", "n >= 1 OR s IS NULL", "s.a IS NOT NULL", "TRUE"]
+TESTS = [
+    "yes",
+    "NOT yes",
+    "a = b",
+    "a <> b AND yes",
+    "n >= 1 OR s IS NULL",
+    "s.a IS NOT NULL",
+    "TRUE",
+]
 ROW = st.fixed_dictionaries(
     {
         "a": st.none() | st.sampled_from(["x", " X ", "y"]),
@@ -45,7 +60,10 @@ ROW = st.fixed_dictionaries(
         "d": st.none() | st.sampled_from([0.0, 0.5, 0.6, 2.0]),
         "yes": st.none() | st.booleans(),
         "at": st.none() | st.just(NOW),
-        "s": st.none() | st.fixed_dictionaries({"a": st.none() | st.just("x"), "n": st.none() | st.integers(0, 3)}),
+        "s": st.none()
+        | st.fixed_dictionaries(
+            {"a": st.none() | st.just("x"), "n": st.none() | st.integers(0, 3)}
+        ),
     }
 )
 
@@ -55,7 +73,9 @@ def both(node: Node, rows: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     assert change is not None
     table = pa.Table.from_pylist(rows, schema=SOURCE.schema)
     segment = compile_segment(node, plan_segments([node]))
-    asked = asyncio.run(execute(segment.sql, {segment.inputs[0][0]: table}, runtime_schema(node), NOW))
+    asked = asyncio.run(
+        execute(segment.sql, {segment.inputs[0][0]: table}, runtime_schema(node), NOW)
+    )
     return conform(change(table, NOW), runtime_schema(node)).to_pylist(), asked.to_pylist()
 
 
@@ -71,7 +91,9 @@ def test_a_simple_scalar_is_what_duckdb_makes_of_it(text: str, rows: list[dict[s
 @settings(max_examples=8, deadline=None)
 @given(rows=st.lists(ROW, max_size=4))
 def test_a_simple_filter_keeps_what_duckdb_keeps(text: str, rows: list[dict[str, Any]]) -> None:
-    here, there = both(Project(input=Filter(input=SOURCE, where=sql(text)), columns=(("n", sql("n")),)), rows)
+    here, there = both(
+        Project(input=Filter(input=SOURCE, where=sql(text)), columns=(("n", sql("n")),)), rows
+    )
     assert here == there
 
 
@@ -129,7 +151,8 @@ def drawn(random: random.Random, depth: int) -> str:
 def test_random_expressions_are_what_duckdb_makes_of_them_or_are_left_to_it() -> None:
     draw = random.Random(11)
     table = pa.Table.from_pylist(
-        [{name: draw.choice(values) for name, values in VALUES.items()} for _ in range(60)], schema=MIXED.columns
+        [{name: draw.choice(values) for name, values in VALUES.items()} for _ in range(60)],
+        schema=MIXED.columns,
     )
     compared = 0
     while compared < 120:
@@ -142,13 +165,17 @@ def test_random_expressions_are_what_duckdb_makes_of_them_or_are_left_to_it() ->
         if change is None:
             continue
         segment = compile_segment(node, plan_segments([node]))
-        there = asyncio.run(execute(segment.sql, {segment.inputs[0][0]: table}, runtime_schema(node), NOW))
+        there = asyncio.run(
+            execute(segment.sql, {segment.inputs[0][0]: table}, runtime_schema(node), NOW)
+        )
         here = conform(change(table, NOW), runtime_schema(node))
         assert repr(here.to_pylist()) == repr(there.to_pylist()), text
         compared += 1
 
 
-@pytest.mark.parametrize("text", ["NOT n", "n AND s.n", "yes OR n", "coalesce(n, '7')", "coalesce(at, '2020-01-01')"])
+@pytest.mark.parametrize(
+    "text", ["NOT n", "n AND s.n", "yes OR n", "coalesce(n, '7')", "coalesce(at, '2020-01-01')"]
+)
 def test_expressions_whose_types_differ_are_left_to_duckdb(text: str) -> None:
     node = Project(input=SOURCE, columns=(("x", sql(text)),))
     assert direct(node, SOURCE) is None

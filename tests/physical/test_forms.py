@@ -40,7 +40,9 @@ def test_the_verdict_comes_first_and_meanings_become_descriptions() -> None:
                     "type": "object",
                     "properties": {
                         "name": {"type": "string", "description": "as the text has it"},
-                        "since": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]},
+                        "since": {
+                            "anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]
+                        },
                     },
                     "required": ["name", "since"],
                     "additionalProperties": False,
@@ -59,7 +61,9 @@ def test_the_sketch_says_the_form_in_one_line() -> None:
         '{"keep": true or false, "people": [{"name": string, "since": "YYYY-MM-DDThh:mm:ssZ" or null}, ...], '
         '"note": string or null}'
     )
-    assert FORM.glossary == "keep: true for yes\npeople: who is named\npeople.name: as the text has it"
+    assert (
+        FORM.glossary == "keep: true for yes\npeople: who is named\npeople.name: as the text has it"
+    )
 
 
 def test_an_answer_becomes_arrow_values() -> None:
@@ -120,10 +124,18 @@ def test_what_a_value_must_be_is_said(kind: str, value: Any, wanted: str) -> Non
 
 def test_the_place_of_what_is_wrong_is_said() -> None:
     with pytest.raises(Invalid, match=r"^people\[1\]\.since must be a time in ISO 8601 or null$"):
-        FORM.read({"keep": True, "people": [{"name": "a", "since": None}, {"name": "b", "since": "x"}], "note": None})
+        FORM.read(
+            {
+                "keep": True,
+                "people": [{"name": "a", "since": None}, {"name": "b", "since": "x"}],
+                "note": None,
+            }
+        )
     with pytest.raises(Invalid, match=r"^people\[0\] must have exactly the keys name, since$"):
         FORM.read({"keep": True, "people": [{"name": "a"}], "note": None})
-    with pytest.raises(Invalid, match=r"^the answer must have exactly the keys keep, people, note$"):
+    with pytest.raises(
+        Invalid, match=r"^the answer must have exactly the keys keep, people, note$"
+    ):
         FORM.read({"keep": True, "people": [], "note": None, "more": 1})
     with pytest.raises(Invalid, match=r"^keep must not be null$"):
         FORM.read({"keep": None, "people": [], "note": None})
@@ -133,7 +145,9 @@ def test_the_place_of_what_is_wrong_is_said() -> None:
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([1.5, "", "x", "y", "z"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abn"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abn"), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 kinds = st.sampled_from(
@@ -167,7 +181,9 @@ def test_anything_but_one_json_document_is_invalid(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("document", [[], {}, {"answers": {}}, {"answers": [], "more": 1}, {"matches": []}, None])
+@pytest.mark.parametrize(
+    "document", [[], {}, {"answers": {}}, {"answers": [], "more": 1}, {"matches": []}, None]
+)
 def test_a_list_comes_under_its_key_alone(document: Any) -> None:
     with pytest.raises(Invalid, match="expected"):
         list_of(json.dumps(document), "answers")

@@ -35,7 +35,10 @@ def read(text: str, returns: dict[str, str] | None = None, **more: Any) -> Promp
         tuple((name, parse_type(kind)) for name, kind in (returns or {}).items()),
         rules=sections.get("rules", ""),
         examples=sections.get("examples", ""),
-        **{name: Template.parse(sections.get(name, "").strip()) for name in ("context", "item", "other")},
+        **{
+            name: Template.parse(sections.get(name, "").strip())
+            for name in ("context", "item", "other")
+        },
         **more,
     )
 
@@ -54,7 +57,9 @@ def node(kind: type[Semantic], prompt: Prompt, **more: Any) -> Any:
     return kind(input=source, prompt=PromptSet((("", prompt),)), step="asked", **more)
 
 
-async def sent(asked: Semantic, rows: Rows, blocks: list[Block], limits: Limits | None = None) -> list[Request]:
+async def sent(
+    asked: Semantic, rows: Rows, blocks: list[Block], limits: Limits | None = None
+) -> list[Request]:
     """The requests of the first round for some blocks."""
     llm = Oracle(Mind(), limits or Limits())
     async with NodeContext(llm, NoEmbedder(), asked, StepMetrics()) as ctx:  # type: ignore[arg-type]
@@ -91,7 +96,11 @@ When was {name} born? Not {born}.
 
 
 async def test_one_row_is_put_in_the_prompt_s_words() -> None:
-    (request,) = (await sent(node(SemMap, DATES), Rows(people("Ada"), None, items(left=[0]), ["g"], [0]), [[0]]))[:1]
+    (request,) = (
+        await sent(
+            node(SemMap, DATES), Rows(people("Ada"), None, items(left=[0]), ["g"], [0]), [[0]]
+        )
+    )[:1]
     assert texts(request) == [
         (
             "Say when it was.\n\nAda: 1815\n\n"
@@ -99,8 +108,16 @@ async def test_one_row_is_put_in_the_prompt_s_words() -> None:
         ),
         "Today is Monday.\n\nWhen was Ada born? Not 1815-12-03.",
     ]
-    assert (request.role, request.max_tokens, request.partition, request.step) == ("small", 50, "g", "asked")
-    assert json.loads(request.schema)["properties"]["at"]["description"] == "the first moment of the day"
+    assert (request.role, request.max_tokens, request.partition, request.step) == (
+        "small",
+        50,
+        "g",
+        "asked",
+    )
+    assert (
+        json.loads(request.schema)["properties"]["at"]["description"]
+        == "the first moment of the day"
+    )
 
 
 async def test_several_rows_are_records_and_the_question_is_stated_once() -> None:
@@ -145,7 +162,9 @@ SAME = {"verdict": "enum<same, near>"}
 
 
 def joined(prompt: Prompt) -> Any:
-    return node(SemJoin, prompt, other=Input(name="others", columns=PEOPLE, step="others"), alias="c")
+    return node(
+        SemJoin, prompt, other=Input(name="others", columns=PEOPLE, step="others"), alias="c"
+    )
 
 
 def pairs(*found: tuple[int, int]) -> Rows:
@@ -154,7 +173,9 @@ def pairs(*found: tuple[int, int]) -> Rows:
 
 
 async def test_one_pair_is_put_in_the_prompt_s_words() -> None:
-    asked = joined(read("# rules\nOne person?\n# item\nNew: {name}\n# other\nKnown: {name}, {born}", SAME))
+    asked = joined(
+        read("# rules\nOne person?\n# item\nNew: {name}\n# other\nKnown: {name}, {born}", SAME)
+    )
     (request,) = (await sent(asked, pairs((0, 1)), [[0]]))[:1]
     assert texts(request) == [
         (
@@ -167,7 +188,9 @@ async def test_one_pair_is_put_in_the_prompt_s_words() -> None:
 
 
 async def test_a_block_of_pairs_lists_each_row_once_and_names_what_is_compared() -> None:
-    asked = joined(read("# rules\nOne person?\n# item\nNew: {name}\n# other\nKnown: {name}, {born}", SAME))
+    asked = joined(
+        read("# rules\nOne person?\n# item\nNew: {name}\n# other\nKnown: {name}, {born}", SAME)
+    )
     rows = pairs((0, 0), (0, 2), (1, 0), (1, 1), (1, 2))
     (request,) = (await sent(asked, rows, [[0, 1, 2, 3, 4]]))[:1]
     assert texts(request) == [
@@ -208,7 +231,9 @@ async def test_a_question_may_name_the_other_row_by_its_alias() -> None:
 
 
 async def test_a_group_is_asked_about_as_a_whole_earlier_answers_are_marked() -> None:
-    asked = node(SemAgg, read("# rules\nSum up.\n# item\n{name} lived.", {"note": "string"}), by=("born",))
+    asked = node(
+        SemAgg, read("# rules\nSum up.\n# item\n{name} lived.", {"note": "string"}), by=("born",)
+    )
     rows = Rows(people("Ada", "Bo"), None, items(group=[0, 0], left=[0, 1]), ["g"] * 2, [0] * 2)
     (request,) = (await sent(asked, rows, [[0, 1]]))[:1]
     assert texts(request) == [
@@ -252,8 +277,17 @@ async def test_answers_whose_names_are_taken_get_other_keys() -> None:
     rows = Rows(people("Ada", "Bo"), None, items(left=[0, 1]), ["g"] * 2, [0] * 2)
     (request,) = (await sent(asked, rows, [[0, 1]]))[:1]
     assert '[{"id_": integer, "id": string, "left": integer}, ...]' in texts(request)[0]
-    request = (await sent(joined(read("# item\n{name}\n# other\n{name}", returns)), pairs((0, 0), (1, 0)), [[0, 1]]))[0]
-    assert '[{"left_": integer, "right": integer, "id": string, "left": integer}, ...]' in texts(request)[0]
+    request = (
+        await sent(
+            joined(read("# item\n{name}\n# other\n{name}", returns)),
+            pairs((0, 0), (1, 0)),
+            [[0, 1]],
+        )
+    )[0]
+    assert (
+        '[{"left_": integer, "right": integer, "id": string, "left": integer}, ...]'
+        in texts(request)[0]
+    )
 
 
 @given(st.dictionaries(st.text(), st.none() | st.text() | st.integers() | st.lists(st.text())))
@@ -266,7 +300,10 @@ def test_a_record_is_one_line_of_json_whatever_is_in_it(values: dict[str, Any]) 
 def test_times_in_records_are_iso_8601_also_inside() -> None:
     at = datetime(2024, 2, 29, 12, tzinfo=UTC)
     line = json_line({"at": at, "seen": [{"on": date(2024, 2, 29), "at": at}]})
-    assert line == '{"at":"2024-02-29T12:00:00Z","seen":[{"at":"2024-02-29T12:00:00Z","on":"2024-02-29"}]}'
+    assert (
+        line
+        == '{"at":"2024-02-29T12:00:00Z","seen":[{"at":"2024-02-29T12:00:00Z","on":"2024-02-29"}]}'
+    )
 
 
 async def test_an_item_in_no_block_is_the_implementation_s_fault() -> None:

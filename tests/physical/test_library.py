@@ -55,11 +55,16 @@ def refusal(library: Library, operator: str, choice: str, step: str = "") -> str
 
 
 def test_the_shipped_ways_are_listed_the_reference_first() -> None:
-    listed = {op: Library().list(op) for op in ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")}
+    listed = {
+        op: Library().list(op)
+        for op in ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
+    }
     assert listed["sem_map"][0].signature == "per_row"
     assert {"packed(rows=20)", "reflexion(rounds=1)"} < {one.signature for one in listed["sem_map"]}
     assert [one.signature for one in listed["sem_join"]][:1] == ["nested_loop"]
-    assert "block(left=null, right=null, pairs=null)" in [one.signature for one in listed["sem_join"]]
+    assert "block(left=null, right=null, pairs=null)" in [
+        one.signature for one in listed["sem_join"]
+    ]
     assert [one.name for one in listed["sem_topk"]][:1] == ["pointwise"]
     for operator, ways in listed.items():
         assert [one.reference for one in ways] == [True] + [False] * (len(ways) - 1)
@@ -107,9 +112,9 @@ def test_a_folder_that_the_user_names_adds_ways(tmp_path: Path) -> None:
     file = write(tmp_path, "sem_filter/keep.py", GOOD)
     write(tmp_path, "sem_filter/_shared.py", "raise RuntimeError('private files are not run')")
     library = Library([tmp_path])
-    assert {one.name for one in library.list("sem_filter")} == {one.name for one in Library().list("sem_filter")} | {
-        "keep"
-    }
+    assert {one.name for one in library.list("sem_filter")} == {
+        one.name for one in Library().list("sem_filter")
+    } | {"keep"}
     assert get(library, "sem_filter", "keep(share=1, how=some)").share == 1
     assert get(library, "sem_filter", f"{file}(share=0.5)").share == 0.5
     assert refusal(library, "sem_filter", "keep(how=3)") == "keep: how must be text, not 3"
@@ -128,7 +133,10 @@ def test_code_is_run_from_named_folders_only(tmp_path: Path) -> None:
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "sem_filter/packed.py", GOOD)
-    with pytest.raises(PlanError, match=r'two files are sem_filter "packed": .*operators/sem_filter/packed\.py and '):
+    with pytest.raises(
+        PlanError,
+        match=r'two files are sem_filter "packed": .*operators/sem_filter/packed\.py and ',
+    ):
         Library([tmp_path])
 
 
@@ -158,11 +166,15 @@ def test_files_of_one_name_in_two_places_do_not_meet(tmp_path: Path) -> None:
         (GOOD.replace("@dataclass(frozen=True)", "@dataclass"), "{file}:4: TypeError: cannot inherit non-frozen dataclass"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_said_with_its_place(
+    tmp_path: Path, text: str, said: str
+) -> None:
     file = write(tmp_path, "sem_filter/keep.py", text)
     library = Library([tmp_path])
     assert said.format(file=file) in refusal(library, "sem_filter", "keep", "s")
-    assert "Error" not in said or not [name for name in sys.modules if str(tmp_path) in str(sys.modules[name])]
+    assert "Error" not in said or not [
+        name for name in sys.modules if str(tmp_path) in str(sys.modules[name])
+    ]
     assert (
         'Did you mean "packed"?'.lower() in refusal(library, "sem_filter", "paked").lower()
     )  # others can still be chosen
@@ -170,7 +182,10 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, text: 
 
 def test_a_required_parameter_must_be_given(tmp_path: Path) -> None:
     write(tmp_path, "sem_filter/keep.py", GOOD.replace(" = 1.0", ""))
-    assert refusal(Library([tmp_path]), "sem_filter", "keep") == "keep needs share. Write keep(share=...)"
+    assert (
+        refusal(Library([tmp_path]), "sem_filter", "keep")
+        == "keep needs share. Write keep(share=...)"
+    )
     assert get(Library([tmp_path]), "sem_filter", "keep(share=2)").share == 2
 
 
@@ -178,7 +193,9 @@ def test_the_example_in_the_docstring_of_the_module_for_authors_works(tmp_path: 
     doc = inspect.getdoc(semgraph.operator) or ""
     example = doc.split("`sorted_block(rows=20)`:\n\n", 1)[1].split("\n\nThe file decides", 1)[0]
     code = textwrap.dedent(
-        "\n".join(f"    {line}" if line.startswith('"""') else line for line in example.splitlines())
+        "\n".join(
+            f"    {line}" if line.startswith('"""') else line for line in example.splitlines()
+        )
     )
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
     write(tmp_path, "sem_join/sorted_block.py", code)
@@ -240,7 +257,12 @@ def test_listwise_refuses_more_rows_than_half_a_window() -> None:
     listwise = get(Library(), "sem_topk", "listwise(window=3)")
     said = listwise.refuses(Case("sem_topk", []).node(), Limits())
     assert said == "windows of 3 find at most 1 rows, not 2; use listwise(window=4)"
-    assert get(Library(), "sem_topk", "listwise(window=4)").refuses(Case("sem_topk", []).node(), Limits()) is None
+    assert (
+        get(Library(), "sem_topk", "listwise(window=4)").refuses(
+            Case("sem_topk", []).node(), Limits()
+        )
+        is None
+    )
     assert reference("sem_topk") == "pointwise"
 
 

@@ -1,4 +1,6 @@
-"""Rows that a model cannot tell apart are one question, with no journal that could answer the second."""
+"""Rows that a model cannot tell apart are one question, with no journal that could answer the
+second.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ TEN = [f"name {i}" for i in range(10)]
 def lefts(groups: dict[str, list[str]]) -> pa.Table:
     """Rows of groups; what no prompt reads, `reference`, is different in each."""
     rows = [(kind, name) for kind, names in groups.items() for name in names]
-    found = [{"name": name, "kind": kind, "reference": f"r{i}"} for i, (kind, name) in enumerate(rows)]
+    found = [
+        {"name": name, "kind": kind, "reference": f"r{i}"} for i, (kind, name) in enumerate(rows)
+    ]
     return pa.Table.from_pylist(found, schema=LEFT)
 
 
 async def asked(operator: str, way: str, left: pa.Table, **more: Any) -> tuple[Answered, int]:
     """What came of it, and how many calls it took."""
     wanted, model = node(operator, **more), Oracle(mind(operator))
-    others = pa.Table.from_pylist([{"name": TEN[i % 10], "weight": None} for i in range(40)], schema=RIGHT)
+    others = pa.Table.from_pylist(
+        [{"name": TEN[i % 10], "weight": None} for i in range(40)], schema=RIGHT
+    )
     async with NodeContext(model, Grams(), wanted, StepMetrics()) as ctx:
         asking = Asking(LIBRARY.get(operator, Choice.parse(way)), ctx, [], "", None, check_answer)
         found = await answer(wanted, [left, others][: len(wanted.inputs)], asking)
@@ -50,7 +56,9 @@ async def asked(operator: str, way: str, left: pa.Table, **more: Any) -> tuple[A
         ("sem_topk", "listwise", 1),
     ],
 )
-async def test_four_groups_of_the_same_ten_rows_cost_as_much_as_one(operator: str, way: str, calls: int) -> None:
+async def test_four_groups_of_the_same_ten_rows_cost_as_much_as_one(
+    operator: str, way: str, calls: int
+) -> None:
     once, least = await asked(operator, way, lefts({"a": TEN}))
     found, issued = await asked(operator, way, lefts(dict.fromkeys("abcd", TEN)))
     assert (least, issued) == (calls, calls)
@@ -63,8 +71,12 @@ async def test_four_groups_of_the_same_ten_rows_cost_as_much_as_one(operator: st
     assert found.rows_in == 4 * once.rows_in
 
 
-@pytest.mark.parametrize(("way", "calls"), [("pointwise", 10), ("packed(rows=5)", 2), ("listwise", 2)])
-async def test_a_row_of_several_groups_and_twice_in_one_is_one_question_for_ranks(way: str, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("way", "calls"), [("pointwise", 10), ("packed(rows=5)", 2), ("listwise", 2)]
+)
+async def test_a_row_of_several_groups_and_twice_in_one_is_one_question_for_ranks(
+    way: str, calls: int
+) -> None:
     groups = {"a": [*TEN[:6], *TEN[:6]], "b": TEN[4:]}
     found, issued = await asked("sem_topk", way, lefts(groups))
     assert issued == calls
@@ -73,7 +85,10 @@ async def test_a_row_of_several_groups_and_twice_in_one_is_one_question_for_rank
         for kind, names in groups.items()
     }
     rows = found.table.to_pylist()
-    assert [(row["name"], row["rank"]) for row in rows if row["kind"] == "a"] == [(best["a"], 0), (best["a"], 1)]
+    assert [(row["name"], row["rank"]) for row in rows if row["kind"] == "a"] == [
+        (best["a"], 0),
+        (best["a"], 1),
+    ]
     assert next(row["name"] for row in rows if row["kind"] == "b") == best["b"]
 
 

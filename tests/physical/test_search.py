@@ -1,4 +1,6 @@
-"""Searches: what the store's hits and a step's rows make together, by the statement and in memory alike."""
+"""Searches: what the store's hits and a step's rows make together, by the statement and in memory
+alike.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ NAMES = ["ann lee", "bob lee", "ann ray", "cy"]
 
 async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
     """A vector for each text: which of eight letters it has."""
-    return np.array([[float(text.count(letter)) + 0.1 for letter in "anbolery"] for text in texts], np.float32)
+    return np.array(
+        [[float(text.count(letter)) + 0.1 for letter in "anbolery"] for text in texts], np.float32
+    )
 
 
 def search(**options: Any) -> Search:
@@ -66,12 +70,23 @@ def search(**options: Any) -> Search:
         By("fulltext", "name", sql("name"), rank="overlap"),
         By("nearest", "name", sql("name"), above=0.9),
     )
-    return Search(**{"graph": GRAPH, "input": ROWS, "label": "Person", "alias": "hit", "k": 3, "by": by} | options)
+    return Search(
+        **{"graph": GRAPH, "input": ROWS, "label": "Person", "alias": "hit", "k": 3, "by": by}
+        | options
+    )
 
 
 def given_rows(*names: str, turn: int = 0) -> pa.Table:
     rows = [
-        {"uuid": f"r{i}", "group_id": "g", "name": n, "name_key": n, "turn": turn + i, "_p": 0, "_m": i}
+        {
+            "uuid": f"r{i}",
+            "group_id": "g",
+            "name": n,
+            "name_key": n,
+            "turn": turn + i,
+            "_p": 0,
+            "_m": i,
+        }
         for i, n in enumerate(names)
     ]
     return pa.Table.from_pylist(rows, schema=runtime_schema(ROWS))
@@ -96,7 +111,9 @@ def run(node: Search, rows: pa.Table, stored: Sequence[str]) -> list[dict[str, A
     async def go() -> pa.Table:
         store = await store_with(stored)
         spec = SearchSpec.compile(node, store)
-        (found,) = await run_searches([spec], rows, [rows if node.within is not None else None], store, embed, None)
+        (found,) = await run_searches(
+            [spec], rows, [rows if node.within is not None else None], store, embed, None
+        )
         await store.aclose()
         return found
 
@@ -116,7 +133,9 @@ def test_where_acts_before_k() -> None:
 
 def test_what_a_store_does_not_take_is_filtered_here_before_k_too() -> None:
     found = run(
-        search(k=1, where=sql("length(hit.name) = length(name) AND hit.name <> name")), given_rows("ann lee"), NAMES
+        search(k=1, where=sql("length(hit.name) = length(name) AND hit.name <> name")),
+        given_rows("ann lee"),
+        NAMES,
     )
     assert [row["hit"]["uuid"] for row in found] == ["s1"]
 
@@ -124,20 +143,27 @@ def test_what_a_store_does_not_take_is_filtered_here_before_k_too() -> None:
 def test_rows_of_a_step_are_hits_of_later_rows_only_where_where_says_so() -> None:
     node = search(within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"))
     found = run(node, given_rows("dee", "dee"), [])
-    assert [(row["uuid"], row["hit"]["uuid"], row["hit"]["turn"]) for row in found] == [("r1", "r0", 0)]
+    assert [(row["uuid"], row["hit"]["uuid"], row["hit"]["turn"]) for row in found] == [
+        ("r1", "r0", 0)
+    ]
 
 
 def test_on_equal_keys_the_row_of_the_step_wins_over_the_stored_one() -> None:
     rows = given_rows("ann lee", "ann lee")
     rows = rows.set_column(0, "uuid", pa.array(["s0", "new"]))
     node = search(within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"), k=9)
-    found = [(row["uuid"], row["hit"]["uuid"], row["hit"]["age"]) for row in run(node, rows, NAMES[:1])]
+    found = [
+        (row["uuid"], row["hit"]["uuid"], row["hit"]["age"]) for row in run(node, rows, NAMES[:1])
+    ]
     assert found == [("new", "s0", None)]
 
 
 def test_how_left_keeps_rows_without_a_hit() -> None:
     found = run(search(how="left"), given_rows("zzz", "ann lee"), NAMES[:1])
-    assert [(row["uuid"], row["hit"] and row["hit"]["uuid"]) for row in found] == [("r0", None), ("r1", "s0")]
+    assert [(row["uuid"], row["hit"] and row["hit"]["uuid"]) for row in found] == [
+        ("r0", None),
+        ("r1", "s0"),
+    ]
 
 
 def test_fuse_none_gives_a_row_for_each_method_and_hit() -> None:
@@ -148,27 +174,45 @@ def test_fuse_none_gives_a_row_for_each_method_and_hit() -> None:
 @pytest.mark.parametrize("alias", ["l", "s", "w", "t", "_w", "ranked", "fused", "score"])
 def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
     node = search(
-        alias=alias, where=sql(f"length({alias}.name) = 7 AND coalesce({alias}.turn < turn, TRUE)"), within=ROWS
+        alias=alias,
+        where=sql(f"length({alias}.name) = 7 AND coalesce({alias}.turn < turn, TRUE)"),
+        within=ROWS,
     )
     found = run(node, given_rows("ann lee", "ann lee"), NAMES[:1])
-    assert [(row["uuid"], row[alias]["uuid"]) for row in found] == [("r0", "s0"), ("r1", "r0"), ("r1", "s0")]
+    assert [(row["uuid"], row[alias]["uuid"]) for row in found] == [
+        ("r0", "s0"),
+        ("r1", "r0"),
+        ("r1", "s0"),
+    ]
 
 
 def test_a_row_may_have_columns_named_as_what_ranks_hits() -> None:
     names = {"score": pa.float64(), "method": pa.int64(), "rank": pa.int64(), "via": pa.string()}
     source = Input(name="rows", columns=pa.schema([*ROWS.columns, *names.items()]), windowed=True)
-    rows = given_rows("ann lee").append_column("score", pa.array([9.0])).append_column("method", pa.array([7]))
+    rows = (
+        given_rows("ann lee")
+        .append_column("score", pa.array([9.0]))
+        .append_column("method", pa.array([7]))
+    )
     rows = rows.append_column("rank", pa.array([8])).append_column("via", pa.array(["x"]))
     node = search(input=source, where=sql("length(hit.name) = method AND score > 8"), k=1)
     (found,) = run(node, rows.select(runtime_schema(source).names), NAMES)
-    assert (found["score"], found["via"], found["hit"]["uuid"], found["hit"]["score"]) == (9.0, "x", "s0", 3.0)
+    assert (found["score"], found["via"], found["hit"]["uuid"], found["hit"]["score"]) == (
+        9.0,
+        "x",
+        "s0",
+        3.0,
+    )
 
 
 @pytest.mark.parametrize("within", [None, ROWS])
 @pytest.mark.parametrize(
-    ("order", "best"), [("length(hit.name)", "cy"), ("abs(hit.age - length(name))", "cy"), ("hit.age % 2", "ann lee")]
+    ("order", "best"),
+    [("length(hit.name)", "cy"), ("abs(hit.age - length(name))", "cy"), ("hit.age % 2", "ann lee")],
 )
-def test_an_order_may_be_any_expression_over_row_and_hit(order: str, best: str, within: Input | None) -> None:
+def test_an_order_may_be_any_expression_over_row_and_hit(
+    order: str, best: str, within: Input | None
+) -> None:
     where = sql("hit.uuid <> uuid")
     node = search(by=(), order=(Sort(sql(order)),), k=1, within=within, where=where)
     assert [row["hit"]["name"] for row in run(node, given_rows("dee"), NAMES)] == [best]
@@ -176,8 +220,12 @@ def test_an_order_may_be_any_expression_over_row_and_hit(order: str, best: str, 
 
 def test_hits_by_order_are_k_though_rows_of_the_step_stand_for_stored_ones() -> None:
     order = (Sort(sql("hit.name"), descending=True), Sort(sql("hit.turn"), descending=True))
-    node = search(by=(), order=order, k=2, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"))
-    rows = given_rows("x0", "x1", "x2", "x3", "x4", "x5").set_column(0, "uuid", pa.array([f"s{i}" for i in range(6)]))
+    node = search(
+        by=(), order=order, k=2, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)")
+    )
+    rows = given_rows("x0", "x1", "x2", "x3", "x4", "x5").set_column(
+        0, "uuid", pa.array([f"s{i}" for i in range(6)])
+    )
     hits: dict[str, list[str]] = {}
     for row in run(node, rows, [f"x{i}" for i in range(6)] + ["old", "older"]):
         hits.setdefault(row["uuid"], []).append(row["hit"]["name"])
@@ -189,17 +237,34 @@ def test_hits_by_order_are_k_though_rows_of_the_step_stand_for_stored_ones() -> 
 
 
 def test_hits_by_order_whose_rows_in_the_step_come_later_are_sought_further() -> None:
-    node = search(by=(), order=(Sort(sql("hit.age")),), k=1, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)"))
-    rows = given_rows("x", "y").set_column(0, "uuid", pa.array(["s0", "new"]))  # rows of the step have no age
-    assert [(r["uuid"], r["hit"]["uuid"]) for r in run(node, rows, ["x", "z"])] == [("s0", "s1"), ("new", "s1")]
+    node = search(
+        by=(),
+        order=(Sort(sql("hit.age")),),
+        k=1,
+        within=ROWS,
+        where=sql("coalesce(hit.turn < turn, TRUE)"),
+    )
+    rows = given_rows("x", "y").set_column(
+        0, "uuid", pa.array(["s0", "new"])
+    )  # rows of the step have no age
+    assert [(r["uuid"], r["hit"]["uuid"]) for r in run(node, rows, ["x", "z"])] == [
+        ("s0", "s1"),
+        ("new", "s1"),
+    ]
 
 
 @pytest.mark.parametrize(("asked", "other"), [(None, "ann lee"), ("ann lee", None), (None, None)])
 def test_what_has_no_text_is_near_to_nothing(asked: str | None, other: str | None) -> None:
-    node = search(by=(By("nearest", "name", sql("name"), above=0.1),), within=ROWS, where=sql("hit.uuid <> uuid"))
+    node = search(
+        by=(By("nearest", "name", sql("name"), above=0.1),),
+        within=ROWS,
+        where=sql("hit.uuid <> uuid"),
+    )
     rows = given_rows("a", "b").set_column(2, "name", pa.array([asked, other], pa.string()))
     assert run(node, rows, []) == []
-    assert [r["uuid"] for r in run(node, rows, NAMES[:1])] == [f"r{i}" for i, n in enumerate((asked, other)) if n]
+    assert [r["uuid"] for r in run(node, rows, NAMES[:1])] == [
+        f"r{i}" for i, n in enumerate((asked, other)) if n
+    ]
 
 
 def test_texts_of_two_partitions_are_embedded_apart() -> None:
@@ -217,7 +282,9 @@ def test_texts_of_two_partitions_are_embedded_apart() -> None:
     assert found[1] is None
 
 
-@pytest.mark.parametrize("options", [{}, {"k": 1}, {"how": "left"}, {"fuse": "none"}, {"where": sql("hit.age <> 1")}])
+@pytest.mark.parametrize(
+    "options", [{}, {"k": 1}, {"how": "left"}, {"fuse": "none"}, {"where": sql("hit.age <> 1")}]
+)
 @settings(max_examples=12, deadline=None)
 @given(
     stored=st.lists(st.sampled_from(NAMES), max_size=6),
@@ -235,7 +302,9 @@ def test_fusing_in_memory_is_what_the_statement_does(
         texts = [left.column("name").combine_chunks()] * 2
         vectors = pa.FixedSizeListArray.from_arrays(pa.array((await embed(asked)).reshape(-1)), 8)
         columns = [texts[0], pa.array([words(t) for t in asked]), vectors]
-        rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64()), "group_id": left.column("group_id")})
+        rows = pa.table(
+            {"_q": pa.array(range(left.num_rows), pa.int64()), "group_id": left.column("group_id")}
+        )
         for i, column in enumerate(columns):
             rows = rows.append_column(f"_x0_{i}", column)
         (hits,) = await store.search([spec.query(node.k, "_x0_")], rows)
@@ -260,6 +329,8 @@ def test_fusing_in_memory_is_what_the_statement_does(
         ("hit.age > 3 AND coalesce(hit.turn < turn, TRUE)", ['"hit"."age" > 3']),
     ],
 )
-def test_what_only_a_step_has_is_settled_before_the_store_is_asked(where: str, sent: list[str]) -> None:
+def test_what_only_a_step_has_is_settled_before_the_store_is_asked(
+    where: str, sent: list[str]
+) -> None:
     spec = SearchSpec.compile(search(within=ROWS, where=sql(where)), SqliteStore(":memory:"))
     assert [part.sql for part in (*spec.taken, *spec.residual)] == sent

@@ -1,4 +1,6 @@
-"""Relational operators as DuckDB computes them: rows, their order, NULLs, and partitions that never mix."""
+"""Relational operators as DuckDB computes them: rows, their order, NULLs, and partitions that never
+mix.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,19 @@ from semgraph.relational.fragments import column_of
 from tests.physical.relations import relation, rows_of
 
 PEOPLE = {"id": pa.int64(), "city": pa.string()}
-ROWS = [{"id": 1, "city": "Rome"}, {"id": 2, "city": None}, {"id": 3, "city": "Oslo"}, {"id": 4, "city": "Rome"}]
+ROWS = [
+    {"id": 1, "city": "Rome"},
+    {"id": 2, "city": None},
+    {"id": 3, "city": "Oslo"},
+    {"id": 4, "city": "Rome"},
+]
 TAGS = {"who": pa.int64(), "tag": pa.string()}
-TAGGED = [{"who": 4, "tag": "x"}, {"who": 1, "tag": "y"}, {"who": 1, "tag": "x"}, {"who": 9, "tag": "z"}]
+TAGGED = [
+    {"who": 4, "tag": "x"},
+    {"who": 1, "tag": "y"},
+    {"who": 1, "tag": "x"},
+    {"who": 9, "tag": "z"},
+]
 
 
 def people() -> Input:
@@ -69,7 +81,14 @@ def test_an_inner_join_brings_the_other_row_as_one_struct_in_order_of_left_then_
 
 
 def test_a_left_join_gives_null_not_a_struct_of_nulls() -> None:
-    node = Join(input=people(), other=tags(), alias="t", using=(("id", "who"),), where=sql("t.tag = 'x'"), how="left")
+    node = Join(
+        input=people(),
+        other=tags(),
+        alias="t",
+        using=(("id", "who"),),
+        where=sql("t.tag = 'x'"),
+        how="left",
+    )
     found = {row["id"]: row["t"] for row in rows_of(node, people=ROWS, tags=TAGGED)}
     assert found == {1: {"who": 1, "tag": "x"}, 2: None, 3: None, 4: {"who": 4, "tag": "x"}}
     empty = Filter(input=node, where=sql("t IS NULL"))
@@ -77,7 +96,9 @@ def test_a_left_join_gives_null_not_a_struct_of_nulls() -> None:
 
 
 @pytest.mark.parametrize(("how", "ids"), [("semi", [1, 4]), ("anti", [2, 3])])
-def test_semi_and_anti_joins_keep_left_rows_once_and_bring_nothing(how: Any, ids: list[int]) -> None:
+def test_semi_and_anti_joins_keep_left_rows_once_and_bring_nothing(
+    how: Any, ids: list[int]
+) -> None:
     node = Join(input=people(), other=tags(), using=(("id", "who"),), how=how)
     assert rows_of(node, people=ROWS, tags=TAGGED) == [row for row in ROWS if row["id"] in ids]
 
@@ -106,17 +127,32 @@ def test_a_group_join_aggregates_nothing_where_nothing_matches() -> None:
     }
     columns = tuple((name, sql(text)) for name, text in added.items())
     node = GroupJoin(input=people(), other=tags(), alias="t", using=(("id", "who"),), add=columns)
-    found = [[row[name] for name in ("id", *added)] for row in rows_of(node, people=ROWS[:2], tags=TAGGED)]
+    found = [
+        [row[name] for name in ("id", *added)]
+        for row in rows_of(node, people=ROWS[:2], tags=TAGGED)
+    ]
     assert found == [[1, 2, ["y", "x"], 1, "y x", 1.0], [2, 0, None, 0, "-", None]]
 
 
 @pytest.mark.parametrize("alias", ["_t", "_r", "_g", "_j", "_u", "t", "n0", "n1", "m0"])
 def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
-    joined = Join(input=people(), other=people(), alias=alias, using=(("city", "city"),), where=sql(f"{alias}.id > 1"))
+    joined = Join(
+        input=people(),
+        other=people(),
+        alias=alias,
+        using=(("city", "city"),),
+        where=sql(f"{alias}.id > 1"),
+    )
     asked = Add(input=joined, columns=(("x", sql(f"{alias}.id = 4")),))
-    assert [(row["id"], row["x"]) for row in rows_of(asked, people=ROWS)] == [(1, True), (3, False), (4, True)]
+    assert [(row["id"], row["x"]) for row in rows_of(asked, people=ROWS)] == [
+        (1, True),
+        (3, False),
+        (4, True),
+    ]
     columns = (("n", sql(f"sum({alias}.id)")),)
-    counted = GroupJoin(input=people(), other=people(), alias=alias, using=(("city", "city"),), add=columns)
+    counted = GroupJoin(
+        input=people(), other=people(), alias=alias, using=(("city", "city"),), add=columns
+    )
     assert [row["n"] for row in rows_of(counted, people=ROWS)] == [5, None, 3, 5]
 
 
@@ -124,15 +160,28 @@ def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
 def test_a_scalar_reads_the_plans_columns_whatever_their_names(alias: str) -> None:
     struct = pa.struct([("id", pa.int64()), ("city", pa.string())])
     source = relation("people", {**PEOPLE, alias: struct})
-    rows = [{"id": 1, "city": "Rome", alias: {"id": 3, "city": "Oslo"}}, {"id": 5, "city": "Rome", alias: None}]
+    rows = [
+        {"id": 1, "city": "Rome", alias: {"id": 3, "city": "Oslo"}},
+        {"id": 5, "city": "Rome", alias: None},
+    ]
     table = pa.Table.from_pylist(rows, schema=source.schema)
-    found = asyncio.run(column_of(sql(f"length({alias}.city) = {alias}.id + 1"), source, table, None))
+    found = asyncio.run(
+        column_of(sql(f"length({alias}.city) = {alias}.id + 1"), source, table, None)
+    )
     assert found.to_pylist() == [True, None]
-    assert asyncio.run(column_of(sql("round(0.6, 1)"), source, table, None)).to_pylist() == [0.6, 0.6]
+    assert asyncio.run(column_of(sql("round(0.6, 1)"), source, table, None)).to_pylist() == [
+        0.6,
+        0.6,
+    ]
 
 
 def test_a_limit_takes_the_first_of_each_group_nulls_last_and_ties_in_row_order() -> None:
-    rows = [{"id": 1, "city": "b"}, {"id": 2, "city": None}, {"id": 3, "city": "a"}, {"id": 4, "city": "a"}]
+    rows = [
+        {"id": 1, "city": "b"},
+        {"id": 2, "city": None},
+        {"id": 3, "city": "a"},
+        {"id": 4, "city": "a"},
+    ]
     for descending, best in ((False, 3), (True, 1)):
         node = Limit(input=people(), n=1, order=(Sort(sql("city"), descending),))
         assert [row["id"] for row in rows_of(node, people=rows)] == [best]
@@ -142,7 +191,11 @@ def test_a_limit_takes_the_first_of_each_group_nulls_last_and_ties_in_row_order(
 
 def test_distinct_keeps_the_first_row_and_null_equals_null() -> None:
     rows = [*ROWS, {"id": 5, "city": None}]
-    assert [row["id"] for row in rows_of(Distinct(input=people(), by=("city",)), people=rows)] == [1, 2, 3]
+    assert [row["id"] for row in rows_of(Distinct(input=people(), by=("city",)), people=rows)] == [
+        1,
+        2,
+        3,
+    ]
     assert len(rows_of(Distinct(input=people()), people=[*ROWS, *ROWS])) == 4
 
 
@@ -179,9 +232,17 @@ def test_unnest_gives_a_row_for_each_element_with_its_position() -> None:
     lists = relation("lists", {"id": pa.int64(), "names": pa.list_(pa.string())})
     rows = [{"id": 1, "names": ["b", "a"]}, {"id": 2, "names": []}, {"id": 3, "names": None}]
     inner = Unnest(input=lists, column="names", alias="name", position="at")
-    assert [(r["id"], r["name"], r["at"]) for r in rows_of(inner, lists=rows)] == [(1, "b", 1), (1, "a", 2)]
+    assert [(r["id"], r["name"], r["at"]) for r in rows_of(inner, lists=rows)] == [
+        (1, "b", 1),
+        (1, "a", 2),
+    ]
     left = Unnest(input=lists, column="names", alias="name", how="left")
-    assert [(r["id"], r["name"]) for r in rows_of(left, lists=rows)] == [(1, "b"), (1, "a"), (2, None), (3, None)]
+    assert [(r["id"], r["name"]) for r in rows_of(left, lists=rows)] == [
+        (1, "b"),
+        (1, "a"),
+        (2, None),
+        (3, None),
+    ]
 
 
 def windowed(kind: str) -> Node:
@@ -191,14 +252,19 @@ def windowed(kind: str) -> Node:
     return {
         "join": lambda: Join(input=rows, other=plain, alias="o", using=(("k", "k"),), how="left"),
         "anti": lambda: Join(
-            input=rows, other=Filter(input=plain, where=sql("w > 1 AND k < 3")), using=(("k", "k"),), how="anti"
+            input=rows,
+            other=Filter(input=plain, where=sql("w > 1 AND k < 3")),
+            using=(("k", "k"),),
+            how="anti",
         ),
         "group_join": lambda: GroupJoin(
             input=rows, other=plain, alias="o", using=(("k", "k"),), add=(("ws", sql("list(o.w)")),)
         ),
         "limit": lambda: Limit(input=rows, n=2, order=(Sort(sql("v"), descending=True),)),
         "distinct": lambda: Distinct(input=rows, by=("k",)),
-        "aggregate": lambda: Aggregate(input=rows, add=(("n", sql("count(*)")), ("vs", sql("list(v)")))),
+        "aggregate": lambda: Aggregate(
+            input=rows, add=(("n", sql("count(*)")), ("vs", sql("list(v)")))
+        ),
         "window": lambda: Add(input=rows, columns=(("r", sql("row_number() OVER (ORDER BY v)")),)),
     }[kind]()
 
@@ -217,7 +283,9 @@ def test_a_wave_of_partitions_computes_what_each_partition_would_alone(
     node = windowed(kind)
     table = [{"k": k, "v": v, "_p": p, "_m": i} for i, (p, k, v) in enumerate(rows)]
     together = rows_of(node, rows=table)
-    alone = [row for p in range(4) for row in rows_of(node, rows=[r for r in table if r["_p"] == p])]
+    alone = [
+        row for p in range(4) for row in rows_of(node, rows=[r for r in table if r["_p"] == p])
+    ]
     assert sorted(map(repr, together)) == sorted(map(repr, alone))
 
 
@@ -234,4 +302,9 @@ def test_sorted_rows_keep_their_order_where_it_does_not_tell_them_apart() -> Non
     ordered = Ordered(input=people(), by=(Sort(sql("city"), descending=True),))
     assert [row["id"] for row in rows_of(ordered, people=ROWS)] == [1, 4, 3, 2]
     numbered = Add(input=ordered, columns=(("place", sql("row_number() OVER ()")),))
-    assert [(row["id"], row["place"]) for row in rows_of(numbered, people=ROWS)] == [(1, 1), (4, 2), (3, 3), (2, 4)]
+    assert [(row["id"], row["place"]) for row in rows_of(numbered, people=ROWS)] == [
+        (1, 1),
+        (4, 2),
+        (3, 3),
+        (2, 4),
+    ]

@@ -1,4 +1,6 @@
-"""What the engine makes of answers: `when`, `otherwise`, `how`, `keep`, `on_error`, groups and ranks. The answers are scripted."""
+"""What the engine makes of answers: `when`, `otherwise`, `how`, `keep`, `on_error`, groups and
+ranks. The answers are scripted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.typecheck import Sort
 from semgraph.semantic.ask import Answered, Asking, answer
-from semgraph.semantic.contract import Context, Cost, Implementation, Observed, RowEstimate, Rows, answer_schema
+from semgraph.semantic.contract import (
+    Context,
+    Cost,
+    Implementation,
+    Observed,
+    RowEstimate,
+    Rows,
+    answer_schema,
+)
 from semgraph.semantic.prompt.builder import check_answer
 from tests.physical.relations import relation
 
@@ -25,7 +35,9 @@ Said = Mapping[str, Any] | str  # the answers of an item, or its error
 
 @dataclass(frozen=True)
 class Scripted(Implementation[Semantic]):
-    """Answers by a function of the item's row (left row, right row or None; for groups: the rows)."""
+    """Answers by a function of the item's row (left row, right row or None; for groups: the
+    rows).
+    """
 
     say: Callable[..., Said]
     seen: list[Any]
@@ -39,7 +51,9 @@ class Scripted(Implementation[Semantic]):
         items = rows.items.to_pylist()
         if node.keyword == "sem_agg":
             groups = sorted({item["group"] for item in items})
-            asked: list[tuple[Any, ...]] = [([left[i["left"]] for i in items if i["group"] == g],) for g in groups]
+            asked: list[tuple[Any, ...]] = [
+                ([left[i["left"]] for i in items if i["group"] == g],) for g in groups
+            ]
         elif node.keyword == "sem_join":
             asked = [(left[i["left"]], right[i["right"]]) for i in items]
         else:
@@ -60,13 +74,20 @@ class Scripted(Implementation[Semantic]):
 
 def prompt(item: str, other: str = "", **returns: str) -> PromptSet:
     typed = tuple((name, Type(kind, nullable=True)) for name, kind in returns.items())
-    return PromptSet((("", Prompt("ask", typed, item=Template.parse(item), other=Template.parse(other))),))
+    return PromptSet(
+        (("", Prompt("ask", typed, item=Template.parse(item), other=Template.parse(other))),)
+    )
 
 
-def ask(node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]]) -> tuple[Answered, list[Any]]:
+def ask(
+    node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]]
+) -> tuple[Answered, list[Any]]:
     seen: list[Any] = []
     asking = Asking(Scripted(say, seen), None, ["p", "q"], "group", None, check_answer)  # type: ignore[arg-type]
-    inputs = [pa.Table.from_pylist(rows, schema=child.schema) for rows, child in zip(tables, node.inputs, strict=True)]
+    inputs = [
+        pa.Table.from_pylist(rows, schema=child.schema)
+        for rows, child in zip(tables, node.inputs, strict=True)
+    ]
     return asyncio.run(answer(node, inputs, asking)), seen
 
 
@@ -105,24 +126,40 @@ def test_a_map_adds_the_answers_and_asks_only_where_it_should() -> None:
 )
 def test_a_null_otherwise_is_of_the_answers_type(kind: Type, text: str, value: Any) -> None:
     told = PromptSet((("", Prompt("ask", (("said", kind),), item=Template.parse("{text}"))),))
-    node = SemMap(input=NOTES, prompt=told, when=sql("text <> 'a'"), otherwise=(("said", sql(text)),))
+    node = SemMap(
+        input=NOTES, prompt=told, when=sql("text <> 'a'"), otherwise=(("said", sql(text)),)
+    )
     found, _ = ask(node, lambda _: "refused: no", ROWS[:1])
     assert found.table.to_pylist() == [{**ROWS[0], "said": value}]
     assert found.table.schema.field("said").type == kind.arrow
 
 
 @pytest.mark.parametrize(("on_error", "ids"), [("raise", [1, 3]), ("null", [1, 2, 3])])
-def test_a_row_without_an_answer_is_left_out_or_kept_with_null(on_error: Any, ids: list[int]) -> None:
-    node = SemMap(input=NOTES, prompt=prompt("{text}", mood="string"), on_error=on_error, step="moods")
-    found, _ = ask(node, lambda row: "refused: no" if row["text"] == "b" else {"mood": "fine"}, ROWS)
+def test_a_row_without_an_answer_is_left_out_or_kept_with_null(
+    on_error: Any, ids: list[int]
+) -> None:
+    node = SemMap(
+        input=NOTES, prompt=prompt("{text}", mood="string"), on_error=on_error, step="moods"
+    )
+    found, _ = ask(
+        node, lambda row: "refused: no" if row["text"] == "b" else {"mood": "fine"}, ROWS
+    )
     assert found.table.column("id").to_pylist() == ids
     (failure,) = found.failures
-    assert (failure.step, failure.error, failure.row) == ("moods", "refused: no", {"id": 2, "text": "b"})
+    assert (failure.step, failure.error, failure.row) == (
+        "moods",
+        "refused: no",
+        {"id": 2, "text": "b"},
+    )
     assert found.kept == (on_error == "null")
 
 
 def test_a_filter_keeps_the_rows_with_yes() -> None:
-    found, _ = ask(SemFilter(input=NOTES, prompt=prompt("{text}")), lambda row: {"keep": row["text"] != "a"}, ROWS)
+    found, _ = ask(
+        SemFilter(input=NOTES, prompt=prompt("{text}")),
+        lambda row: {"keep": row["text"] != "a"},
+        ROWS,
+    )
     assert found.table.column("id").to_pylist() == [2, 3]
 
 
@@ -140,7 +177,10 @@ def join(**options: Any) -> SemJoin:
 
 
 def yes(left: dict[str, Any], right: dict[str, Any]) -> Said:
-    return {"match": right["word"] != "y", "why": f"{left['text']}{right['word']}" if right["word"] != "y" else None}
+    return {
+        "match": right["word"] != "y",
+        "why": f"{left['text']}{right['word']}" if right["word"] != "y" else None,
+    }
 
 
 def test_a_join_asks_about_candidate_pairs_only_and_brings_the_other_row_and_the_answers() -> None:
@@ -152,7 +192,9 @@ def test_a_join_asks_about_candidate_pairs_only_and_brings_the_other_row_and_the
     assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "y"), ("b", "x")]
 
 
-@pytest.mark.parametrize(("how", "ids"), [("inner", [1, 2]), ("left", [1, 2, 3]), ("semi", [1, 2]), ("anti", [3])])
+@pytest.mark.parametrize(
+    ("how", "ids"), [("inner", [1, 2]), ("left", [1, 2, 3]), ("semi", [1, 2]), ("anti", [3])]
+)
 def test_how_says_which_left_rows_stay(how: Any, ids: list[int]) -> None:
     found, _ = ask(join(how=how), yes, ROWS, WORDED)
     assert found.table.column("id").to_pylist() == ids
@@ -181,7 +223,12 @@ NAMED = [{"id": i, "text": "ab"[i % 2]} for i in range(6)]
 def test_pairs_that_show_the_same_are_asked_about_once_whichever_rows_they_are_of() -> None:
     words = [{"id": i, "word": "xyx"[i % 3], "n": i} for i in range(6)]
     found, seen = ask(join(using=()), yes, NAMED, words)
-    assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    assert [(a["text"], b["word"]) for a, b in seen] == [
+        ("a", "x"),
+        ("a", "y"),
+        ("b", "x"),
+        ("b", "y"),
+    ]
     pairs = [(row["id"], row["w"]["n"], row["why"]) for row in found.table.to_pylist()]
     assert pairs == [(i, n, f"{'ab'[i % 2]}x") for i in range(6) for n in (0, 2, 3, 5)]
     assert found.rows_in == 12
@@ -189,12 +236,22 @@ def test_pairs_that_show_the_same_are_asked_about_once_whichever_rows_they_are_o
     assert found.evidence.column("match").to_pylist() == [True, False] * 6
 
 
-def test_equal_left_rows_keep_their_own_candidates_and_the_pairs_of_a_left_row_stay_together() -> None:
+def test_equal_left_rows_keep_their_own_candidates_and_the_pairs_of_a_left_row_stay_together() -> (
+    None
+):
     lefts = [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}, {"id": 3, "text": "a"}]
-    words = [{"id": 1, "word": "x", "n": 1}, {"id": 2, "word": "y", "n": 2}, {"id": 3, "word": "z", "n": 3}]
+    words = [
+        {"id": 1, "word": "x", "n": 1},
+        {"id": 2, "word": "y", "n": 2},
+        {"id": 3, "word": "z", "n": 3},
+    ]
     found, seen = ask(join(how="left"), yes, lefts, words)
     assert [(a["text"], b["word"]) for a, b in seen] == [("a", "x"), ("a", "z"), ("b", "y")]
-    assert [(r["id"], r["w"] and r["w"]["n"]) for r in found.table.to_pylist()] == [(1, 1), (2, None), (3, 3)]
+    assert [(r["id"], r["w"] and r["w"]["n"]) for r in found.table.to_pylist()] == [
+        (1, 1),
+        (2, None),
+        (3, 3),
+    ]
 
 
 @pytest.mark.parametrize(("on_error", "ids"), [("raise", [1, 3, 5]), ("null", list(range(6)))])
@@ -209,7 +266,12 @@ def test_a_failed_question_costs_each_left_row_that_asked_it(on_error: Any, ids:
 
 @pytest.mark.parametrize(("on_error", "ids"), [("raise", [2]), ("null", [1, 2])])
 def test_a_failed_pair_costs_its_left_row_or_only_itself(on_error: Any, ids: list[int]) -> None:
-    found, _ = ask(join(on_error=on_error), lambda a, b: "invalid: x" if b["word"] == "y" else yes(a, b), ROWS, WORDED)
+    found, _ = ask(
+        join(on_error=on_error),
+        lambda a, b: "invalid: x" if b["word"] == "y" else yes(a, b),
+        ROWS,
+        WORDED,
+    )
     assert found.table.column("id").to_pylist() == ids
     assert [f.row["id"] for f in found.failures] == [1]
 
@@ -223,7 +285,11 @@ def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_i
         alone=(("all", sql("upper(word)")),),
     )
     found, seen = ask(node, lambda rows: {"all": "+".join(row["word"] for row in rows)}, WORDED)
-    assert found.table.to_pylist() == [{"id": 1, "all": "y+x"}, {"id": 2, "all": "X"}, {"id": 9, "all": "Z"}]
+    assert found.table.to_pylist() == [
+        {"id": 1, "all": "y+x"},
+        {"id": 2, "all": "X"},
+        {"id": 9, "all": "Z"},
+    ]
     assert len(seen) == 1
 
 

@@ -49,8 +49,12 @@ NEAR = By("nearest", "name", sql("name"), above=0.5)
 
 
 async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
-    """A vector for each text: which letters it has; none has a direction that is zero but the blank one."""
-    return np.array([[float(text.count(letter)) for letter in "anbolerycthu"] for text in texts], np.float32)
+    """A vector for each text: which letters it has; none has a direction that is zero but the blank
+    one.
+    """
+    return np.array(
+        [[float(text.count(letter)) for letter in "anbolerycthu"] for text in texts], np.float32
+    )
 
 
 def some_rows(seed: int, groups: int = 1, count: int = 60) -> pa.Table:
@@ -63,22 +67,45 @@ def some_rows(seed: int, groups: int = 1, count: int = 60) -> pa.Table:
     rows = []
     for n in range(count):
         name = text(1) if draw.random() < 0.9 else None
-        more = {"note": text(0) or None, "asked": text(0) if draw.random() < 0.9 else None, "name_key": name}
+        more = {
+            "note": text(0) or None,
+            "asked": text(0) if draw.random() < 0.9 else None,
+            "name_key": name,
+        }
         whose = n % groups
-        rows.append({"uuid": f"u{draw.random()}", "group_id": f"g{whose}", "name": name, "turn": n // 2, **more})
+        rows.append(
+            {
+                "uuid": f"u{draw.random()}",
+                "group_id": f"g{whose}",
+                "name": name,
+                "turn": n // 2,
+                **more,
+            }
+        )
         rows[-1] |= {"_p": whose, "_m": n}
     return pa.Table.from_pylist(rows, schema=runtime_schema(ROWS))
 
 
-def found(rows: pa.Table, many: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[dict[str, Any]]:
-    own: dict[str, Any] = {"graph": GRAPH, "input": ROWS, "label": "Person", "within": ROWS, "alias": "hit", "k": 3}
+def found(
+    rows: pa.Table, many: int, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> list[dict[str, Any]]:
+    own: dict[str, Any] = {
+        "graph": GRAPH,
+        "input": ROWS,
+        "label": "Person",
+        "within": ROWS,
+        "alias": "hit",
+        "k": 3,
+    }
     node = Search(**own | {"by": (SHARED,)} | options)
     monkeypatch.setattr(shortlist, "MANY", many)
 
     async def go() -> pa.Table:
         store = SqliteStore(":memory:")
         await store.ensure(GRAPH, 12)
-        (table,) = await run_searches([SearchSpec.compile(node, store)], rows, [rows], store, embed, None)
+        (table,) = await run_searches(
+            [SearchSpec.compile(node, store)], rows, [rows], store, embed, None
+        )
         await store.aclose()
         return table
 
@@ -86,7 +113,9 @@ def found(rows: pa.Table, many: int, monkeypatch: pytest.MonkeyPatch, **options:
 
 
 @pytest.mark.parametrize("by", [(EQUAL,), (SHARED,), (NEAR,), (EQUAL, SHARED, NEAR)])
-@pytest.mark.parametrize("where", [None, "coalesce(hit.turn < turn, TRUE)", "hit.name_key <> name_key"])
+@pytest.mark.parametrize(
+    "where", [None, "coalesce(hit.turn < turn, TRUE)", "hit.name_key <> name_key"]
+)
 @pytest.mark.parametrize("groups", [1, 3])
 def test_the_pairs_of_a_shortlist_are_enough(
     by: tuple[By, ...], where: str | None, groups: int, monkeypatch: pytest.MonkeyPatch
@@ -98,9 +127,12 @@ def test_the_pairs_of_a_shortlist_are_enough(
 
 
 @pytest.mark.parametrize(
-    "options", [{"how": "left"}, {"fuse": "none", "k": 5}, {"order": (Sort(sql("hit.turn")),), "by": ()}]
+    "options",
+    [{"how": "left"}, {"fuse": "none", "k": 5}, {"order": (Sort(sql("hit.turn")),), "by": ()}],
 )
-def test_whatever_is_done_with_hits_afterwards(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_is_done_with_hits_afterwards(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = some_rows(7)
     assert found(rows, 0, monkeypatch, **options) == found(rows, 10**9, monkeypatch, **options)
 
@@ -114,7 +146,16 @@ def test_rows_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_equal_rows_are_told_apart_by_their_keys_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
-        {"uuid": key, "group_id": "g", "name": "ann", "name_key": "ann", "asked": "ann", "turn": 0, "_p": 0, "_m": n}
+        {
+            "uuid": key,
+            "group_id": "g",
+            "name": "ann",
+            "name_key": "ann",
+            "asked": "ann",
+            "turn": 0,
+            "_p": 0,
+            "_m": n,
+        }
         for n, key in enumerate(["d", "b", "e", "a", "c"])
     ]
     table = pa.Table.from_pylist(rows, schema=runtime_schema(ROWS))

@@ -52,7 +52,9 @@ class Graph:
     @property
     def arrows(self) -> list[tuple[str, str, str]]:
         """Source, name and target of each fact, sorted."""
-        return sorted((self._names[f["source"]], f["name"], self._names[f["target"]]) for f in self.facts)
+        return sorted(
+            (self._names[f["source"]], f["name"], self._names[f["target"]]) for f in self.facts
+        )
 
     def fact(self, start: str) -> Row:
         """The one fact whose sentence begins so."""
@@ -73,7 +75,9 @@ def loaded(plan: str | Path, **settled: Any) -> LogicalPlan:
     """A plan, loaded and optimized once for all tests of a process."""
     key = str(plan), repr(settled)
     if key not in _LOADED:
-        _LOADED[key] = load_plan(PLANS / f"{plan}.yaml" if isinstance(plan, str) else plan, **settled)
+        _LOADED[key] = load_plan(
+            PLANS / f"{plan}.yaml" if isinstance(plan, str) else plan, **settled
+        )
     return _LOADED[key]
 
 
@@ -95,19 +99,25 @@ class Memory:
         )
         self._minute = 0
 
-    def episode(self, content: str, when: datetime | None = None, group: str = "g", **more: Any) -> dict[str, Any]:
+    def episode(
+        self, content: str, when: datetime | None = None, group: str = "g", **more: Any
+    ) -> dict[str, Any]:
         """An episode, a minute after the last one unless it has a time."""
         self._minute += 1
         return {"content": content, "valid_at": when or at(self._minute), "group_id": group, **more}
 
     async def hear(self, *said: str | dict[str, Any], **options: Any) -> Result:
-        """Add episodes; texts are said a minute apart, by Ann where no speaker stands before them."""
+        """Add episodes; texts are said a minute apart, by Ann where no speaker stands before
+        them.
+        """
         episodes = [self.episode(_spoken(one)) if isinstance(one, str) else one for one in said]
         return await self.run("add_episode", episodes=episodes, **options)
 
     async def run(self, plan: str, **options: Any) -> Result:
         """Run another plan."""
-        settled = {name: options.pop(name) for name in ("params", "preset", "use") if name in options}
+        settled = {
+            name: options.pop(name) for name in ("params", "preset", "use") if name in options
+        }
         return await self.session.arun(loaded(plan, **settled), **options)
 
     @staticmethod
@@ -121,7 +131,9 @@ class Memory:
         return Graph(**{name: table.to_pylist() for name, table in found.tables.items()})
 
     async def around(self) -> dict[str, list[Row]]:
-        """What it holds besides: communities, members, sagas, and which episode a saga holds and which follows which."""
+        """What it holds besides: communities, members, sagas, and which episode a saga holds and
+        which follows which.
+        """
         found = await self.session.arun(loaded(self.here("around.yaml")))
         return {name: table.to_pylist() for name, table in found.tables.items()}
 
@@ -146,7 +158,9 @@ def store(request: pytest.FixtureRequest) -> Iterator[str | Store]:
 
 
 @pytest.fixture
-async def remember(store: str | Store, tmp_path: Path) -> AsyncIterator[Callable[[StandIn], Memory]]:
+async def remember(
+    store: str | Store, tmp_path: Path
+) -> AsyncIterator[Callable[[StandIn], Memory]]:
     """Makes a memory with a model of the test's own."""
     made: list[Memory] = []
 

@@ -16,7 +16,9 @@ Remember = Callable[[StandIn], Memory]
 def heard(memory: Memory) -> list[str]:
     """What the model was told when it was asked for the names in each episode."""
     return [
-        r["messages"][-1]["content"] for r in memory.model.requests if '"entities"' in json.dumps(r["response_format"])
+        r["messages"][-1]["content"]
+        for r in memory.model.requests
+        if '"entities"' in json.dumps(r["response_format"])
     ]
 
 
@@ -51,12 +53,18 @@ async def test_the_example_takes_so_many_calls(
 
 
 async def test_a_window_makes_at_most_five_round_trips_to_the_store(memory: Memory) -> None:
-    await memory.hear("I work at Luma.")  # the first vectors of a database are written behind a lock: two more
-    result = await memory.hear("I lead Project Kite.", "The project deadline is May 3rd.", "I live in Rome.")
+    await memory.hear(
+        "I work at Luma."
+    )  # the first vectors of a database are written behind a lock: two more
+    result = await memory.hear(
+        "I lead Project Kite.", "The project deadline is May 3rd.", "I live in Rome."
+    )
     assert result.meter.total().round_trips <= 5 * 3
 
 
-async def test_names_that_are_no_mentions_cost_a_round_trip_only_where_there_are_any(memory: Memory) -> None:
+async def test_names_that_are_no_mentions_cost_a_round_trip_only_where_there_are_any(
+    memory: Memory,
+) -> None:
     known = await memory.hear("I work at Luma.")
     assert known.meter.step("strays_resolved/near").round_trips == 0
     stray = await memory.hear("I work at acme labs.")
@@ -64,12 +72,18 @@ async def test_names_that_are_no_mentions_cost_a_round_trip_only_where_there_are
     assert (await memory.graph()).names == ["Ann", "Luma", "acme labs"]
 
 
-async def test_dates_that_are_asked_for_are_those_that_the_facts_could_have_come_with(remember: Remember) -> None:
+async def test_dates_that_are_asked_for_are_those_that_the_facts_could_have_come_with(
+    remember: Remember,
+) -> None:
     async with StandIn(undated=True) as model:
         memory = remember(model)
         await the_example(memory)
         graph = await memory.graph()
-    assert [f["valid_at"] for f in sorted(graph.facts, key=lambda f: f["valid_at"])] == [at(0), at(1), at(2)]
+    assert [f["valid_at"] for f in sorted(graph.facts, key=lambda f: f["valid_at"])] == [
+        at(0),
+        at(1),
+        at(2),
+    ]
 
 
 async def test_facts_have_the_properties_that_the_graph_declares(memory: Memory) -> None:
@@ -108,7 +122,10 @@ async def test_a_long_summary_is_written_anew_and_cut(memory: Memory) -> None:
 
 
 async def test_a_second_run_of_the_same_episodes_asks_and_writes_nothing(memory: Memory) -> None:
-    said = [memory.episode("Ann(user): I work at Luma."), memory.episode("Ann(user): I live in Rome.")]
+    said = [
+        memory.episode("Ann(user): I work at Luma."),
+        memory.episode("Ann(user): I live in Rome."),
+    ]
     await memory.hear(*said)
     before = await memory.graph()
     calls = memory.model.calls.total()
@@ -118,12 +135,19 @@ async def test_a_second_run_of_the_same_episodes_asks_and_writes_nothing(memory:
 
 
 async def test_episodes_read_again_on_purpose_change_nothing(memory: Memory) -> None:
-    said = [memory.episode("Ann(user): I work at Luma."), memory.episode("Ann(user): I live in Rome.")]
+    said = [
+        memory.episode("Ann(user): I work at Luma."),
+        memory.episode("Ann(user): I live in Rome."),
+    ]
     await memory.hear(*said)
     before = await memory.graph()
     await memory.hear(*said, again=True)
     after = await memory.graph()
-    assert (after.names, after.arrows, len(after.mentions)) == (before.names, before.arrows, len(before.mentions))
+    assert (after.names, after.arrows, len(after.mentions)) == (
+        before.names,
+        before.arrows,
+        len(before.mentions),
+    )
     assert [e["summary"] for e in after.entities] == [e["summary"] for e in before.entities]
 
 
@@ -138,14 +162,18 @@ async def test_the_same_text_at_the_same_time_twice_is_two_episodes(memory: Memo
 async def test_groups_never_see_each_other(memory: Memory) -> None:
     said = "Ann(user): I work at Luma."
     await memory.hear(
-        memory.episode(said, at(1), "a"), memory.episode(said, at(1), "b"), memory.episode(said, at(2), None)
+        memory.episode(said, at(1), "a"),
+        memory.episode(said, at(1), "b"),
+        memory.episode(said, at(2), None),
     )
     graph = await memory.graph()
     assert graph.names == ["Ann", "Ann", "Ann", "Luma", "Luma", "Luma"]
     assert sorted(f["group_id"] for f in graph.facts) == ["", "a", "b"]
 
 
-async def test_history_is_what_was_said_before_oldest_first_and_never_the_episode_itself(memory: Memory) -> None:
+async def test_history_is_what_was_said_before_oldest_first_and_never_the_episode_itself(
+    memory: Memory,
+) -> None:
     await memory.hear("one.", "two.")
     await memory.hear("three.")
     asked = heard(memory)
@@ -153,8 +181,12 @@ async def test_history_is_what_was_said_before_oldest_first_and_never_the_episod
     assert "three" not in asked[-1].partition("Earlier")[2]
 
 
-async def test_of_episodes_of_one_time_the_earlier_given_is_the_history_of_the_later(memory: Memory) -> None:
-    await memory.hear(memory.episode("Ann(user): one.", at(1)), memory.episode("Ann(user): two.", at(1)))
+async def test_of_episodes_of_one_time_the_earlier_given_is_the_history_of_the_later(
+    memory: Memory,
+) -> None:
+    await memory.hear(
+        memory.episode("Ann(user): one.", at(1)), memory.episode("Ann(user): two.", at(1))
+    )
     asked = heard(memory)
     one, two = sorted(asked, key=lambda text: "Message: Ann(user): two" in text)
     assert "two" not in one
@@ -176,7 +208,9 @@ async def test_history_has_a_length(memory: Memory) -> None:
     assert any('["Ann(user): two."]' in text and "three" in text for text in asked)
 
 
-async def test_content_that_is_not_kept_is_read_but_not_stored_and_not_told_again(memory: Memory) -> None:
+async def test_content_that_is_not_kept_is_read_but_not_stored_and_not_told_again(
+    memory: Memory,
+) -> None:
     await memory.hear("I work at Luma.", "I live in Rome.", params={"keep_content": False})
     graph = await memory.graph()
     assert {e["content"] for e in graph.episodes} == {""}
@@ -198,7 +232,10 @@ async def test_episodes_are_stored_before_the_model_is_asked(remember: Remember)
 async def test_an_episode_that_failed_is_read_by_the_next_run(remember: Remember) -> None:
     async with StandIn(faults=(Fault("refusal", on=(1,)),)) as model:
         memory = remember(model)
-        said = [memory.episode("Ann(user): I work at Luma."), memory.episode("Ann(user): I live in Rome.")]
+        said = [
+            memory.episode("Ann(user): I work at Luma."),
+            memory.episode("Ann(user): I live in Rome."),
+        ]
         first = await memory.hear(*said)
         second = await memory.hear(*said)
         graph = await memory.graph()
@@ -207,14 +244,23 @@ async def test_an_episode_that_failed_is_read_by_the_next_run(remember: Remember
 
 
 async def test_faults_that_pass_leave_no_trace(remember: Remember) -> None:
-    kinds = (Fault("429", on=(1, 4)), Fault("500", on=(2,)), Fault("prose", on=(6,)), Fault("drop", on=(8,)))
+    kinds = (
+        Fault("429", on=(1, 4)),
+        Fault("500", on=(2,)),
+        Fault("prose", on=(6,)),
+        Fault("drop", on=(8,)),
+    )
     async with StandIn(faults=kinds) as model:
         memory = remember(model)
         result = await the_example(memory)
         graph = await memory.graph()
         assert model.counters.attempts > model.counters.calls
     assert not result.failed
-    assert (graph.names, len(graph.facts), len(graph.mentions)) == (["Alice Chen", "Project Phoenix", "TechCorp"], 3, 6)
+    assert (graph.names, len(graph.facts), len(graph.mentions)) == (
+        ["Alice Chen", "Project Phoenix", "TechCorp"],
+        3,
+        6,
+    )
 
 
 async def test_what_a_run_returns(memory: Memory) -> None:

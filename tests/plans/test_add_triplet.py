@@ -1,4 +1,6 @@
-"""Facts that somebody states: how their ends are found, what they end, and what of the caller's stands."""
+"""Facts that somebody states: how their ends are found, what they end, and what of the caller's
+stands.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +18,35 @@ def triplet(source: str, name: str, target: str, **more: Any) -> dict[str, Any]:
             "valid_at": at(0), **more}  # fmt: skip
 
 
-async def test_a_fact_is_put_in_with_its_ends_and_nothing_is_asked_of_an_empty_graph(memory: Memory) -> None:
-    result = await memory.run("add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Luma", attributes={"since": 2020})])
+async def test_a_fact_is_put_in_with_its_ends_and_nothing_is_asked_of_an_empty_graph(
+    memory: Memory,
+) -> None:
+    result = await memory.run(
+        "add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Luma", attributes={"since": 2020})]
+    )
     graph = await memory.graph()
     assert graph.arrows == [("Ann", "WORKS_AT", "Luma")]
     fact = graph.fact("Ann works")
-    assert (fact["valid_at"], fact["invalid_at"], fact["episodes"], fact["group_id"]) == (at(0), None, [], "g")
+    assert (fact["valid_at"], fact["invalid_at"], fact["episodes"], fact["group_id"]) == (
+        at(0),
+        None,
+        [],
+        "g",
+    )
     assert "2020" in str(fact["attributes"])
     assert (graph.episodes, graph.mentions) == ([], [])
     assert result.meter.total().calls_issued == 0
-    assert [(e["fact"], e["change"]) for e in result.tables["edges"].to_pylist()] == [("Ann works at Luma.", "new")]
+    assert [(e["fact"], e["change"]) for e in result.tables["edges"].to_pylist()] == [
+        ("Ann works at Luma.", "new")
+    ]
 
 
 async def test_ends_are_resolved_as_mentions_are(memory: Memory) -> None:
     await memory.hear("Ann Hill(user): I work at Luma.")
     known = triplet("ann  hill", "LIVES_IN", "Rome")
-    await memory.run("add_triplet", triplets=[known, triplet("Bob", "LIVES_IN", "rome", said_at=at(5))])
+    await memory.run(
+        "add_triplet", triplets=[known, triplet("Bob", "LIVES_IN", "rome", said_at=at(5))]
+    )
     graph = await memory.graph()
     assert graph.names == ["Ann Hill", "Bob", "Luma", "Rome"]
     assert ("Ann Hill", "LIVES_IN", "Rome") in graph.arrows
@@ -45,7 +60,12 @@ async def test_an_end_given_by_uuid_is_that_entity_whatever_it_is_called(memory:
         "add_triplet",
         triplets=[
             triplet(
-                "The boss", "LIVES_IN", "Rome", source_uuid=ann["uuid"], source_labels=["Person"], target_uuid="rome"
+                "The boss",
+                "LIVES_IN",
+                "Rome",
+                source_uuid=ann["uuid"],
+                source_labels=["Person"],
+                target_uuid="rome",
             )
         ],
     )
@@ -57,7 +77,13 @@ async def test_an_end_given_by_uuid_is_that_entity_whatever_it_is_called(memory:
 
 
 async def test_what_the_caller_says_of_an_end_is_laid_over_what_is_known(memory: Memory) -> None:
-    first = triplet("Ann", "WORKS_AT", "Luma", source_summary="A pilot.", source_attributes={"age": 30, "city": "Rome"})
+    first = triplet(
+        "Ann",
+        "WORKS_AT",
+        "Luma",
+        source_summary="A pilot.",
+        source_attributes={"age": 30, "city": "Rome"},
+    )
     await memory.run("add_triplet", triplets=[first])
     second = triplet("Ann", "KNOWS", "Bob", source_summary="  ", source_attributes={"age": 31})
     await memory.run("add_triplet", triplets=[second])
@@ -69,7 +95,9 @@ async def test_what_the_caller_says_of_an_end_is_laid_over_what_is_known(memory:
 
 async def test_a_fact_ends_what_cannot_hold_beside_it(memory: Memory) -> None:
     await memory.hear("I work at Luma.")
-    result = await memory.run("add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9))])
+    result = await memory.run(
+        "add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9))]
+    )
     graph = await memory.graph()
     assert graph.fact("Ann works at Luma")["invalid_at"] == at(9)
     assert [(e["fact"], e["change"]) for e in result.tables["edges"].to_pylist()] == [
@@ -95,9 +123,14 @@ async def test_a_uuid_that_a_fact_between_others_has_makes_a_new_fact(memory: Me
     assert graph.fact("Ann works")["uuid"] == "f"
     assert graph.fact("Bob lives")["uuid"] != "f"
     await memory.run(
-        "add_triplet", triplets=[{**triplet("Ann", "WORKS_AT", "Luma", uuid="f"), "fact": "Ann is a pilot at Luma."}]
+        "add_triplet",
+        triplets=[
+            {**triplet("Ann", "WORKS_AT", "Luma", uuid="f"), "fact": "Ann is a pilot at Luma."}
+        ],
     )
-    assert [f["fact"] for f in (await memory.graph()).facts if f["uuid"] == "f"] == ["Ann is a pilot at Luma."]
+    assert [f["fact"] for f in (await memory.graph()).facts if f["uuid"] == "f"] == [
+        "Ann is a pilot at Luma."
+    ]
 
 
 async def test_a_loop_is_one_entity(memory: Memory) -> None:
@@ -117,8 +150,13 @@ async def test_a_triplet_that_lacks_something_is_set_aside_and_the_others_go_on(
 
 
 async def test_an_entity_of_another_group_is_not_taken_for_an_end(memory: Memory) -> None:
-    await memory.run("add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Luma", group_id="h", source_uuid="ann")])
+    await memory.run(
+        "add_triplet",
+        triplets=[triplet("Ann", "WORKS_AT", "Luma", group_id="h", source_uuid="ann")],
+    )
     before = await memory.graph()
     with pytest.raises(Exception, match="ann"):
-        await memory.run("add_triplet", triplets=[triplet("Ann", "LIVES_IN", "Rome", source_uuid="ann")])
+        await memory.run(
+            "add_triplet", triplets=[triplet("Ann", "LIVES_IN", "Rome", source_uuid="ann")]
+        )
     assert await memory.graph() == before

@@ -1,6 +1,8 @@
-"""Which dates of a fact its wording changes: the start of what is announced, and an end that is only its deadline.
+"""Which dates of a fact its wording changes: the start of what is announced, and an end that is
+only its deadline.
 
-graphiti-core 0.31.2 gives the same for each fact of `SHAPES`, and for those of `CLOSER` as said there.
+graphiti-core 0.31.2 gives the same for each fact of `SHAPES`, and for those of `CLOSER` as said
+there.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ SAID = datetime(2025, 1, 12, 9, tzinfo=UTC)
 
 
 def day(text: str | None) -> datetime | None:
-    """A day of 2025 as `month-day`, or of another year with the year before it; `said` is when it was said."""
+    """A day of 2025 as `month-day`, or of another year with the year before it; `said` is when it
+    was said.
+    """
     if text is None or text == "said":
         return SAID if text else None
-    return datetime.fromisoformat(text if text.count("-") == 2 else f"2025-{text}").replace(tzinfo=UTC)
+    return datetime.fromisoformat(text if text.count("-") == 2 else f"2025-{text}").replace(
+        tzinfo=UTC
+    )
 
 
 # The fact, the dates that the model read, and the dates that it keeps.
@@ -28,7 +34,13 @@ SHAPES = [
     ("Ann Weber planned to finish the report by 10 January.", "01-03", "01-10", "01-03", "01-10"),
     ("Ann Weber was expected to lead Kite before the merger.", "01-03", "01-10", "01-03", "01-10"),
     ("Ann Weber will have led Kite by 10 January.", "01-03", "01-10", "01-03", "01-10"),
-    ("The contract with Luma was scheduled to end by 10 January.", "2024-02-01", "01-10", "2024-02-01", "01-10"),
+    (
+        "The contract with Luma was scheduled to end by 10 January.",
+        "2024-02-01",
+        "01-10",
+        "2024-02-01",
+        "01-10",
+    ),
     # an end in the future of what holds now is kept, whatever else the words say
     ("Ann Weber works at Luma until the end of March.", "01-03", "03-31", "01-03", "03-31"),
     ("The office is closed due to flooding.", "01-03", "03-01", "01-03", "03-01"),
@@ -40,14 +52,44 @@ SHAPES = [
     ("Ann Weber will live in Rome until June.", "02-01", "06-01", "said", "06-01"),
     ("Ann Weber will work at Luma from February to June.", "02-01", "06-01", "said", "06-01"),
     ("Ann Weber plans to work at Luma through June.", "02-01", "06-01", "said", "06-01"),
-    ("Ann Weber is going to leave Luma, and no longer lead Kite by June.", "02-01", "06-01", "said", "06-01"),
+    (
+        "Ann Weber is going to leave Luma, and no longer lead Kite by June.",
+        "02-01",
+        "06-01",
+        "said",
+        "06-01",
+    ),
     ("The project will be stopped by June.", "02-01", "06-01", "said", "06-01"),
-    ("Ann Weber is expected to stay at Luma, a job that ended before.", "02-01", "06-01", "said", "06-01"),
+    (
+        "Ann Weber is expected to stay at Luma, a job that ended before.",
+        "02-01",
+        "06-01",
+        "said",
+        "06-01",
+    ),
     ("Ann Weber will join Luma.", "02-01", None, "said", None),
     ("Ann Weber intends to move to Rome.", None, None, "said", None),
-    ("Kite will be led by the deputy of Ann Weber from February to June.", "02-01", "06-01", "said", "06-01"),
-    ("The course will be taught by visiting staff from February to June.", "02-01", "06-01", "said", "06-01"),
-    ("Ann Weber is going to commute by train from February to June.", "02-01", "06-01", "said", "06-01"),
+    (
+        "Kite will be led by the deputy of Ann Weber from February to June.",
+        "02-01",
+        "06-01",
+        "said",
+        "06-01",
+    ),
+    (
+        "The course will be taught by visiting staff from February to June.",
+        "02-01",
+        "06-01",
+        "said",
+        "06-01",
+    ),
+    (
+        "Ann Weber is going to commute by train from February to June.",
+        "02-01",
+        "06-01",
+        "said",
+        "06-01",
+    ),
     ("The lease of Ann Weber will end by March.", "01-03", "03-01", "01-03", "03-01"),
     # a deadline does not end it
     ("Ann Weber plans to finish the report by the end of March.", "01-12", "03-31", "01-12", None),
@@ -64,7 +106,13 @@ SHAPES = [
     ("Bob Ray promised to call Ann Weber by Monday.", "01-12", "01-20", "01-12", None),
     ("Bob Ray aims to run a marathon before 2026.", "01-12", "2026-01-01", "01-12", None),
     # nothing is announced
-    ("Ann Weber worked at Luma from 2018 to 2020.", "2018-01-01", "2020-01-01", "2018-01-01", "2020-01-01"),
+    (
+        "Ann Weber worked at Luma from 2018 to 2020.",
+        "2018-01-01",
+        "2020-01-01",
+        "2018-01-01",
+        "2020-01-01",
+    ),
     ("Ann Weber worked at Deadline Press.", "02-01", "06-01", "02-01", "06-01"),
     ("Ann Weber joins Luma on 1 February.", "02-01", None, "02-01", None),
     ("Ann Weber lives in Rome.", "01-12", None, "01-12", None),
@@ -82,15 +130,26 @@ CLOSER = [
 ]
 
 
-async def test_wording_moves_the_start_of_what_is_announced_and_drops_a_deadline(only_memory: Memory) -> None:
+async def test_wording_moves_the_start_of_what_is_announced_and_drops_a_deadline(
+    only_memory: Memory,
+) -> None:
     """All facts in one run; each pair of dates beside those expected."""
     row = {"group_id": "g", "episode": "e", "turn": 1, "said_at": SAID, "name": "N"}
     facts, expected = [], {}
     for number, (fact, valid, invalid, starts, ends) in enumerate([*SHAPES, *CLOSER], 1):
-        ends_of = {"uuid": f"f{number}", "nth": number, "source": f"a{number}", "target": f"b{number}"}
-        facts.append(row | ends_of | {"fact": fact, "valid_at": day(valid), "invalid_at": day(invalid)})
+        ends_of = {
+            "uuid": f"f{number}",
+            "nth": number,
+            "source": f"a{number}",
+            "target": f"b{number}",
+        }
+        facts.append(
+            row | ends_of | {"fact": fact, "valid_at": day(valid), "invalid_at": day(invalid)}
+        )
         expected[fact] = (day(starts), day(ends), ends is not None)
-    dates = [{"uuid": fact["uuid"], "since": None, "until": None} for fact in facts]  # asked elsewhere, unanswered
+    dates = [
+        {"uuid": fact["uuid"], "since": None, "until": None} for fact in facts
+    ]  # asked elsewhere, unanswered
     result = await only_memory.run("settle_facts", facts=facts, dates=dates)
     kept = {
         row["fact"]: (row["valid_at"], row["invalid_at"], row["expired_at"] is not None)
@@ -106,10 +165,15 @@ async def test_a_name_in_a_message_does_not_drop_an_end(memory: Memory) -> None:
     assert (fact["valid_at"].year, fact["invalid_at"].year) == (2018, 2020)
 
 
-async def test_dates_that_a_caller_states_are_kept_whatever_the_wording(only_memory: Memory) -> None:
+async def test_dates_that_a_caller_states_are_kept_whatever_the_wording(
+    only_memory: Memory,
+) -> None:
     stated = {"said_at": at(0), "valid_at": at(0, month=2), "invalid_at": at(0, month=3)}
     await only_memory.run(
-        "add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Kite", fact="Ann will write Kite by March.", **stated)]
+        "add_triplet",
+        triplets=[
+            triplet("Ann", "WORKS_AT", "Kite", fact="Ann will write Kite by March.", **stated)
+        ],
     )
     (fact,) = (await only_memory.graph()).facts
     assert (fact["valid_at"], fact["invalid_at"]) == (stated["valid_at"], stated["invalid_at"])

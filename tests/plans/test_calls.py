@@ -1,4 +1,6 @@
-"""The formula with which each plan says how many calls of a model it takes, against what runs take."""
+"""The formula with which each plan says how many calls of a model it takes, against what runs
+take.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def worth(formula: str, numbers: Numbers) -> int:
     return int(found)
 
 
-def episode(undated: int = 0, verdicts: int = 0, told: int = 0, retold: int = 0, **more: int) -> Numbers:
+def episode(
+    undated: int = 0, verdicts: int = 0, told: int = 0, retold: int = 0, **more: int
+) -> Numbers:
     """What the formula of add_episode names, of one episode."""
     return {
         "told": told, "undated": undated, "verdicts": verdicts, "typed_entities": 0, "typed_facts": 0, "retold": retold,
@@ -95,8 +99,13 @@ async def judge_an_undated_one(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 async def add_triplet(memory: Memory) -> tuple[Result, list[Numbers]]:
     await memory.hear("I work at Luma.")
-    rows = [triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9)), triplet("Ann", "LIVES_IN", "Rome", valid_at=None)]
-    return await memory.run("add_triplet", triplets=rows), [{"told": 0, "undated": 1, "verdicts": 1}]
+    rows = [
+        triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9)),
+        triplet("Ann", "LIVES_IN", "Rome", valid_at=None),
+    ]
+    return await memory.run("add_triplet", triplets=rows), [
+        {"told": 0, "undated": 1, "verdicts": 1}
+    ]
 
 
 async def build(memory: Memory) -> tuple[Result, list[Numbers]]:
@@ -110,7 +119,12 @@ async def update(memory: Memory) -> tuple[Result, list[Numbers]]:
     await cliques(memory, [*sizes, 2])
     await memory.run("build_communities", groups=[])
     news = [
-        {"uuid": f"g{c:02}-{i:03}", "group_id": "g", "name": f"P{c}{i}", "summary": f"P{c}{i} is new."}
+        {
+            "uuid": f"g{c:02}-{i:03}",
+            "group_id": "g",
+            "name": f"P{c}{i}",
+            "summary": f"P{c}{i} is new.",
+        }
         for c, size in enumerate(sizes)
         for i in range(size)
     ]
@@ -118,17 +132,26 @@ async def update(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 
 async def remove(memory: Memory) -> tuple[Result, list[Numbers]]:
-    await memory.hear(*(memory.episode("Ann(user): I work at Luma.", at(m), uuid=f"e{m}") for m in range(13)))
+    await memory.hear(
+        *(memory.episode("Ann(user): I work at Luma.", at(m), uuid=f"e{m}") for m in range(13))
+    )
     result = await memory.run("remove_episode", episodes=[{"uuid": "e0"}], params={"retell": "all"})
     return result, [{"episodes": 12}, {"episodes": 12}]
 
 
 async def saga(memory: Memory) -> tuple[Result, list[Numbers]]:
     await memory.session.arun(
-        memory.here("heard.yaml"), episodes=[memory.episode(f"Minute {m}.", at(m), uuid=f"e{m}") for m in range(31)]
+        memory.here("heard.yaml"),
+        episodes=[memory.episode(f"Minute {m}.", at(m), uuid=f"e{m}") for m in range(31)],
     )
     rows = [
-        {"uuid": f"e{m}", "group_id": "g", "valid_at": at(m), "turn": m, "saga": "long" if m < 23 else "short"}
+        {
+            "uuid": f"e{m}",
+            "group_id": "g",
+            "valid_at": at(m),
+            "turn": m,
+            "saga": "long" if m < 23 else "short",
+        }
         for m in range(31)
     ]
     joined = await memory.run("join_saga", episodes=rows)
@@ -151,7 +174,9 @@ async def mention(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 
 async def mention_nothing(memory: Memory) -> tuple[Result, list[Numbers]]:
-    return await memory.run("mention_graph", turns=turns("it rains.", "Orwell.")), [{"turns": 2, "related": 0}]
+    return await memory.run("mention_graph", turns=turns("it rains.", "Orwell.")), [
+        {"turns": 2, "related": 0}
+    ]
 
 
 CASES: dict[str, list[Case]] = {
@@ -170,7 +195,9 @@ CASES: dict[str, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases])
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases]
+)
 async def test_a_run_takes_as_many_calls_as_the_formula_says(
     model: StandIn, tmp_path: Path, name: str, case: Case
 ) -> None:
@@ -180,7 +207,9 @@ async def test_a_run_takes_as_many_calls_as_the_formula_says(
     finally:
         await memory.session.aclose()
     calls: dict[str, Any] = plan(name).document["calls"]
-    assert result.meter.total().calls_issued == sum(worth(calls["formula"], each) for each in numbers)
+    assert result.meter.total().calls_issued == sum(
+        worth(calls["formula"], each) for each in numbers
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,6 @@
-"""Communities: who belongs together, what is told of them, what it costs, and how they are kept up to date."""
+"""Communities: who belongs together, what is told of them, what it costs, and how they are kept up
+to date.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ async def cliques(memory: Memory, sizes: Iterable[int], group: str = "g") -> int
     facts: list[dict[str, Any]] = []
     for c, size in enumerate(sizes):
         names = [f"{group}{c:02}-{i:03}" for i in range(size)]
-        entities += [{"uuid": n, "group_id": group, "name": f"P{n}", "summary": f"P{n} works at C{c}."} for n in names]
+        entities += [
+            {"uuid": n, "group_id": group, "name": f"P{n}", "summary": f"P{n} works at C{c}."}
+            for n in names
+        ]
         facts += [
             {
                 "uuid": f"{a}>{b}",
@@ -55,8 +60,14 @@ async def found(memory: Memory) -> set[frozenset[str]]:
 async def test_those_that_facts_hold_together_are_a_community(memory: Memory) -> None:
     await memory.hear(*PAIRS)
     result = await memory.run("build_communities", groups=[{"group_id": "g"}])
-    assert await found(memory) == {frozenset({"Ann", "Bob", "Luma"}), frozenset({"Cleo", "Dan", "Oslo"})}
-    told = {c["name"]: sorted(c["summary"].rstrip(".").split(". ")) for c in (await memory.around())["communities"]}
+    assert await found(memory) == {
+        frozenset({"Ann", "Bob", "Luma"}),
+        frozenset({"Cleo", "Dan", "Oslo"}),
+    }
+    told = {
+        c["name"]: sorted(c["summary"].rstrip(".").split(". "))
+        for c in (await memory.around())["communities"]
+    }
     assert told == {
         "Around Luma": ["Ann works at Luma", "Bob works at Luma"],
         "Around Oslo": ["Cleo lives in Oslo", "Dan lives in Oslo"],
@@ -66,7 +77,9 @@ async def test_those_that_facts_hold_together_are_a_community(memory: Memory) ->
     assert result.meter.total().calls_issued == 2
 
 
-async def test_an_entity_without_facts_is_a_community_of_one_and_costs_nothing(memory: Memory) -> None:
+async def test_an_entity_without_facts_is_a_community_of_one_and_costs_nothing(
+    memory: Memory,
+) -> None:
     await cliques(memory, [1, 1])
     result = await memory.run("build_communities", groups=[])
     assert await found(memory) == {frozenset({"Pg00-000"}), frozenset({"Pg01-000"})}
@@ -77,7 +90,9 @@ async def test_an_entity_without_facts_is_a_community_of_one_and_costs_nothing(m
     assert result.meter.total().calls_issued == 0
 
 
-async def test_without_groups_all_are_built_and_a_named_one_leaves_the_others_alone(memory: Memory) -> None:
+async def test_without_groups_all_are_built_and_a_named_one_leaves_the_others_alone(
+    memory: Memory,
+) -> None:
     for group in ("g", "h", ""):
         await cliques(memory, [2], group)
     await memory.run("build_communities", groups=[])
@@ -90,7 +105,12 @@ async def test_without_groups_all_are_built_and_a_named_one_leaves_the_others_al
     assert [c for c in rest if c["group_id"] != "h"] == [c for c in first if c["group_id"] != "h"]
     assert sum(c["group_id"] == "h" for c in rest) == 2
     await memory.run("build_communities", groups=[{"group_id": ""}])
-    assert sorted(c["group_id"] for c in (await memory.around())["communities"]) == ["", "g", "h", "h"]
+    assert sorted(c["group_id"] for c in (await memory.around())["communities"]) == [
+        "",
+        "g",
+        "h",
+        "h",
+    ]
 
 
 async def test_a_group_that_is_not_there_has_no_communities(memory: Memory) -> None:
@@ -115,7 +135,14 @@ async def test_built_again_they_are_the_same(memory: Memory) -> None:
 async def test_communities_that_are_no_longer_there_go(memory: Memory) -> None:
     await cliques(memory, [2, 2])
     await memory.run("build_communities", groups=[])
-    fact = {"uuid": "bridge", "group_id": "g", "source": "g00-000", "target": "g01-000", "name": "KNOWS", "fact": "x"}
+    fact = {
+        "uuid": "bridge",
+        "group_id": "g",
+        "source": "g00-000",
+        "target": "g01-000",
+        "name": "KNOWS",
+        "fact": "x",
+    }
     more = [fact | {"uuid": f"bridge{i}"} for i in range(3)]
     await memory.session.arun(memory.here("planted.yaml"), entities=[], facts=more)
     await memory.run("build_communities", groups=[])
@@ -152,10 +179,20 @@ async def test_a_large_community_is_told_by_a_tree(memory: Memory) -> None:
 
 async def test_it_takes_as_many_round_trips_however_many_entities_there_are(memory: Memory) -> None:
     await cliques(memory, [3])
-    await memory.run("build_communities", groups=[{"group_id": "g"}])  # the first vectors take two more
-    few = (await memory.run("build_communities", groups=[{"group_id": "g"}])).meter.total().round_trips
+    await memory.run(
+        "build_communities", groups=[{"group_id": "g"}]
+    )  # the first vectors take two more
+    few = (
+        (await memory.run("build_communities", groups=[{"group_id": "g"}]))
+        .meter.total()
+        .round_trips
+    )
     await cliques(memory, [9] * 5)
-    many = (await memory.run("build_communities", groups=[{"group_id": "g"}])).meter.total().round_trips
+    many = (
+        (await memory.run("build_communities", groups=[{"group_id": "g"}]))
+        .meter.total()
+        .round_trips
+    )
     assert few == many <= 4
 
 
@@ -163,7 +200,9 @@ async def test_what_is_new_about_a_member_is_put_into_its_community(memory: Memo
     await memory.hear(*PAIRS)
     await memory.run("build_communities", groups=[])
     ann = (await memory.graph()).entity("Ann")
-    news = [{"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": "Ann leads Project Kite."}]
+    news = [
+        {"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": "Ann leads Project Kite."}
+    ]
     result = await memory.run("update_communities", entities=news)
     assert result.meter.total().calls_issued == 1
     told = {c["name"]: c["summary"] for c in (await memory.around())["communities"]}
@@ -177,17 +216,27 @@ async def test_what_a_community_says_already_costs_nothing(memory: Memory) -> No
     await memory.run("build_communities", groups=[])
     before = await memory.around()
     ann = (await memory.graph()).entity("Ann")
-    rows = [{"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": text} for text in ("Ann works at Luma.",)]
+    rows = [
+        {"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": text}
+        for text in ("Ann works at Luma.",)
+    ]
     result = await memory.run("update_communities", entities=rows)
     assert result.meter.total().calls_issued == 0
     assert await memory.around() == before
 
 
-async def test_entities_of_one_community_are_told_in_one_call_and_none_is_lost(memory: Memory) -> None:
+async def test_entities_of_one_community_are_told_in_one_call_and_none_is_lost(
+    memory: Memory,
+) -> None:
     await cliques(memory, [3])
     await memory.run("build_communities", groups=[])
     rows = [
-        {"uuid": f"g00-00{i}", "group_id": "g", "name": f"Pg00-00{i}", "summary": f"Pg00-00{i} lives in Oslo."}
+        {
+            "uuid": f"g00-00{i}",
+            "group_id": "g",
+            "name": f"Pg00-00{i}",
+            "summary": f"Pg00-00{i} lives in Oslo.",
+        }
         for i in range(3)
     ]
     result = await memory.run("update_communities", entities=rows)
@@ -209,7 +258,10 @@ async def test_an_entity_without_one_joins_that_of_most_of_its_facts(memory: Mem
     await memory.session.arun(memory.here("planted.yaml"), entities=[new], facts=stored)
     soon = [{"group_id": "g", "source": "g01-001", "target": "new"}]
     result = await memory.run("update_communities", entities=[new], ties=soon)
-    names = {frozenset({"Pg00-000", "Pg00-001", "Pg00-002"}), frozenset({"New", "Pg01-000", "Pg01-001", "Pg01-002"})}
+    names = {
+        frozenset({"Pg00-000", "Pg00-001", "Pg00-002"}),
+        frozenset({"New", "Pg01-000", "Pg01-001", "Pg01-002"}),
+    }
     assert await found(memory) == names
     assert result.meter.total().calls_issued == 1
 
@@ -231,7 +283,9 @@ async def test_an_update_sees_the_communities_of_its_own_group_alone(memory: Mem
     before = await memory.around()
     wrong = [{"uuid": "h00-000", "group_id": "g", "name": "x", "summary": "Not theirs."}]
     result = await memory.run(
-        "update_communities", entities=wrong, ties=[{"group_id": "g", "source": "h00-000", "target": "h00-001"}]
+        "update_communities",
+        entities=wrong,
+        ties=[{"group_id": "g", "source": "h00-000", "target": "h00-001"}],
     )
     assert result.meter.total().calls_issued == 0
     assert await memory.around() == before

@@ -46,13 +46,17 @@ async def test_without_rows_a_plan_that_deletes_spares_what_a_store_holds(memory
     with pytest.raises(PlanError) as caught:
         await memory.run("clear_data")
     (problem,) = caught.value.problems
-    assert problem.what.startswith("no input is given, and the example of clear_data would delete Episodic, Entity")
+    assert problem.what.startswith(
+        "no input is given, and the example of clear_data would delete Episodic, Entity"
+    )
     assert "4 Episodic, 6 Entity" in str(problem.there)
     assert problem.hint == (
         "say what is meant: -i groups=FILE; all that it takes without rows: -i groups=[]; the example alone: --store memory"
     )
     assert await counts(memory) == before
-    assert (await memory.run("clear_data", write=False)).tables["episodes"].num_rows == 0  # of the example's group
+    assert (await memory.run("clear_data", write=False)).tables[
+        "episodes"
+    ].num_rows == 0  # of the example's group
 
 
 async def test_in_a_store_that_holds_nothing_the_example_runs(memory: Memory) -> None:
@@ -79,7 +83,9 @@ async def test_clear_data_of_a_group_that_is_not_there_does_nothing(memory: Memo
 
 
 @pytest.mark.parametrize("anew", [False, True])
-async def test_a_database_of_semgraphs_own_has_all_indexes(memory: Memory, store: Any, anew: bool) -> None:
+async def test_a_database_of_semgraphs_own_has_all_indexes(
+    memory: Memory, store: Any, anew: bool
+) -> None:
     await told(memory)
     before = await counts(memory)
     result = await memory.run("build_indices_and_constraints", params={"delete_existing": anew})
@@ -90,7 +96,9 @@ async def test_a_database_of_semgraphs_own_has_all_indexes(memory: Memory, store
     else:
         assert result.notes == ("the store lacks nothing that the graph needs",)
     assert await counts(memory) == before
-    found = await memory.run("search", queries=[{"id": "q", "query": "Who works at TechCorp?", "group_ids": ["g"]}])
+    found = await memory.run(
+        "search", queries=[{"id": "q", "query": "Who works at TechCorp?", "group_ids": ["g"]}]
+    )
     assert next(iter(found.tables.values())).num_rows
 
 

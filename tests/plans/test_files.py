@@ -45,7 +45,10 @@ def test_every_preset_loads(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_static_in_a_prompt_is_short(name: str) -> None:
     count = TokenCounter("gpt-4.1-mini").count
-    sizes = {p.name: count(f"{p.rules}\n\n{p.examples}") for p in asked_in(load_plan(PLANS / f"{name}.yaml"))}
+    sizes = {
+        p.name: count(f"{p.rules}\n\n{p.examples}")
+        for p in asked_in(load_plan(PLANS / f"{name}.yaml"))
+    }
     assert {prompt: size for prompt, size in sizes.items() if size > MAX_TOKENS} == {}
 
 
@@ -76,7 +79,9 @@ def test_every_form_of_a_switch_loads(reach: str, by: str) -> None:
 @pytest.mark.parametrize(("edges", "nodes"), [(True, False), (False, True)])
 def test_a_search_can_leave_out_facts_or_entities(edges: bool, nodes: bool) -> None:
     plan = load_plan(PLANS / "search.yaml", params={"edges": edges, "nodes": nodes})
-    assert set(plan.returns) == {name for name, wanted in (("edges", edges), ("nodes", nodes)) if wanted}
+    assert set(plan.returns) == {
+        name for name, wanted in (("edges", edges), ("nodes", nodes)) if wanted
+    }
 
 
 def test_what_reads_messages_runs_ahead_of_what_depends_on_the_graph() -> None:

@@ -1,4 +1,6 @@
-"""Groups never see each other: what a plan does for one neither reads nor changes what is another's, and no request holds both."""
+"""Groups never see each other: what a plan does for one neither reads nor changes what is
+another's, and no request holds both.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,17 @@ from tests.plans.conftest import Memory, at
 from tests.plans.test_add_triplet import triplet
 
 Case = Callable[[Memory, dict[str, Any]], Awaitable[Any]]
-SAID = ("Ann(user): I work at Luma.", "Bob(user): I live in Rome.", "Ann(user): I lead Project Kite.")
+SAID = (
+    "Ann(user): I work at Luma.",
+    "Bob(user): I live in Rome.",
+    "Ann(user): I lead Project Kite.",
+)
 
 
 async def told_twice(memory: Memory) -> dict[str, Any]:
-    """The same things told in two groups, in sagas of one name and with communities; the uuids of Ann and of the saga in g."""
+    """The same things told in two groups, in sagas of one name and with communities; the uuids of
+    Ann and of the saga in g.
+    """
     for group, firm in (("g", "Luma"), ("h", "Zeta Works")):
         said = [
             memory.episode(one.replace("Luma", firm), at(m), group, uuid=f"{group}{m}", saga="tour")
@@ -32,29 +40,48 @@ async def told_twice(memory: Memory) -> dict[str, Any]:
 async def theirs(memory: Memory) -> dict[str, list[str]]:
     """All that is of group h."""
     graph, around = await memory.graph(), await memory.around()
-    rows = {"episodes": graph.episodes, "entities": graph.entities, "facts": graph.facts, "mentions": graph.mentions}
-    return {name: sorted(str(r) for r in found if r["group_id"] == "h") for name, found in (rows | around).items()}
+    rows = {
+        "episodes": graph.episodes,
+        "entities": graph.entities,
+        "facts": graph.facts,
+        "mentions": graph.mentions,
+    }
+    return {
+        name: sorted(str(r) for r in found if r["group_id"] == "h")
+        for name, found in (rows | around).items()
+    }
 
 
 CASES: dict[str, Case] = {
     "get_nodes": lambda m, _: m.run("get_nodes", wanted=[{"group_id": "g"}]),
     "get_edges": lambda m, _: m.run("get_edges", wanted=[{"group_id": "g"}]),
-    "retrieve_episodes": lambda m, _: m.run("retrieve_episodes", queries=[{"group_ids": ["g"]}], params={"last_n": 9}),
+    "retrieve_episodes": lambda m, _: m.run(
+        "retrieve_episodes", queries=[{"group_ids": ["g"]}], params={"last_n": 9}
+    ),
     "gated_summaries": lambda m, of: m.run(
         "gated_summaries",
         entities=[{"uuid": of["ann"], "group_id": "g", "at": at(9)}],
-        stated=[{"uuid": "f", "group_id": g, "source": of["ann"], "target": "x", "fact": f"{g} says."} for g in "gh"],
+        stated=[
+            {"uuid": "f", "group_id": g, "source": of["ann"], "target": "x", "fact": f"{g} says."}
+            for g in "gh"
+        ],
     ),
     "build_communities": lambda m, _: m.run("build_communities", groups=[{"group_id": "g"}]),
     "update_communities": lambda m, of: m.run(
-        "update_communities", entities=[{"uuid": of["ann"], "group_id": "g", "name": "Ann", "summary": "Ann is new."}]
+        "update_communities",
+        entities=[{"uuid": of["ann"], "group_id": "g", "name": "Ann", "summary": "Ann is new."}],
     ),
     "summarize_saga": lambda m, of: m.run("summarize_saga", sagas=[{"uuid": of["saga"]}]),
     "join_saga": lambda m, _: m.run(
-        "join_saga", episodes=[{"uuid": "g0", "group_id": "g", "valid_at": at(0), "turn": 0, "saga": "other"}]
+        "join_saga",
+        episodes=[{"uuid": "g0", "group_id": "g", "valid_at": at(0), "turn": 0, "saga": "other"}],
     ),
-    "add_triplet": lambda m, _: m.run("add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9))]),
-    "remove_episode": lambda m, _: m.run("remove_episode", episodes=[{"uuid": "g0"}], params={"retell": "all"}),
+    "add_triplet": lambda m, _: m.run(
+        "add_triplet", triplets=[triplet("Ann", "WORKS_AT", "Acme", valid_at=at(9))]
+    ),
+    "remove_episode": lambda m, _: m.run(
+        "remove_episode", episodes=[{"uuid": "g0"}], params={"retell": "all"}
+    ),
     "delete_edges": lambda m, _: m.run("delete_edges", wanted=[{"group_id": "g"}]),
     "delete_nodes": lambda m, _: m.run("delete_nodes", wanted=[{"group_id": "g"}]),
 }
@@ -70,4 +97,6 @@ async def test_what_is_done_for_a_group_is_nothing_to_another(memory: Memory) ->
         assert await theirs(memory) == before, name
         assert "Zeta" not in json.dumps(memory.model.requests), name
         assert "h says." not in json.dumps(memory.model.requests), name
-        assert all(r.get("group_id", "g") == "g" for t in result.tables.values() for r in t.to_pylist()), name
+        assert all(
+            r.get("group_id", "g") == "g" for t in result.tables.values() for r in t.to_pylist()
+        ), name

@@ -16,10 +16,19 @@ async def stored(memory: Memory, *minutes: int, group: str = "g") -> dict[int, s
     return {m: f"{group}{m}" for m in minutes}
 
 
-async def join(memory: Memory, *minutes: int, saga: str = "tour", group: str = "g", **more: Any) -> Any:
+async def join(
+    memory: Memory, *minutes: int, saga: str = "tour", group: str = "g", **more: Any
+) -> Any:
     """Episodes join a saga in one run."""
     rows = [
-        {"uuid": f"{group}{m}", "group_id": group, "valid_at": at(m), "turn": turn, "saga": saga, **more}
+        {
+            "uuid": f"{group}{m}",
+            "group_id": group,
+            "valid_at": at(m),
+            "turn": turn,
+            "saga": saga,
+            **more,
+        }
         for turn, m in enumerate(minutes)
     ]
     return await memory.run("join_saga", episodes=rows)
@@ -37,7 +46,9 @@ async def test_episodes_of_one_run_follow_each_other_in_time(memory: Memory) -> 
     (saga,) = around["sagas"]
     assert (saga["name"], saga["group_id"], saga["created_at"]) == ("tour", "g", at(1))
     assert (saga["first_episode_uuid"], saga["last_episode_uuid"]) == ("g1", "g3")
-    assert {(e["source"], e["target"]) for e in around["holds"]} == {(saga["uuid"], f"g{m}") for m in (1, 2, 3)}
+    assert {(e["source"], e["target"]) for e in around["holds"]} == {
+        (saga["uuid"], f"g{m}") for m in (1, 2, 3)
+    }
     assert await chain(memory) == {("g1", "g2"), ("g2", "g3")}
 
 
@@ -50,7 +61,9 @@ async def test_a_later_run_goes_on_where_the_saga_ended(memory: Memory) -> None:
     assert (saga["first_episode_uuid"], saga["last_episode_uuid"]) == ("g1", "g3")
 
 
-async def test_a_saga_that_skips_back_in_time_goes_on_in_the_order_in_which_it_is_told(memory: Memory) -> None:
+async def test_a_saga_that_skips_back_in_time_goes_on_in_the_order_in_which_it_is_told(
+    memory: Memory,
+) -> None:
     await stored(memory, 1, 2, 5)
     await join(memory, 5)
     await join(memory, 1)
@@ -62,7 +75,10 @@ async def test_a_saga_that_skips_back_in_time_goes_on_in_the_order_in_which_it_i
 
 async def test_equal_times_follow_each_other_by_turn(memory: Memory) -> None:
     await memory.hear(*(memory.episode("", at(1), uuid=f"e{n}") for n in (2, 1)))
-    rows = [{"uuid": f"e{n}", "group_id": "g", "valid_at": at(1), "turn": n, "saga": "tour"} for n in (2, 1)]
+    rows = [
+        {"uuid": f"e{n}", "group_id": "g", "valid_at": at(1), "turn": n, "saga": "tour"}
+        for n in (2, 1)
+    ]
     await memory.run("join_saga", episodes=rows)
     assert await chain(memory) == {("e1", "e2")}
 
@@ -90,7 +106,12 @@ async def test_sagas_of_one_name_in_two_groups_are_two(memory: Memory) -> None:
     await stored(memory, 1, 2, group="h")
     rows = [
         {"uuid": f"{group}{m}", "group_id": group, "valid_at": at(m), "turn": m, "saga": saga}
-        for group, m, saga in [("g", 1, "tour"), ("h", 2, "tour"), ("g", 2, "tour"), ("h", 1, "diary")]
+        for group, m, saga in [
+            ("g", 1, "tour"),
+            ("h", 2, "tour"),
+            ("g", 2, "tour"),
+            ("h", 1, "diary"),
+        ]
     ]
     await memory.run("join_saga", episodes=rows)
     assert sorted((s["group_id"], s["name"]) for s in (await memory.around())["sagas"]) == [
@@ -107,7 +128,9 @@ async def test_a_blank_name_is_no_saga(memory: Memory) -> None:
     assert (await memory.around())["sagas"] == []
 
 
-@pytest.mark.parametrize("given", [{"uuid": "nowhere"}, {"previous": "nowhere"}, {"uuid": "h1"}, {"previous": "h1"}])
+@pytest.mark.parametrize(
+    "given", [{"uuid": "nowhere"}, {"previous": "nowhere"}, {"uuid": "h1"}, {"previous": "h1"}]
+)
 async def test_an_episode_that_is_not_there_or_of_another_group_is_refused_and_nothing_is_written(
     memory: Memory, given: dict[str, str]
 ) -> None:

@@ -1,4 +1,6 @@
-"""One question about all that is open once an episode is read: who is who, and what its facts are to the known ones."""
+"""One question about all that is open once an episode is read: who is who, and what its facts are
+to the known ones.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,18 @@ class Answering(StandIn):
 
 async def planted(memory: Memory, *who: str, **facts: tuple[str, str]) -> None:
     """Entities, and facts by their sentences, that the graph holds."""
-    entities = [{"uuid": u, "group_id": "g", "name": PEOPLE[u][0], "summary": PEOPLE[u][1]} for u in who]
+    entities = [
+        {"uuid": u, "group_id": "g", "name": PEOPLE[u][0], "summary": PEOPLE[u][1]} for u in who
+    ]
     rows = [
-        {"uuid": fact, "group_id": "g", "source": source, "target": target, "name": "SAID", "valid_at": at(0)}
+        {
+            "uuid": fact,
+            "group_id": "g",
+            "source": source,
+            "target": target,
+            "name": "SAID",
+            "valid_at": at(0),
+        }
         | {"fact": f"{fact.replace('_', ' ')}.", "episodes": []}
         for fact, (source, target) in facts.items()
     ]
@@ -46,7 +57,9 @@ def question(memory: Memory) -> str:
     return next(text for text in reversed(said) if "Names in doubt:" in text)
 
 
-@pytest.mark.parametrize("way", [FUSED, {"params": {"fuse_resolve": True}}], ids=["combined", "separate"])
+@pytest.mark.parametrize(
+    "way", [FUSED, {"params": {"fuse_resolve": True}}], ids=["combined", "separate"]
+)
 @pytest.mark.parametrize(("hobby", "ends"), [("glider", True), ("cello", False)])
 async def test_what_is_known_of_one_who_was_not_meant_does_not_count(
     memory: Memory, way: dict[str, Any], hobby: str, ends: bool
@@ -57,7 +70,11 @@ async def test_what_is_known_of_one_who_was_not_meant_does_not_count(
     assert graph.fact("Sam works at Acme")["source"] == hobby
     assert (graph.fact("Sam works at Luma")["invalid_at"] is not None) is ends
     assert memory.model.calls["names facts"] == 1
-    assert not memory.model.calls.keys() & {"match", "verdict", "since until duplicates contradicts"}
+    assert not memory.model.calls.keys() & {
+        "match",
+        "verdict",
+        "since until duplicates contradicts",
+    }
 
 
 async def test_both_ends_may_be_in_doubt(memory: Memory) -> None:
@@ -75,7 +92,10 @@ async def test_only_what_is_open_is_shown(memory: Memory) -> None:
     shown = question(memory)
     assert 'Names in doubt: [{"candidates":[1],"name":"Alice","number":1}]' in shown
     assert 'Known entities: [{"known":"Alice Chen sings.","name":"Alice Chen","number":1}]' in shown
-    assert 'New facts: [{"compare":[1],"date":false,"fact":"Alice works at Acme.","number":1}]' in shown
+    assert (
+        'New facts: [{"compare":[1],"date":false,"fact":"Alice works at Acme.","number":1}]'
+        in shown
+    )
     assert 'Known facts: [{"fact":"Alice Chen works at Luma.","number":1}]' in shown
 
 
@@ -127,7 +147,9 @@ async def test_an_answer_is_kept_for_what_was_shown(remember: Remember) -> None:
     assert graph.fact("Alice Chen works")["invalid_at"] is None
 
 
-@pytest.mark.parametrize(("pairs", "verdicts"), [(2, {"m1": None, "alice": "contradicts"}), (1, {"m1": None})])
+@pytest.mark.parametrize(
+    ("pairs", "verdicts"), [(2, {"m1": None, "alice": "contradicts"}), (1, {"m1": None})]
+)
 async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
     memory: Memory, pairs: int, verdicts: dict[str, str | None]
 ) -> None:
@@ -138,7 +160,13 @@ async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
         said | place | {"uuid": uuid, "name": name, "name_key": name.lower(), "nth": nth}
         for nth, (uuid, name) in enumerate({"m1": "Alice", "m2": "Acme"}.items(), 1)
     ]
-    claim = place | {"said_at": at(1), "source": "Alice", "target": "Acme", "name": "WORKS_AT", "valid_at": at(1)}
+    claim = place | {
+        "said_at": at(1),
+        "source": "Alice",
+        "target": "Acme",
+        "name": "WORKS_AT",
+        "valid_at": at(1),
+    }
     result = await memory.run(
         "judge_episode",
         episodes=[said | {"uuid": "e", "valid_at": at(1)}],
@@ -153,7 +181,9 @@ async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
 
 async def test_with_lean_who_is_who_is_asked_while_reading(memory: Memory) -> None:
     await memory.hear(
-        "I work at Luma.", "I work at Acme.", params={"extract": "lean", "resolve": "together", "fuse_resolve": True}
+        "I work at Luma.",
+        "I work at Acme.",
+        params={"extract": "lean", "resolve": "together", "fuse_resolve": True},
     )
     assert memory.model.counters.calls == 2
     assert (await memory.graph()).fact("Ann works at Luma")["invalid_at"] is not None

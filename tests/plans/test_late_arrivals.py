@@ -1,4 +1,6 @@
-"""Facts that arrive late, such as those of an episode that failed at first: the graph is that of the order of time."""
+"""Facts that arrive late, such as those of an episode that failed at first: the graph is that of
+the order of time.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,12 @@ def held(graph: Graph) -> dict[str, Held]:
     return {group: sorted(facts) for group, facts in rows.items()}  # type: ignore[type-var]
 
 
-async def arrive_in_every_order(memory: Memory, **settled: Any) -> tuple[dict[str, Held], dict[str, Held]]:
-    """Say everything in every order, each order in a group of its own; what holds, and what should."""
+async def arrive_in_every_order(
+    memory: Memory, **settled: Any
+) -> tuple[dict[str, Held], dict[str, Held]]:
+    """Say everything in every order, each order in a group of its own; what holds, and what
+    should.
+    """
     expected, rounds = {}, defaultdict(list)
     for name, (said, facts) in TOLD.items():
         for number, order in enumerate(permutations(said)):
@@ -69,24 +75,37 @@ async def arrive_in_every_order(memory: Memory, **settled: Any) -> tuple[dict[st
     return held(await memory.graph()), expected
 
 
-async def test_facts_hold_from_the_earliest_time_whatever_the_order_of_arrival(memory: Memory) -> None:
+async def test_facts_hold_from_the_earliest_time_whatever_the_order_of_arrival(
+    memory: Memory,
+) -> None:
     facts, expected = await arrive_in_every_order(memory)
     assert facts == expected
     assert all(len(f["episodes"]) in {1, 2, 3} for f in (await memory.graph()).facts)
 
 
 @pytest.mark.parametrize("preset", ["graphiti", "combined", "fused", "lean", "bulk"])
-async def test_the_order_of_arrival_does_not_matter_in_any_preset(only_memory: Memory, preset: str) -> None:
+async def test_the_order_of_arrival_does_not_matter_in_any_preset(
+    only_memory: Memory, preset: str
+) -> None:
     facts, expected = await arrive_in_every_order(only_memory, preset=preset)
     assert facts == expected
 
 
-async def test_what_was_denied_and_said_again_twice_is_the_same_in_every_order(only_memory: Memory) -> None:
-    said = [(1, "I work at Luma."), (2, "I work at Acme."), (3, "I work at Luma."), (4, "I work at Acme.")]
+async def test_what_was_denied_and_said_again_twice_is_the_same_in_every_order(
+    only_memory: Memory,
+) -> None:
+    said = [
+        (1, "I work at Luma."),
+        (2, "I work at Acme."),
+        (3, "I work at Luma."),
+        (4, "I work at Acme."),
+    ]
     rounds = defaultdict(list)
     for number, order in enumerate(permutations(said)):
         for turn, (month, text) in enumerate(order):
-            rounds[turn].append(only_memory.episode(f"Ann(user): {text}", at(0, month=month), f"g{number}"))
+            rounds[turn].append(
+                only_memory.episode(f"Ann(user): {text}", at(0, month=month), f"g{number}")
+            )
     for turn in sorted(rounds):
         await only_memory.hear(*rounds[turn])
     facts = [("Acme", "02-15", "03-15"), ("Acme", "04-15", None)]
@@ -96,7 +115,9 @@ async def test_what_was_denied_and_said_again_twice_is_the_same_in_every_order(o
 
 async def test_an_earlier_time_is_reported_as_a_change(only_memory: Memory) -> None:
     await only_memory.hear(only_memory.episode("Felix(user): I work at Luma.", at(0, month=3)))
-    result: Result = await only_memory.hear(only_memory.episode("Felix(user): I work at Luma.", at(0, month=1)))
+    result: Result = await only_memory.hear(
+        only_memory.episode("Felix(user): I work at Luma.", at(0, month=1))
+    )
     (edge,) = result.tables["edges"].to_pylist()
     assert (edge["change"], edge["valid_at"]) == ("earlier", at(0, month=1))
     assert len((await only_memory.graph()).fact("Felix works at Luma")["episodes"]) == 2
@@ -104,7 +125,11 @@ async def test_an_earlier_time_is_reported_as_a_change(only_memory: Memory) -> N
 
 async def test_an_earlier_time_before_a_denial_is_a_fact_of_its_own(memory: Memory) -> None:
     """The same words: nobody would be asked about them, were there nothing in between."""
-    for month, text in ((3, "I work at Luma."), (2, "I do not work at Luma any more."), (1, "I work at Luma.")):
+    for month, text in (
+        (3, "I work at Luma."),
+        (2, "I do not work at Luma any more."),
+        (1, "I work at Luma."),
+    ):
         await memory.hear(memory.episode(f"Ann(user): {text}", at(0, month=month)))
     jobs = sorted(
         (f"{f['valid_at']:%m}", f["invalid_at"] and f"{f['invalid_at']:%m}")
@@ -114,7 +139,9 @@ async def test_an_earlier_time_before_a_denial_is_a_fact_of_its_own(memory: Memo
     assert jobs == [("01", "02"), ("03", None)]
 
 
-async def test_a_stated_fact_holds_from_the_earliest_time_whatever_the_order(memory: Memory) -> None:
+async def test_a_stated_fact_holds_from_the_earliest_time_whatever_the_order(
+    memory: Memory,
+) -> None:
     said = [triplet("Ann", "WORKS_AT", "Acme", valid_at=at(0, month=1))]
     said += [triplet("Ann", "WORKS_AT", "Luma", valid_at=at(0, month=month)) for month in (2, 3)]
     expected = {}

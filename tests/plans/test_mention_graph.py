@@ -1,4 +1,6 @@
-"""Turns as a graph of mentions: words as they stand, once a turn, and the times of saying and of arriving."""
+"""Turns as a graph of mentions: words as they stand, once a turn, and the times of saying and of
+arriving.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ async def arrows(memory: Memory) -> list[tuple[str, int, str, str, int, int]]:
     """Source, its turn, type, target, its turn, and the turn that states it."""
     graph = await whole(memory)
     named = {m["uuid"]: (m["mention"], m["number"]) for m in graph["mentions"]}
-    return sorted((*named[r["source"]], r["type"], *named[r["target"]], r["number"]) for r in graph["related"])
+    return sorted(
+        (*named[r["source"]], r["type"], *named[r["target"]], r["number"]) for r in graph["related"]
+    )
 
 
 async def test_the_conversation_of_the_example(memory: Memory) -> None:
@@ -57,11 +61,22 @@ async def test_times_are_those_of_the_turn_and_of_its_arrival(memory: Memory) ->
     assert back["valid_at"] == at(1), "of the later turn, also back to an earlier mention"
 
 
-async def test_the_same_words_are_one_mention_in_a_turn_and_another_in_the_next(memory: Memory) -> None:
-    await memory.run("mention_graph", turns=turns("Ann knows Bob. Ann likes Bob.", "Ann knows Bob."))
+async def test_the_same_words_are_one_mention_in_a_turn_and_another_in_the_next(
+    memory: Memory,
+) -> None:
+    await memory.run(
+        "mention_graph", turns=turns("Ann knows Bob. Ann likes Bob.", "Ann knows Bob.")
+    )
     mentions = (await whole(memory))["mentions"]
-    assert sorted((m["number"], m["mention"]) for m in mentions) == [(0, "Ann"), (0, "Bob"), (1, "Ann"), (1, "Bob")]
-    assert ("Ann", 1, "KNOWS", "Bob", 1, 1) in await arrows(memory), "the latest mention in these words"
+    assert sorted((m["number"], m["mention"]) for m in mentions) == [
+        (0, "Ann"),
+        (0, "Bob"),
+        (1, "Ann"),
+        (1, "Bob"),
+    ]
+    assert ("Ann", 1, "KNOWS", "Bob", 1, 1) in await arrows(memory), (
+        "the latest mention in these words"
+    )
 
 
 async def test_only_the_last_turns_are_read_along(memory: Memory) -> None:

@@ -1,4 +1,6 @@
-"""The memory of docs/your-own-memory.md: statements are added, change what is kept, deny it, or are known already."""
+"""The memory of docs/your-own-memory.md: statements are added, change what is kept, deny it, or are
+known already.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +79,13 @@ class Remembering:
         rows = []
         for text in texts:
             self.day += 1
-            rows.append({"user_id": user, "at": datetime(2025, 1, self.day, tzinfo=UTC), "text": text})
+            rows.append(
+                {"user_id": user, "at": datetime(2025, 1, self.day, tzinfo=UTC), "text": text}
+            )
         settled = {"params": options.pop("params")} if "params" in options else {}
-        return await self.session.arun(loaded(EXAMPLES / "remember.yaml", **settled), messages=rows, **options)
+        return await self.session.arun(
+            loaded(EXAMPLES / "remember.yaml", **settled), messages=rows, **options
+        )
 
     async def kept(self, user: str = "ann") -> list[dict[str, Any]]:
         """What is remembered of a user."""
@@ -89,7 +95,9 @@ class Remembering:
     async def ask(self, question: str, user: str = "ann") -> str:
         """The answer to a question."""
         asked = [{"user_id": user, "question": question}]
-        found = await self.session.arun(loaded(EXAMPLES / "recall.yaml", params={"similar": 0.05}), questions=asked)
+        found = await self.session.arun(
+            loaded(EXAMPLES / "recall.yaml", params={"similar": 0.05}), questions=asked
+        )
         ((answered,),) = (table.to_pylist() for table in found.tables.values())
         return str(answered["answer"])
 
@@ -102,7 +110,9 @@ async def chat() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def mind(store: str | Store, chat: ModelServer, model: StandIn, tmp_path: Path) -> AsyncIterator[Remembering]:
+async def mind(
+    store: str | Store, chat: ModelServer, model: StandIn, tmp_path: Path
+) -> AsyncIterator[Remembering]:
     """An empty memory."""
     made = Remembering(store, chat.base_url, model.base_url, tmp_path)
     yield made
@@ -118,11 +128,17 @@ def events(result: Result) -> list[str]:
 
 async def test_a_memory_is_added_changed_known_and_denied(mind: Remembering) -> None:
     told = await mind.tell(
-        "I live in Lisbon. I love sushi.", "I live in Porto.", "I live in Porto. I no longer love sushi."
+        "I live in Lisbon. I love sushi.",
+        "I live in Porto.",
+        "I live in Porto. I no longer love sushi.",
     )
     assert events(told) == ["ADD", "ADD", "UPDATE", "NOOP", "DELETE"]
     home, food = sorted(await mind.kept(), key=lambda row: row["denied"] is not None)
-    assert (home["text"], home["history"], home["denied"]) == ("User lives in Porto.", ["User lives in Lisbon."], None)
+    assert (home["text"], home["history"], home["denied"]) == (
+        "User lives in Porto.",
+        ["User lives in Lisbon."],
+        None,
+    )
     assert (food["text"], food["denied"]) == ("User loves sushi.", datetime(2025, 1, 3, tzinfo=UTC))
 
 
@@ -135,7 +151,9 @@ async def test_what_was_denied_is_not_shown_and_may_be_said_again(mind: Remember
 
 
 async def test_what_was_denied_is_deleted_where_that_is_wanted(mind: Remembering) -> None:
-    await mind.tell("I love sushi.", "I live in Lisbon.", "I no longer love sushi.", params={"forget": "delete"})
+    await mind.tell(
+        "I love sushi.", "I live in Lisbon.", "I no longer love sushi.", params={"forget": "delete"}
+    )
     assert [row["text"] for row in await mind.kept()] == ["User lives in Lisbon."]
 
 
@@ -170,7 +188,9 @@ async def test_an_answer_that_names_no_memory_of_the_list_sets_its_message_aside
 def test_the_page_shows_the_files_and_what_they_print(tmp_path: Path) -> None:
     plan = (EXAMPLES / "remember.yaml").read_text(encoding="utf-8")
     for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
-        assert any(block in path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.yaml")), block
+        assert any(block in path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.yaml")), (
+            block
+        )
     assert len((plan + (EXAMPLES / "memory.yaml").read_text(encoding="utf-8")).splitlines()) < 100
     shown = dict(re.findall(r"```bash\n(semgraph [^\n]*)\n```\n\n```\n(.*?)```", PAGE, re.DOTALL))
     assert len(shown) == 3

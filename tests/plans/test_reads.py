@@ -1,4 +1,6 @@
-"""Reading, saving and deleting what is stored: by uuid, by group and page, by ends; episodes by time."""
+"""Reading, saving and deleting what is stored: by uuid, by group and page, by ends; episodes by
+time.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,34 @@ def uuids(result: Any, table: str) -> list[str]:
 
 async def test_nodes_by_uuid_and_by_group_page_by_page(memory: Memory) -> None:
     await planted(memory)
-    found = await memory.run("get_nodes", wanted=[{"uuid": "d"}, {"uuid": "a", "group_id": "g"}, {"uuid": "d"}])
+    found = await memory.run(
+        "get_nodes", wanted=[{"uuid": "d"}, {"uuid": "a", "group_id": "g"}, {"uuid": "d"}]
+    )
     assert uuids(found, "nodes") == ["d", "a"]
     assert found.tables["nodes"].to_pylist()[1]["labels"] == ["Person"]
-    assert uuids(await memory.run("get_nodes", wanted=[{"group_id": "g"}]), "nodes") == ["c", "b", "a"]
-    page = await memory.run("get_nodes", wanted=[{"group_id": "g", "uuid_cursor": "c"}], params={"limit": 1})
+    assert uuids(await memory.run("get_nodes", wanted=[{"group_id": "g"}]), "nodes") == [
+        "c",
+        "b",
+        "a",
+    ]
+    page = await memory.run(
+        "get_nodes", wanted=[{"group_id": "g", "uuid_cursor": "c"}], params={"limit": 1}
+    )
     assert uuids(page, "nodes") == ["b"]
 
 
-@pytest.mark.parametrize(("kind", "there"), [("Episodic", ["e4", "e2", "e1"]), ("Community", []), ("Saga", [])])
+@pytest.mark.parametrize(
+    ("kind", "there"), [("Episodic", ["e4", "e2", "e1"]), ("Community", []), ("Saga", [])]
+)
 async def test_nodes_of_every_kind(memory: Memory, kind: str, there: list[str]) -> None:
     await planted(memory)
-    assert uuids(await memory.run("get_nodes", wanted=[{"group_id": "g"}], params={"kind": kind}), "nodes") == there
+    assert (
+        uuids(
+            await memory.run("get_nodes", wanted=[{"group_id": "g"}], params={"kind": kind}),
+            "nodes",
+        )
+        == there
+    )
 
 
 async def test_edges_by_uuid_by_ends_and_by_group(memory: Memory) -> None:
@@ -64,7 +82,9 @@ async def test_edges_by_uuid_by_ends_and_by_group(memory: Memory) -> None:
     assert await edges(group_id="g") == ["bc", "ab"]
     assert await edges(group_id="g", uuid_cursor="bc") == ["ab"]
     mentions = await memory.run("get_edges", wanted=[{"node": "a"}], params={"kind": "MENTIONS"})
-    assert [(e["source"], e["target"]) for e in mentions.tables["edges"].to_pylist()] == [("e2", "a")]
+    assert [(e["source"], e["target"]) for e in mentions.tables["edges"].to_pylist()] == [
+        ("e2", "a")
+    ]
 
 
 @pytest.mark.parametrize("plan", ["get_nodes", "get_edges", "delete_nodes", "delete_edges"])
@@ -91,7 +111,10 @@ async def test_nodes_go_with_their_edges_and_edges_alone(memory: Memory) -> None
     assert {f["uuid"] for f in (await memory.graph()).facts} == {"ab", "dd"}
     await memory.run("delete_nodes", wanted=[{"uuid": "a"}])
     graph = await memory.graph()
-    assert ({e["uuid"] for e in graph.entities}, {f["uuid"] for f in graph.facts}) == ({"b", "c", "d"}, {"dd"})
+    assert ({e["uuid"] for e in graph.entities}, {f["uuid"] for f in graph.facts}) == (
+        {"b", "c", "d"},
+        {"dd"},
+    )
     await memory.run("delete_nodes", wanted=[{"group_id": "g"}])
     graph = await memory.graph()
     assert [e["uuid"] for e in graph.entities] == ["d"]
@@ -103,14 +126,18 @@ async def test_nodes_go_with_their_edges_and_edges_alone(memory: Memory) -> None
 async def test_saved_again_only_what_is_said_changes(memory: Memory) -> None:
     await planted(memory)
     before = (await memory.graph()).entity("A")
-    await memory.run("save_nodes", entities=[{"uuid": "a", "group_id": "g", "name": "A", "summary": "New."}])
+    await memory.run(
+        "save_nodes", entities=[{"uuid": "a", "group_id": "g", "name": "A", "summary": "New."}]
+    )
     after = (await memory.graph()).entity("A")
     assert after == {**before, "summary": "New."}
 
 
 async def test_what_an_episode_brought(memory: Memory) -> None:
     await planted(memory)
-    found = await memory.run("get_nodes_and_edges_by_episode", episodes=[{"uuid": "e2"}, {"uuid": "e1"}])
+    found = await memory.run(
+        "get_nodes_and_edges_by_episode", episodes=[{"uuid": "e2"}, {"uuid": "e1"}]
+    )
     assert sorted(uuids(found, "nodes")) == ["a", "b"]
     assert sorted(uuids(found, "edges")) == ["ab", "bc"]
     wrong = [{"uuid": "nowhere"}, {"uuid": "e3", "group_id": "g"}]
@@ -128,7 +155,10 @@ async def test_the_latest_episodes_oldest_first(memory: Memory) -> None:
     ])  # fmt: skip
 
     async def latest(last_n: int = 3, **query: Any) -> list[str]:
-        return uuids(await memory.run("retrieve_episodes", queries=[query], params={"last_n": last_n}), "episodes")
+        return uuids(
+            await memory.run("retrieve_episodes", queries=[query], params={"last_n": last_n}),
+            "episodes",
+        )
 
     assert await latest() == ["e2", "e3", "e4"], "of all groups"
     assert await latest(group_ids=[]) == ["e2", "e3", "e4"]
@@ -142,7 +172,11 @@ async def test_the_latest_episodes_oldest_first(memory: Memory) -> None:
     assert await latest(saga="tour", group_ids=["h"]) == []
     assert await latest(saga="nothing") == []
     both = await memory.run(
-        "retrieve_episodes", queries=[{"id": "x", "group_ids": ["h"]}, {"id": "y", "source": "message"}]
+        "retrieve_episodes",
+        queries=[{"id": "x", "group_ids": ["h"]}, {"id": "y", "source": "message"}],
     )
-    assert [(e["id"], e["uuid"]) for e in both.tables["episodes"].to_pylist()] == [("x", "e3"), ("y", "e2")]
+    assert [(e["id"], e["uuid"]) for e in both.tables["episodes"].to_pylist()] == [
+        ("x", "e3"),
+        ("y", "e2"),
+    ]
     assert both.meter.total().round_trips == 2

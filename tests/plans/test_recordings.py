@@ -1,4 +1,6 @@
-"""Every shipped plan's example has a recording, and it replays: a prompt that changed since makes this fail."""
+"""Every shipped plan's example has a recording, and it replays: a prompt that changed since makes
+this fail.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def test_an_example_replays_its_recording_without_a_model(name: str) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_says_who_answered_and_when(name: str) -> None:
-    header = json.loads((PLANS / "recordings" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    header = json.loads(
+        (PLANS / "recordings" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    )
     assert header["model"] == "local:Qwen2.5-Coder-1.5B"
     assert header["date"]
 

@@ -28,13 +28,20 @@ async def hear(memory: Memory, *minutes: int, **more: Any) -> None:
 
 def plain(graph: Graph, around: dict[str, Any]) -> dict[str, Any]:
     """What a graph holds, in an order that stores agree in."""
-    rows = {"episodes": graph.episodes, "entities": graph.entities, "facts": graph.facts, "mentions": graph.mentions}
+    rows = {
+        "episodes": graph.episodes,
+        "entities": graph.entities,
+        "facts": graph.facts,
+        "mentions": graph.mentions,
+    }
     return {name: sorted(map(str, found)) for name, found in (rows | around).items()}
 
 
 async def remove(memory: Memory, *uuids: str, **options: Any) -> Any:
     """Remove episodes."""
-    return await memory.run("remove_episode", episodes=[{"uuid": uuid} for uuid in uuids], **options)
+    return await memory.run(
+        "remove_episode", episodes=[{"uuid": uuid} for uuid in uuids], **options
+    )
 
 
 async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -> None:
@@ -51,7 +58,9 @@ async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -
         await hear(memory, last, saga="tour")
 
 
-async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(memory: Memory) -> None:
+async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(
+    memory: Memory,
+) -> None:
     await hear(memory, 0, 1)
     result = await remove(memory, "e0")
     graph = await memory.graph()
@@ -64,7 +73,9 @@ async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(me
     assert (graph.episodes, graph.entities, graph.facts, graph.mentions) == ([], [], [], [])
 
 
-async def test_what_an_episode_ended_stays_ended_unless_it_is_to_be_reopened(memory: Memory) -> None:
+async def test_what_an_episode_ended_stays_ended_unless_it_is_to_be_reopened(
+    memory: Memory,
+) -> None:
     await hear(memory, 0, 3)
     await remove(memory, "e3")
     ended = (await memory.graph()).fact("Ann works at Luma")
@@ -72,10 +83,18 @@ async def test_what_an_episode_ended_stays_ended_unless_it_is_to_be_reopened(mem
     assert (await memory.graph()).names == ["Ann", "Luma"]
 
 
-async def test_an_entity_stays_that_another_episode_mentions_or_a_fact_holds(memory: Memory) -> None:
+async def test_an_entity_stays_that_another_episode_mentions_or_a_fact_holds(
+    memory: Memory,
+) -> None:
     await hear(memory, 0)
     luma = (await memory.graph()).entity("Luma")["uuid"]
-    bern = {"uuid": "bern", "group_id": "g", "name": "Bern", "summary": "", "fact": "Luma is in Bern."}
+    bern = {
+        "uuid": "bern",
+        "group_id": "g",
+        "name": "Bern",
+        "summary": "",
+        "fact": "Luma is in Bern.",
+    }
     fact = {**bern, "name": "IS_IN", "source": luma, "target": "bern"}
     await memory.session.arun(memory.here("planted.yaml"), entities=[bern], facts=[fact])
     await remove(memory, "e0")
@@ -91,10 +110,19 @@ async def test_what_was_appended_is_cut_out_of_a_summary_without_asking(memory: 
     assert result.meter.total().calls_issued == 0
 
 
-async def test_a_summary_that_a_model_wrote_is_written_anew_from_what_is_left(memory: Memory) -> None:
+async def test_a_summary_that_a_model_wrote_is_written_anew_from_what_is_left(
+    memory: Memory,
+) -> None:
     await hear(memory, 0, 1)
     ann = (await memory.graph()).entity("Ann")
-    told = [{"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": "Ann lives in Rome, and works."}]
+    told = [
+        {
+            "uuid": ann["uuid"],
+            "group_id": "g",
+            "name": "Ann",
+            "summary": "Ann lives in Rome, and works.",
+        }
+    ]
     await memory.session.arun(memory.here("planted.yaml"), entities=told, facts=[])
     result = await remove(memory, "e1")
     assert (await memory.graph()).entity("Ann")["summary"] == "Ann works at Luma."
@@ -139,9 +167,15 @@ async def test_a_removed_episode_can_be_told_again(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("group", [None, "h"])
-async def test_an_episode_that_is_not_there_or_of_another_group_is_set_aside(memory: Memory, group: str | None) -> None:
+async def test_an_episode_that_is_not_there_or_of_another_group_is_set_aside(
+    memory: Memory, group: str | None
+) -> None:
     await hear(memory, 0)
     before = await memory.graph()
-    result = await memory.run("remove_episode", episodes=[{"uuid": "e0" if group else "nowhere", "group_id": group}])
-    assert [f.error.split(" in ")[0] for f in result.failed] == [f"there is no episode {'e0' if group else 'nowhere'}"]
+    result = await memory.run(
+        "remove_episode", episodes=[{"uuid": "e0" if group else "nowhere", "group_id": group}]
+    )
+    assert [f.error.split(" in ")[0] for f in result.failed] == [
+        f"there is no episode {'e0' if group else 'nowhere'}"
+    ]
     assert await memory.graph() == before

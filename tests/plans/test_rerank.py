@@ -24,7 +24,9 @@ async def model() -> AsyncIterator[StandIn]:
 @pytest.fixture
 async def session(model: StandIn, tmp_path: Path) -> AsyncIterator[semgraph.Session]:
     llm = f"openai:gpt-4.1-mini@{model.base_url}"
-    async with semgraph.Session(llm=llm, store="memory", journal=False, runs="", folder=tmp_path) as opened:
+    async with semgraph.Session(
+        llm=llm, store="memory", journal=False, runs="", folder=tmp_path
+    ) as opened:
         yield opened
 
 
@@ -44,7 +46,9 @@ def pool(*ways: str, q: int = 1, **columns: dict[str, Any]) -> list[dict[str, An
     ]
 
 
-async def ranked(session: semgraph.Session, rows: list[dict[str, Any]], q: int = 1, **given: Any) -> Ranked:
+async def ranked(
+    session: semgraph.Session, rows: list[dict[str, Any]], q: int = 1, **given: Any
+) -> Ranked:
     tables = {name: given.pop(name) for name in ("near", "counted") if name in given}
     result = await session.arun(PLAN, pool=rows, params=given, **tables)
     best = [row for row in result.tables["best"].to_pylist() if row["q"] == q]
@@ -53,16 +57,27 @@ async def ranked(session: semgraph.Session, rows: list[dict[str, Any]], q: int =
 
 
 @pytest.mark.parametrize("rule", ["rrf", True])
-async def test_rrf_adds_one_over_place_and_breaks_ties_by_the_first_way(session: semgraph.Session, rule: Any) -> None:
+async def test_rrf_adds_one_over_place_and_breaks_ties_by_the_first_way(
+    session: semgraph.Session, rule: Any
+) -> None:
     """b 1/2 + 1/1; a 1; d 1/2; c 1/3."""
-    assert await ranked(session, pool("abc", "bd"), rerank=rule) == [("b", 1.5), ("a", 1.0), ("d", 0.5), ("c", 0.333)]
+    assert await ranked(session, pool("abc", "bd"), rerank=rule) == [
+        ("b", 1.5),
+        ("a", 1.0),
+        ("d", 0.5),
+        ("c", 0.333),
+    ]
     assert await ranked(session, pool("ab", "ba"), rerank=rule) == [("a", 1.5), ("b", 1.5)]
     assert await ranked(session, pool("", "x", "y"), rerank=rule) == [("x", 1.0), ("y", 1.0)]
 
 
 async def test_limit_and_least_score(session: semgraph.Session) -> None:
     assert await ranked(session, pool("abc", "bd"), limit=2) == [("b", 1.5), ("a", 1.0)]
-    assert await ranked(session, pool("abc", "bd"), min_score=0.5) == [("b", 1.5), ("a", 1.0), ("d", 0.5)]
+    assert await ranked(session, pool("abc", "bd"), min_score=0.5) == [
+        ("b", 1.5),
+        ("a", 1.0),
+        ("d", 0.5),
+    ]
 
 
 async def test_queries_are_ranked_each_for_itself(session: semgraph.Session) -> None:
@@ -71,7 +86,8 @@ async def test_queries_are_ranked_each_for_itself(session: semgraph.Session) -> 
     assert await ranked(session, both, limit=1) == [("a", 1.0)]
 
 
-# The query lies at (3, 4) / 5. Cosines with it: a .96, b .6, c .8; a and b .8, a and c .6, b and c 0.
+# The query lies at (3, 4) / 5. Cosines with it: a .96, b .6, c .8; a and b .8, a and c .6, b and c
+# 0.
 LIKE = {"a": [4.0, 3.0], "b": [1.0, 0.0], "c": [0.0, 2.0]}
 QUERY = {one: [3.0, 4.0] for one in "abcd"}
 
@@ -81,7 +97,11 @@ QUERY = {one: [3.0, 4.0] for one in "abcd"}
     [
         ("mmr", 1.0, [("a", 0.96), ("c", 0.8), ("b", 0.6)]),
         ("mmr", 0.5, [("a", 0.48), ("c", 0.1), ("b", -0.1)]),  # c: .4 - .3; b: .3 - .4
-        ("mmr", 0.0, [("b", 0.0), ("c", 0.0), ("a", -0.8)]),  # all are 0 at first, and rrf has b before the others
+        (
+            "mmr",
+            0.0,
+            [("b", 0.0), ("c", 0.0), ("a", -0.8)],
+        ),  # all are 0 at first, and rrf has b before the others
         ("mmr_static", 1.0, [("a", 0.96), ("c", 0.8), ("b", 0.6)]),
         ("mmr_static", 0.5, [("c", 0.1), ("a", 0.08)]),  # a: .48 - .4; b: .3 - .4 is below 0
     ],
@@ -93,7 +113,11 @@ async def test_mmr(session: semgraph.Session, rule: str, weight: float, expected
 
 async def test_mmr_of_many_ways_and_a_candidate_without_a_vector(session: semgraph.Session) -> None:
     rows = pool("bd", "ab", like=LIKE, vector=QUERY)
-    assert await ranked(session, rows, rerank="mmr", **{"lambda": 1.0}) == [("a", 0.96), ("b", 0.6), ("d", 0.0)]
+    assert await ranked(session, rows, rerank="mmr", **{"lambda": 1.0}) == [
+        ("a", 0.96),
+        ("b", 0.6),
+        ("d", 0.0),
+    ]
 
 
 async def test_node_distance_is_ten_one_or_nothing(session: semgraph.Session) -> None:
@@ -102,17 +126,32 @@ async def test_node_distance_is_ten_one_or_nothing(session: semgraph.Session) ->
     near = [{"q": 1, "uuid": "next"}, {"q": 2, "uuid": "far"}]
     expected = [("c", 10.0), ("d", 1.0), ("b", 1.0), ("a", 0.0)]
     assert await ranked(session, rows, rerank="node_distance", near=near) == expected
-    assert await ranked(session, rows, rerank="node_distance", near=near, min_score=0.5) == expected[:3]
+    assert (
+        await ranked(session, rows, rerank="node_distance", near=near, min_score=0.5)
+        == expected[:3]
+    )
 
 
 async def test_episode_mentions_counts_and_rrf_breaks_ties(session: semgraph.Session) -> None:
-    counted = [{"uuid": "c", "mentions": 3}, {"uuid": "a", "mentions": 1}, {"uuid": "b", "mentions": 1}]
+    counted = [
+        {"uuid": "c", "mentions": 3},
+        {"uuid": "a", "mentions": 1},
+        {"uuid": "b", "mentions": 1},
+    ]
     expected = [("c", 3.0), ("b", 1.0), ("a", 1.0), ("d", 0.0)]
-    assert await ranked(session, pool("abcd", "b"), rerank="episode_mentions", counted=counted) == expected
+    assert (
+        await ranked(session, pool("abcd", "b"), rerank="episode_mentions", counted=counted)
+        == expected
+    )
 
 
 async def test_a_model_reads_the_best_by_rrf(session: semgraph.Session, model: StandIn) -> None:
-    texts = {"a": "Ann works at Luma.", "b": "Ann leads Project Kite.", "c": "It rains.", "d": "Cats sleep."}
+    texts = {
+        "a": "Ann works at Luma.",
+        "b": "Ann leads Project Kite.",
+        "c": "It rains.",
+        "d": "Cats sleep.",
+    }
     rows = pool("abcd", text=texts)
     found = await ranked(session, rows, rerank="cross_encoder", limit=2, shortlist=3)
     assert model.counters.by_question == {"score": 3}

@@ -59,7 +59,9 @@ async def test_a_name_that_is_like_another_is_asked_about_and_may_be_new(memory:
     assert memory.model.calls["match"] == 1
 
 
-async def test_two_entities_of_one_name_are_told_apart_by_what_is_known_of_them(memory: Memory) -> None:
+async def test_two_entities_of_one_name_are_told_apart_by_what_is_known_of_them(
+    memory: Memory,
+) -> None:
     await given(memory, ("Sam", "Sam works at Luma."), ("Sam", "Sam plays the cello."))
     await memory.hear("Yesterday Sam broke his cello.")
     graph = await memory.graph()

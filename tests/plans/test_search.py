@@ -9,7 +9,9 @@ import pytest
 from tests.plans.conftest import Memory
 
 
-async def found(memory: Memory, params: dict[str, Any] | None = None, **query: Any) -> tuple[list[Any], list[Any]]:
+async def found(
+    memory: Memory, params: dict[str, Any] | None = None, **query: Any
+) -> tuple[list[Any], list[Any]]:
     result = await memory.run("search", queries=[query], params=params)
     return result.tables["edges"].to_pylist(), result.tables["nodes"].to_pylist()
 
@@ -62,7 +64,9 @@ async def test_a_query_sees_the_groups_that_it_names_and_without_any_all(told: M
 async def test_what_is_looked_at_is_a_parameter(told: Memory) -> None:
     for by, embedded in (("fulltext", 0), ("nearest", 1), ("hybrid", 1)):
         told.model.reset()
-        edges, _ = await found(told, {"by": by, "similar": 0.3}, query="Ann leads Project Kite", group_id="g")
+        edges, _ = await found(
+            told, {"by": by, "similar": 0.3}, query="Ann leads Project Kite", group_id="g"
+        )
         assert edges[0]["fact"] == "Ann leads Project Kite.", by
         assert told.model.counters.embedding_texts == embedded, by
 
@@ -84,7 +88,9 @@ async def test_the_number_of_results_has_a_limit(told: Memory) -> None:
 
 async def test_many_queries_make_as_many_round_trips_as_one(told: Memory) -> None:
     one = await told.run("search", queries=[{"query": "Luma", "group_id": "g"}])
-    many = await told.run("search", queries=[{"query": q, "group_id": "g"} for q in ("Luma", "Kite", "Acme", "Ann")])
+    many = await told.run(
+        "search", queries=[{"query": q, "group_id": "g"} for q in ("Luma", "Kite", "Acme", "Ann")]
+    )
     assert many.meter.total().round_trips == one.meter.total().round_trips <= 3
 
 

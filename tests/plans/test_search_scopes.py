@@ -1,4 +1,6 @@
-"""What a search finds in each scope, by which way, and what its filters, times and groups leave out."""
+"""What a search finds in each scope, by which way, and what its filters, times and groups leave
+out.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,25 @@ def day(n: int, month: int = 1) -> datetime:
 
 
 def entity(uuid: str, name: str, *labels: str, group: str = "g", **more: Any) -> Row:
-    given = {"uuid": uuid, "group_id": group, "name": name, "summary": f"about {name}", "labels": labels}
+    given = {
+        "uuid": uuid,
+        "group_id": group,
+        "name": name,
+        "summary": f"about {name}",
+        "labels": labels,
+    }
     return {**given, "created_at": day(1), "attributes": None, **more}
 
 
 def fact(uuid: str, source: str, target: str, text: str, *, group: str = "g", **more: Any) -> Row:
-    given = {"uuid": uuid, "group_id": group, "source": source, "target": target, "name": "KNOWS", "fact": text}
+    given = {
+        "uuid": uuid,
+        "group_id": group,
+        "source": source,
+        "target": target,
+        "name": "KNOWS",
+        "fact": text,
+    }
     return {**given, "episodes": ["e1"], "created_at": day(1), "attributes": None, **more}
 
 
@@ -49,16 +64,39 @@ FACTS = [
     fact("zoes", "zoe", "hub", "Zoe Lee leads Project Hub", group="h", name="LEADS"),
 ]  # fmt: skip
 EPISODES = [
-    {"uuid": f"e{n}", "group_id": "g", "content": text, "source": "message", "valid_at": day(n), "created_at": day(n)}
-    for n, text in enumerate(("Ann talks of Project Kite", "Bob talks of the project", "It rains"), 1)
+    {
+        "uuid": f"e{n}",
+        "group_id": "g",
+        "content": text,
+        "source": "message",
+        "valid_at": day(n),
+        "created_at": day(n),
+    }
+    for n, text in enumerate(
+        ("Ann talks of Project Kite", "Bob talks of the project", "It rains"), 1
+    )
 ]
 MENTIONS = [
     {"uuid": f"m{n}", "group_id": "g", "source": source, "target": target}
-    for n, (source, target) in enumerate([("e1", "ann"), ("e1", "kite"), ("e2", "kite"), ("e3", "ann"), ("e2", "ann")])
+    for n, (source, target) in enumerate(
+        [("e1", "ann"), ("e1", "kite"), ("e2", "kite"), ("e3", "ann"), ("e2", "ann")]
+    )
 ]
 COMMUNITIES = [
-    {"uuid": "c1", "group_id": "g", "name": "People of Project Kite", "summary": "s", "created_at": day(1)},
-    {"uuid": "c2", "group_id": "h", "name": "Project Hub and its people", "summary": "s", "created_at": day(1)},
+    {
+        "uuid": "c1",
+        "group_id": "g",
+        "name": "People of Project Kite",
+        "summary": "s",
+        "created_at": day(1),
+    },
+    {
+        "uuid": "c2",
+        "group_id": "h",
+        "name": "Project Hub and its people",
+        "summary": "s",
+        "created_at": day(1),
+    },
 ]
 
 
@@ -76,10 +114,16 @@ async def graph(memory: Memory) -> Memory:
     return memory
 
 
-async def search(graph: Memory, query: str = "Project Kite", *, preset: str | None = None, **given: Any) -> Result:
+async def search(
+    graph: Memory, query: str = "Project Kite", *, preset: str | None = None, **given: Any
+) -> Result:
     """One query; what is no column of it is a parameter."""
     columns = ("group_id", "group_ids", "center", "origins", "vector")
-    row = {"query": query, "group_id": "g", **{name: given.pop(name) for name in columns if name in given}}
+    row = {
+        "query": query,
+        "group_id": "g",
+        **{name: given.pop(name) for name in columns if name in given},
+    }
     return await graph.run("search", queries=[row], params=given, preset=preset)
 
 
@@ -103,7 +147,11 @@ async def edges(graph: Memory, query: str = "Ann Bob Luma Project Kite", **given
 
 
 async def test_every_preset_finds_its_scopes_in_two_round_trips_each(graph: Memory) -> None:
-    scopes = {"COMBINED": ["edges", "nodes", "episodes", "communities"], "EDGE": ["edges"], "NODE": ["nodes"]}
+    scopes = {
+        "COMBINED": ["edges", "nodes", "episodes", "communities"],
+        "EDGE": ["edges"],
+        "NODE": ["nodes"],
+    }
     best = {"edges": "leads", "nodes": "kite", "episodes": "e1", "communities": "c1"}
     for preset in PRESETS:
         result = await search(graph, "Ann Lee leads Project Kite", preset=preset, center="kite")
@@ -114,15 +162,25 @@ async def test_every_preset_finds_its_scopes_in_two_round_trips_each(graph: Memo
         assert [row["rank"] for row in first.values()] == [0] * len(expected), preset
         models = preset.endswith("CROSS_ENCODER")
         if not models and "MENTIONS" not in preset and "EDGE_HYBRID_SEARCH_NODE" not in preset:
-            found = {name: row["uuid"] for name, row in first.items() if (name, row["uuid"]) != ("nodes", "ann")}
+            found = {
+                name: row["uuid"]
+                for name, row in first.items()
+                if (name, row["uuid"]) != ("nodes", "ann")
+            }
             assert found.items() <= best.items(), preset
         assert max(trips_of(result).values()) <= 2, preset
         assert bool(result.meter.total().calls_issued) == models, preset
 
 
-@pytest.mark.parametrize("preset", [name for name in PRESETS if "breadth_first" in str(DOCUMENT["presets"][name])])
-async def test_a_walk_is_one_round_trip_for_any_number_of_queries(graph: Memory, preset: str) -> None:
-    """What is found, and in one more what is on the paths: from the origins that are given, or else from what is found."""
+@pytest.mark.parametrize(
+    "preset", [name for name in PRESETS if "breadth_first" in str(DOCUMENT["presets"][name])]
+)
+async def test_a_walk_is_one_round_trip_for_any_number_of_queries(
+    graph: Memory, preset: str
+) -> None:
+    """What is found, and in one more what is on the paths: from the origins that are given, or else
+    from what is found.
+    """
     queries = [{"query": text, "group_id": "g"} for text in ("Ann leads", "Luma", "Bob Ray sings")]
     for origins in (["ann", "e2"], [], None):
         rows = [query | {"origins": origins} for query in queries]
@@ -133,10 +191,23 @@ async def test_a_walk_is_one_round_trip_for_any_number_of_queries(graph: Memory,
 
 
 async def test_the_nearer_to_the_center_comes_first(graph: Memory) -> None:
-    found = await search(graph, "Project Kite", preset="NODE_HYBRID_SEARCH_NODE_DISTANCE", center="luma", by="fulltext")
-    assert [(row["uuid"], row["score"]) for row in found.tables["nodes"].to_pylist()] == [("kite", 1.0)]
     found = await search(
-        graph, "Lee Ray Project", edges="node_distance", nodes="node_distance", center="ann", by="fulltext"
+        graph,
+        "Project Kite",
+        preset="NODE_HYBRID_SEARCH_NODE_DISTANCE",
+        center="luma",
+        by="fulltext",
+    )
+    assert [(row["uuid"], row["score"]) for row in found.tables["nodes"].to_pylist()] == [
+        ("kite", 1.0)
+    ]
+    found = await search(
+        graph,
+        "Lee Ray Project",
+        edges="node_distance",
+        nodes="node_distance",
+        center="ann",
+        by="fulltext",
     )
     assert [(row["uuid"], row["score"]) for row in found.tables["nodes"].to_pylist()] == [
         ("ann", 10.0), ("kite", 1.0), ("bob", 0.0)
@@ -145,7 +216,9 @@ async def test_the_nearer_to_the_center_comes_first(graph: Memory) -> None:
     assert scores == {"leads": 10.0, "works": 10.0, "owns": 1.0, "sings": 0.0}
 
 
-async def test_a_center_that_is_missing_is_an_error_and_one_that_is_unknown_is_near_to_nothing(graph: Memory) -> None:
+async def test_a_center_that_is_missing_is_an_error_and_one_that_is_unknown_is_near_to_nothing(
+    graph: Memory,
+) -> None:
     missing = await search(graph, edges="node_distance", nodes=None)
     assert missing.exit_code == 3
     assert "has no center to be near to" in str(missing.failed[0].error)
@@ -154,7 +227,9 @@ async def test_a_center_that_is_missing_is_an_error_and_one_that_is_unknown_is_n
 
 
 async def test_what_more_episodes_speak_of_comes_first(graph: Memory) -> None:
-    found = await search(graph, "Lee Kite Luma", edges="episode_mentions", nodes="episode_mentions", by="fulltext")
+    found = await search(
+        graph, "Lee Kite Luma", edges="episode_mentions", nodes="episode_mentions", by="fulltext"
+    )
     assert [(row["uuid"], row["score"]) for row in found.tables["nodes"].to_pylist()] == [
         ("ann", 3.0), ("kite", 2.0), ("luma", 0.0)
     ]  # fmt: skip
@@ -167,9 +242,15 @@ async def test_breadth_first_walks_from_the_origins_or_from_what_was_found(graph
     one = await search(graph, **walk, origins=["ann"], depth=1)
     assert (set(uuids(one)), set(uuids(one, "nodes"))) == ({"leads", "works"}, {"kite", "luma"})
     two = await search(graph, **walk, origins=["ann"], depth=2)
-    assert (set(uuids(two)), set(uuids(two, "nodes"))) == ({"leads", "works", "owns"}, {"kite", "luma"})
+    assert (set(uuids(two)), set(uuids(two, "nodes"))) == (
+        {"leads", "works", "owns"},
+        {"kite", "luma"},
+    )
     heard = await search(graph, **walk, origins=["e2", "nobody"])
-    assert (set(uuids(heard)), set(uuids(heard, "nodes"))) == ({"leads", "works", "owns"}, {"ann", "kite", "luma"})
+    assert (set(uuids(heard)), set(uuids(heard, "nodes"))) == (
+        {"leads", "works", "owns"},
+        {"ann", "kite", "luma"},
+    )
     assert uuids(await search(graph, **walk, origins=["nobody"])) == []
     words = await search(graph, "works", by="fulltext", breadth_first=True, depth=1)
     assert uuids(words)[0] == "works"
@@ -182,13 +263,18 @@ FILTERS = {
     "hit.uuid IN ('works', 'zoes')": {"works"},
     "source.uuid = 'ann'": {"leads", "works"},
     "target.uuid IN ('luma')": {"works"},
-    "list_has_any(source.labels, ['Singer', 'Company']) AND len(target.labels) = 0": {"owns", "sings"},
+    "list_has_any(source.labels, ['Singer', 'Company']) AND len(target.labels) = 0": {
+        "owns",
+        "sings",
+    },
     "(hit.valid_at >= '2025-01-10' AND hit.valid_at < '2025-01-12') OR (hit.valid_at > '2025-01-14')": {
         "leads",
         "sings",
     },
     "hit.valid_at IS NULL": {"owns"},
-    "hit.invalid_at IS NOT NULL AND hit.invalid_at <> '2025-01-21' AND hit.expired_at <= '2025-03-01'": {"works"},
+    "hit.invalid_at IS NOT NULL AND hit.invalid_at <> '2025-01-21' AND hit.expired_at <= '2025-03-01'": {
+        "works"
+    },
     "hit.created_at > '2025-01-15'": {"sings"},
     "hit.attributes->>'role' = 'lead'": {"leads"},
     "hit.attributes->>'role' <> 'lead' OR hit.attributes->>'rank' IS NOT NULL": {"works"},
@@ -214,7 +300,9 @@ async def test_facts_are_filtered_before_they_are_counted(graph: Memory) -> None
 
 
 async def test_entities_have_a_filter_of_their_own(graph: Memory) -> None:
-    found = await search(graph, "Lee Ray Luma Project", node_filter="list_has_any(hit.labels, ['Singer', 'Company'])")
+    found = await search(
+        graph, "Lee Ray Luma Project", node_filter="list_has_any(hit.labels, ['Singer', 'Company'])"
+    )
     assert set(uuids(found, "nodes")) == {"bob", "luma"}
     walk = {"by": "none", "breadth_first": True, "origins": ["ann"]}
     assert uuids(await search(graph, node_filter="hit.name = 'Luma'", **walk), "nodes") == ["luma"]
@@ -238,7 +326,9 @@ def test_a_wrong_filter_is_told_before_anything_runs(expression: str, said: str)
 
 
 async def test_as_of_is_what_held_then_as_far_as_it_was_known(graph: Memory) -> None:
-    """ "works" held from the 5th to the 20th of January, and its end was learnt in March; "sings" was learnt in February."""
+    """ "works" held from the 5th to the 20th of January, and its end was learnt in March; "sings"
+    was learnt in February.
+    """
     everything = {"leads", "works", "sings", "owns"}
     assert await edges(graph) == everything
     assert await edges(graph, as_of="2025-01-12") == {"leads", "works", "owns"}
@@ -246,23 +336,39 @@ async def test_as_of_is_what_held_then_as_far_as_it_was_known(graph: Memory) -> 
     assert await edges(graph, as_of="2025-01-25") == {"leads", "sings", "owns"}
     assert await edges(graph, known_at="2025-01-15") == everything - {"sings"}
     assert await edges(graph, as_of="2025-01-25", known_at="2025-02-15") == everything
-    assert await edges(graph, as_of="2025-01-25", known_at="2025-03-02") == {"leads", "sings", "owns"}
+    assert await edges(graph, as_of="2025-01-25", known_at="2025-03-02") == {
+        "leads",
+        "sings",
+        "owns",
+    }
     assert await edges(graph, as_of="2025-01-01T00:00:00+01:00") == {"owns"}
     then = await search(graph, "works", known_at="2025-02-15", by="fulltext")
-    assert [row["invalid_at"] for row in then.tables["edges"].to_pylist() if row["uuid"] == "works"] == [None]
+    assert [
+        row["invalid_at"] for row in then.tables["edges"].to_pylist() if row["uuid"] == "works"
+    ] == [None]
     assert "luma" not in uuids(await search(graph, "Luma", known_at="2025-02-15"), "nodes")
     heard = await search(graph, episodes="rrf", as_of="2025-01-01", edges=None, nodes=None)
     assert uuids(heard, "episodes") == ["e1"]
 
 
 async def test_a_query_is_words_whatever_else_stands_in_it(graph: Memory) -> None:
-    for text in ('"AND (OR', "name:Kite*~2^3", "\\+-!{}[]Kite/", "NOT", "kite?", "'; DROP", "Ünï Kite 🪁"):
+    for text in (
+        '"AND (OR',
+        "name:Kite*~2^3",
+        "\\+-!{}[]Kite/",
+        "NOT",
+        "kite?",
+        "'; DROP",
+        "Ünï Kite 🪁",
+    ):
         found = await search(graph, text, by="fulltext", episodes=True, communities=True)
         assert found.exit_code == 0, text
         assert ("kite" in uuids(found, "nodes")) == ("kite" in text.lower()), text
 
 
-async def test_many_queries_find_what_each_finds_alone_in_as_many_round_trips(graph: Memory) -> None:
+async def test_many_queries_find_what_each_finds_alone_in_as_many_round_trips(
+    graph: Memory,
+) -> None:
     rows: list[Row] = [
         {"id": "1", "query": "Project Kite", "group_id": "g", "center": "ann", "origins": ["ann"]},
         {"id": "2", "query": "Lee leads", "group_ids": ["g", "h"], "center": "zoe"},
@@ -271,7 +377,13 @@ async def test_many_queries_find_what_each_finds_alone_in_as_many_round_trips(gr
         {"id": "5", "query": "Lee", "group_ids": [""], "center": "none"},
         {"id": "6", "query": "Project Kite", "group_id": "g", "center": "luma"},
     ]
-    scopes = {"edges": "node_distance", "nodes": "mmr", "episodes": "rrf", "communities": "mmr", "similar": 0.2}
+    scopes = {
+        "edges": "node_distance",
+        "nodes": "mmr",
+        "episodes": "rrf",
+        "communities": "mmr",
+        "similar": 0.2,
+    }
     together = await graph.run("search", queries=rows, params=scopes)
     assert together.meter.total().round_trips <= 6
     for scope, table in together.tables.items():
@@ -285,9 +397,15 @@ async def test_many_queries_find_what_each_finds_alone_in_as_many_round_trips(gr
 
 async def test_a_vector_that_is_given_is_not_made(graph: Memory) -> None:
     asked = Path(__file__).with_name("embedded.yaml")
-    made = (await graph.session.arun(asked, texts=[{"text": "Ann Lee leads Project Kite"}])).tables["made"].to_pylist()
+    made = (
+        (await graph.session.arun(asked, texts=[{"text": "Ann Lee leads Project Kite"}]))
+        .tables["made"]
+        .to_pylist()
+    )
     graph.model.reset()
-    found = await search(graph, "something else", by="nearest", nodes=None, vector=made[0]["vector"], similar=0.9)
+    found = await search(
+        graph, "something else", by="nearest", nodes=None, vector=made[0]["vector"], similar=0.9
+    )
     assert uuids(found) == ["leads"]
     assert graph.model.counters.embedding_texts == 0
 
@@ -313,7 +431,9 @@ def test_an_unknown_rule_is_told() -> None:
 GROUPS = ["g", "h", "", "nobody"]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     wanted=st.one_of(st.none(), st.lists(st.sampled_from(GROUPS), max_size=3)),
     edges=st.sampled_from(["rrf", "mmr", "node_distance", "episode_mentions"]),
@@ -324,9 +444,18 @@ async def test_nothing_of_another_group_is_found(
     graph: Memory, wanted: list[str] | None, edges: str, by: str, origins: list[str] | None
 ) -> None:
     query = {"query": "Lee Project leads", "group_ids": wanted, "origins": origins, "center": "ann"}
-    params = {"edges": edges, "nodes": edges, "episodes": "rrf", "communities": "rrf", "by": by, "similar": 0.0}
+    params = {
+        "edges": edges,
+        "nodes": edges,
+        "episodes": "rrf",
+        "communities": "rrf",
+        "by": by,
+        "similar": 0.0,
+    }
     result = await graph.run(
-        "search", queries=[query], params={**params, "breadth_first": by == "none" or origins is not None}
+        "search",
+        queries=[query],
+        params={**params, "breadth_first": by == "none" or origins is not None},
     )
     seen = {row["group_id"] for table in result.tables.values() for row in table.to_pylist()}
     assert seen <= set(wanted or GROUPS)

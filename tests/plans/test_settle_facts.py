@@ -19,7 +19,10 @@ async def test_a_fact_that_cannot_hold_beside_an_older_one_ends_it(memory: Memor
     assert (old["invalid_at"], new["invalid_at"]) == (new["valid_at"], None)
     assert old["expired_at"] is not None
     assert new["expired_at"] is None
-    assert set(graph.episodes[1]["entity_edges"]) | set(graph.episodes[0]["entity_edges"]) == {old["uuid"], new["uuid"]}
+    assert set(graph.episodes[1]["entity_edges"]) | set(graph.episodes[0]["entity_edges"]) == {
+        old["uuid"],
+        new["uuid"],
+    }
 
 
 async def test_what_ends_a_fact_is_on_the_record_of_its_episode(memory: Memory) -> None:
@@ -41,7 +44,9 @@ async def test_an_older_fact_that_arrives_late_is_ended_by_the_younger_one(memor
 
 
 async def test_of_two_facts_that_end_the_same_one_the_earlier_end_stays(memory: Memory) -> None:
-    await memory.hear("I worked at Luma in 2020.", "I worked at Acme in 2023.", "I worked at Helios in 2022.")
+    await memory.hear(
+        "I worked at Luma in 2020.", "I worked at Acme in 2023.", "I worked at Helios in 2022."
+    )
     graph = await memory.graph()
     ends = {f["fact"].split()[3]: f["invalid_at"] and f["invalid_at"].year for f in graph.facts}
     assert ends == {"Luma": 2022, "Helios": 2023, "Acme": None}
@@ -58,7 +63,9 @@ async def test_a_job_taken_up_again_is_a_new_fact(memory: Memory) -> None:
 
 
 async def test_without_revive_it_is_a_repetition_of_what_has_ended(memory: Memory) -> None:
-    await memory.hear("I work at Luma.", "I work at Acme.", "I work at Luma.", params={"revive": False})
+    await memory.hear(
+        "I work at Luma.", "I work at Acme.", "I work at Luma.", params={"revive": False}
+    )
     graph = await memory.graph()
     luma, acme = graph.fact("Ann works at Luma"), graph.fact("Ann works at Acme")
     assert luma["invalid_at"] == acme["valid_at"]
@@ -70,11 +77,15 @@ async def test_the_same_words_again_are_a_repetition_without_asking(memory: Memo
     graph = await memory.graph()
     fact = graph.fact("Ann works")
     assert memory.model.calls["verdict"] == 0
-    assert fact["episodes"] == [e["uuid"] for e in sorted(graph.episodes, key=lambda e: e["valid_at"])]
+    assert fact["episodes"] == [
+        e["uuid"] for e in sorted(graph.episodes, key=lambda e: e["valid_at"])
+    ]
     assert fact["valid_at"] == min(e["valid_at"] for e in graph.episodes)
 
 
-async def test_other_words_for_the_same_are_a_repetition_by_the_models_verdict(memory: Memory) -> None:
+async def test_other_words_for_the_same_are_a_repetition_by_the_models_verdict(
+    memory: Memory,
+) -> None:
     await memory.hear("I am leading Project Kite.", "Bob(user): Ann leads Project Kite.")
     graph = await memory.graph()
     assert memory.model.calls["verdict"] == 1
@@ -125,7 +136,9 @@ async def test_a_fact_between_others_is_ended_too(memory: Memory, reach: str) ->
 
 
 @pytest.mark.parametrize(("reach", "calls"), [("group", 1), ("shared_end", 0)])
-async def test_reach_says_where_contradictions_are_looked_for(memory: Memory, reach: str, calls: int) -> None:
+async def test_reach_says_where_contradictions_are_looked_for(
+    memory: Memory, reach: str, calls: int
+) -> None:
     said = ("I work at Luma.", "Bob(user): Carl works at Acme.")
     await memory.hear(*said, params={"reach": reach})
     assert memory.model.calls["verdict"] == calls
@@ -155,7 +168,9 @@ async def test_a_fact_whose_ends_turn_out_to_be_one_goes(memory: Memory) -> None
     assert graph.arrows == [("Alice Chen", "LIVES_IN", "Rome")]
 
 
-async def test_all_verdicts_of_an_episode_are_one_call_and_the_answer_does_not_depend_on_it(remember: Remember) -> None:
+async def test_all_verdicts_of_an_episode_are_one_call_and_the_answer_does_not_depend_on_it(
+    remember: Remember,
+) -> None:
     said = ("I live in Rome. I work at Luma.", "I live in Oslo. I work at Acme.")
     ends = []
     for use in ("block()", "nested_loop"):
@@ -168,7 +183,11 @@ async def test_all_verdicts_of_an_episode_are_one_call_and_the_answer_does_not_d
             )
             graph = await memory.graph()
             ends.append(
-                sorted((f["fact"], f["invalid_at"]) for f in graph.facts if f["group_id"] == group and f["invalid_at"])
+                sorted(
+                    (f["fact"], f["invalid_at"])
+                    for f in graph.facts
+                    if f["group_id"] == group and f["invalid_at"]
+                )
             )
             assert (model.calls["verdict"] == 1) == (use == "block()")
     assert ends[0] == ends[1]

@@ -6,7 +6,11 @@ import pytest
 
 from tests.plans.conftest import Memory, at
 
-SAID = ("Ann(user): I work at Luma.", "Ann(user): I live in Rome.", "Ann(user): I lead Project Kite.")
+SAID = (
+    "Ann(user): I work at Luma.",
+    "Ann(user): I live in Rome.",
+    "Ann(user): I lead Project Kite.",
+)
 
 
 async def told(memory: Memory, *minutes: int, saga: str = "tour") -> str:
@@ -52,7 +56,9 @@ async def test_where_nothing_came_in_nothing_is_asked_or_written(memory: Memory)
     assert await memory.around() == before
 
 
-async def test_what_came_in_at_one_time_is_read_together_and_the_rest_the_next_time(memory: Memory) -> None:
+async def test_what_came_in_at_one_time_is_read_together_and_the_rest_the_next_time(
+    memory: Memory,
+) -> None:
     saga = await told(memory, 0, 1, 2)
     await told(memory, 3)
     await memory.run("summarize_saga", sagas=[{"uuid": saga}], params={"episodes": 2})
@@ -84,7 +90,9 @@ async def test_a_saga_that_is_not_there_or_of_another_group_is_set_aside_with_wh
     memory: Memory, uuid: str, group: str | None
 ) -> None:
     saga = await told(memory, 0)
-    result = await memory.run("summarize_saga", sagas=[{"uuid": uuid or saga, "group_id": group}, {"uuid": saga}])
+    result = await memory.run(
+        "summarize_saga", sagas=[{"uuid": uuid or saga, "group_id": group}, {"uuid": saga}]
+    )
     (failed,) = result.failed
     assert failed.error.startswith(f"there is no saga {uuid or saga}")
     assert [s["uuid"] for s in result.tables["summaries"].to_pylist()] == [saga]

@@ -1,4 +1,6 @@
-"""From when until when facts hold: the plan, which looks at all of them at once, does what one would do step by step."""
+"""From when until when facts hold: the plan, which looks at all of them at once, does what one
+would do step by step.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,11 @@ def step_by_step(homes: Sequence[Told]) -> dict[str, tuple[datetime | None, date
             if new.invalid is None and later:
                 new.invalid = min(later)
             for old in known:
-                if old.valid is not None and old.valid < new.valid and (old.invalid is None or old.invalid > new.valid):
+                if (
+                    old.valid is not None
+                    and old.valid < new.valid
+                    and (old.invalid is None or old.invalid > new.valid)
+                ):
                     old.invalid = new.valid
         known.append(new)
     return {home.place: (home.valid, home.invalid) for home in known}
@@ -101,14 +107,21 @@ async def test_facts_about_others_do_not_crowd_out_the_one_that_is_ended(memory:
               ("Bob", "Carl", "Dora", "Emil", "Fred", "Gina", "Hugo", "Ines", "Jana", "Kurt", "Lena", "Mara")]  # fmt: skip
     await memory.hear("I have joined Luma.", *others, "I work at Acme.")
     graph = await memory.graph()
-    assert graph.fact("Ann has joined Luma")["invalid_at"] == graph.fact("Ann works at Acme")["valid_at"]
+    assert (
+        graph.fact("Ann has joined Luma")["invalid_at"]
+        == graph.fact("Ann works at Acme")["valid_at"]
+    )
 
 
 async def test_an_earlier_time_of_the_same_is_a_fact_of_its_own(memory: Memory) -> None:
     await memory.hear("I work at Luma.", "I worked at Acme in 2022.", "I worked at Luma in 2019.")
     graph = await memory.graph()
     held = sorted(
-        (f["valid_at"].year, f["fact"].split()[3].strip("."), f["invalid_at"] and f["invalid_at"].year)
+        (
+            f["valid_at"].year,
+            f["fact"].split()[3].strip("."),
+            f["invalid_at"] and f["invalid_at"].year,
+        )
         for f in graph.facts
     )
     assert held == [(2019, "Luma", 2022), (2022, "Acme", 2025), (2025, "Luma", None)]

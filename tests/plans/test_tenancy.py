@@ -1,4 +1,6 @@
-"""Every shipped plan that asks a model, run for three groups at once whose texts carry canaries: no request holds two."""
+"""Every shipped plan that asks a model, run for three groups at once whose texts carry canaries: no
+request holds two.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ WAYS = {
     "sem_join": ("block", "nested_loop", "cascade(jaccard=null)"),
     "sem_agg": ("tree", "fold", "single"),
 }
-ELSEWHERE = ("lotus", "logit")  # need packages or log-probabilities; they ask in the blocks that the engine makes
+ELSEWHERE = (
+    "lotus",
+    "logit",
+)  # need packages or log-probabilities; they ask in the blocks that the engine makes
 
 Case = Callable[[Memory, dict[str, str], dict[str, str]], Awaitable[Any]]
 
@@ -45,13 +50,22 @@ def rows(*made: dict[str, Any]) -> list[dict[str, Any]]:
             return value.replace("{c}", canary(group)).replace("{g}", group)
         return [of(group, each) for each in value] if isinstance(value, list) else value
 
-    return [{"group_id": g} | {key: of(g, value) for key, value in row.items()} for g in GROUPS for row in made]
+    return [
+        {"group_id": g} | {key: of(g, value) for key, value in row.items()}
+        for g in GROUPS
+        for row in made
+    ]
 
 
 def episodes(minute: int = 0) -> list[dict[str, Any]]:
     """What is said in each group, minute by minute."""
     told = [
-        {"uuid": f"{{g}}e{minute + i}", "content": text, "valid_at": at(minute + i), "saga": "tour of {g}"}
+        {
+            "uuid": f"{{g}}e{minute + i}",
+            "content": text,
+            "valid_at": at(minute + i),
+            "saga": "tour of {g}",
+        }
         for i, text in enumerate(SAID)
     ]
     return rows(*told)
@@ -67,14 +81,24 @@ def name(key: str, words: str) -> dict[str, Any]:
 def fact(key: int, text: str) -> dict[str, Any]:
     """A fact between two entities of a group."""
     ends = {"source": "{g}s", "target": "{g}t", "name": "WORKS_AT", "fact": text}
-    return {"uuid": f"{{g}}f{key}", "episode": "{g}x", "turn": key, "nth": 1, "said_at": at(20 + key)} | ends
+    return {
+        "uuid": f"{{g}}f{key}",
+        "episode": "{g}x",
+        "turn": key,
+        "nth": 1,
+        "said_at": at(20 + key),
+    } | ends
 
 
 async def _ask_known(memory: Memory, label: str) -> dict[str, str]:
     """For each group the uuid of Ann, or of its saga."""
     if label == "saga":
         return {s["group_id"]: s["uuid"] for s in (await memory.around())["sagas"]}
-    return {e["group_id"]: e["uuid"] for e in (await memory.graph()).entities if e["name"].startswith("Ann Weber")}
+    return {
+        e["group_id"]: e["uuid"]
+        for e in (await memory.graph()).entities
+        if e["name"].startswith("Ann Weber")
+    }
 
 
 def _of(known: dict[str, str], **more: Any) -> list[dict[str, Any]]:
@@ -160,8 +184,12 @@ def shown(model: StandIn) -> set[str]:
 
 
 @pytest.mark.parametrize("nth", range(3))
-async def test_no_request_of_a_shipped_plan_shows_rows_of_two_groups(memory: Memory, model: StandIn, nth: int) -> None:
-    """Every plan that asks a model, for three groups in one run, with each implementation of its operators in turn."""
+async def test_no_request_of_a_shipped_plan_shows_rows_of_two_groups(
+    memory: Memory, model: StandIn, nth: int
+) -> None:
+    """Every plan that asks a model, for three groups in one run, with each implementation of its
+    operators in turn.
+    """
     plans = asking()
     assert set(plans) == set(CASES), "a plan that asks a model needs a case"
     for plan, case in CASES.items():
@@ -184,7 +212,10 @@ def test_every_implementation_has_its_turn() -> None:
 def test_plans_that_may_show_several_groups_say_so() -> None:
     """Who is exempt reads all partitions, or those that a query names."""
     for plan in READS_ALL:
-        assert "partition: " in (PLANS / f"{plan}.yaml").read_text(encoding="utf-8") or plan == "search"
+        assert (
+            "partition: " in (PLANS / f"{plan}.yaml").read_text(encoding="utf-8")
+            or plan == "search"
+        )
 
 
 JOINED = """plan: joined
@@ -203,15 +234,23 @@ returns: [found]
 async def test_a_join_across_partitions_fails_the_test_that_runs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool, fact: str
 ) -> None:
-    """The check of the checker: with the comparison of partitions taken out, the server fails at its end, by tokens and by texts."""
+    """The check of the checker: with the comparison of partitions taken out, the server fails at
+    its end, by tokens and by texts.
+    """
     if broken:
-        monkeypatch.setattr(pairs, "_of_one_partition", lambda _n, _l, _r, found, _a: (*found, [""] * len(found[0])))
+        monkeypatch.setattr(
+            pairs, "_of_one_partition", lambda _n, _l, _r, found, _a: (*found, [""] * len(found[0]))
+        )
     (tmp_path / "joined.yaml").write_text(JOINED, encoding="utf-8")
     server = StandIn()
     await server.__aenter__()
     session = Memory("memory", server, tmp_path).session
     texts = fact.replace("It", "Somebody says that it")
-    await session.arun("joined", notes=rows({"uuid": "{g}n", "at": at(1), "text": texts}), facts=rows({"fact": fact}))
+    await session.arun(
+        "joined",
+        notes=rows({"uuid": "{g}n", "at": at(1), "text": texts}),
+        facts=rows({"fact": fact}),
+    )
     await session.aclose()
     assert server.requests
     if broken:

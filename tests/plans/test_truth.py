@@ -1,4 +1,6 @@
-"""The graph of a world that is told is the world's truth; groups, their order and a second run change nothing."""
+"""The graph of a world that is told is the world's truth; groups, their order and a second run
+change nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,14 @@ def scored(graph: Graph) -> Scored:
     where: dict[str, set[str]] = {row["uuid"]: set() for row in graph.entities}
     for mention in graph.mentions:
         where[mention["target"]].add(mention["source"])
-    nodes = (Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"])) for row in graph.entities)
-    edges = (Edge(f["source"], f["target"], f["name"], {}, f["valid_at"], f["invalid_at"]) for f in graph.facts)
+    nodes = (
+        Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
+        for row in graph.entities
+    )
+    edges = (
+        Edge(f["source"], f["target"], f["name"], {}, f["valid_at"], f["invalid_at"])
+        for f in graph.facts
+    )
     return Scored(tuple(nodes), tuple(edges))
 
 
@@ -46,7 +54,9 @@ def against(graph: Graph, world: World, after: int | None = None) -> GraphScore:
 def right(score: GraphScore) -> bool:
     """Whether nothing is missing, made up, merged, or holds at a wrong time."""
     parts = [score.pairs.f1, score.b_cubed.f1, score.edges.f1, score.ended.f1]
-    return all(part in {None, 1.0} for part in [*parts, score.validity.f1 if score.validity else None])
+    return all(
+        part in {None, 1.0} for part in [*parts, score.validity.f1 if score.validity else None]
+    )
 
 
 def asked(model: StandIn) -> Counter[str]:
@@ -63,8 +73,12 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 @pytest.mark.parametrize(("seed", "difficulty"), [(14, 0), (10, 1)])
-async def test_the_graph_is_what_was_told(memory: Memory, seed: int, difficulty: int, way: dict[str, Any]) -> None:
-    """At once, what is said again is among the candidates as often as it is said: their list must be long enough."""
+async def test_the_graph_is_what_was_told(
+    memory: Memory, seed: int, difficulty: int, way: dict[str, Any]
+) -> None:
+    """At once, what is said again is among the candidates as often as it is said: their list must
+    be long enough.
+    """
     world = World.make(seed, 2, difficulty)
     await memory.hear(*world.rows, **way)
     assert right(against(await memory.graph(), world))
@@ -78,8 +92,12 @@ async def test_it_is_so_after_each_episode(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("seed", [6, 27])
-async def test_what_differs_by_design_is_bounded(remember: Remember, model: StandIn, seed: int) -> None:
-    """Two people of one name are one where nothing is asked about an exact name; initials are near no name, so they are new."""
+async def test_what_differs_by_design_is_bounded(
+    remember: Remember, model: StandIn, seed: int
+) -> None:
+    """Two people of one name are one where nothing is asked about an exact name; initials are near
+    no name, so they are new.
+    """
     memory, world = remember(model), World.make(seed, 2, 2)
     await memory.hear(*world.rows)
     score = against(await memory.graph(), world)
@@ -94,7 +112,9 @@ ALONE: Counter[str] = Counter()  # what is asked of each by itself
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-async def test_groups_told_in_any_interleaving_are_each_as_if_alone(tmp_path_factory: Any, data: st.DataObject) -> None:
+async def test_groups_told_in_any_interleaving_are_each_as_if_alone(
+    tmp_path_factory: Any, data: st.DataObject
+) -> None:
     order = data.draw(st.permutations([w.group for w in GROUPS] * FIRST))
     left = {w.group: w.rows[:FIRST] for w in GROUPS}
     rows = [left[group].pop(0) for group in order]

@@ -1,4 +1,6 @@
-"""Types of the user's own: entities and facts of them, their attributes, and what is wrong with what is said of types."""
+"""Types of the user's own: entities and facts of them, their attributes, and what is wrong with
+what is said of types.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,16 @@ Remember = Callable[[StandIn], Memory]
 PERSON = {
     "name": "Person",
     "description": "a human being",
-    "fields": json.dumps({"employer": {"type": "string null", "describe": "where they work"}, "town": "string null"}),
+    "fields": json.dumps(
+        {"employer": {"type": "string null", "describe": "where they work"}, "town": "string null"}
+    ),
 }
 CITY = {"name": "City", "description": "a town"}
-WORKS = {"name": "EMPLOYMENT", "description": "a job", "fields": json.dumps({"employer": "string null"})}
+WORKS = {
+    "name": "EMPLOYMENT",
+    "description": "a job",
+    "fields": json.dumps({"employer": "string null"}),
+}
 LIVES = {"name": "HOME", "description": "where somebody lives"}
 JOINS = [{"source": "Person", "target": "City", "relation": "HOME"}]
 
@@ -38,7 +46,11 @@ async def test_entities_have_the_label_of_their_type_and_its_attributes(memory: 
     result = await hear(memory, "I work at Luma. I live in Rome.")
     graph = await memory.graph()
     assert not result.failed
-    assert {e["name"]: e["labels"] for e in graph.entities} == {"Ann": ["Person"], "Luma": [], "Rome": ["City"]}
+    assert {e["name"]: e["labels"] for e in graph.entities} == {
+        "Ann": ["Person"],
+        "Luma": [],
+        "Rome": ["City"],
+    }
     assert attributes(graph.entity("Ann")) == {"employer": "Luma", "town": "Rome"}
     assert attributes(graph.entity("Rome")) == {}, "a type without fields is not asked about"
     assert memory.model.calls["attributes"] == 1
@@ -63,12 +75,16 @@ async def test_a_bare_entity_takes_the_type_that_it_is_mentioned_with_and_a_type
     assert (await memory.graph()).entity("Rome")["labels"] == []
     await hear(memory, "I still live in Rome.")
     assert (await memory.graph()).entity("Ann")["labels"] == ["Person"]
-    await hear(memory, "I live in Rome.", entity_types=[{"name": "Human", "description": "a human being"}])
+    await hear(
+        memory, "I live in Rome.", entity_types=[{"name": "Human", "description": "a human being"}]
+    )
     assert (await memory.graph()).entity("Ann")["labels"] == ["Person"]
 
 
 async def test_facts_of_a_type_have_its_name_and_attributes(memory: Memory) -> None:
-    await hear(memory, "I work at Luma. I live in Rome.", edge_types=[WORKS, LIVES], signatures=JOINS)
+    await hear(
+        memory, "I work at Luma. I live in Rome.", edge_types=[WORKS, LIVES], signatures=JOINS
+    )
     graph = await memory.graph()
     assert [name for _, name, _ in graph.arrows] == ["EMPLOYMENT", "HOME"]
     assert attributes(graph.fact("Ann works")) == {"employer": "Luma"}
@@ -77,11 +93,15 @@ async def test_facts_of_a_type_have_its_name_and_attributes(memory: Memory) -> N
 
 async def test_a_type_of_facts_joins_only_what_it_was_said_to_join(memory: Memory) -> None:
     wrong = [{"source": "City", "target": "Person", "relation": "HOME"}]
-    await hear(memory, "I live in Rome. I work at Luma.", edge_types=[LIVES, WORKS], signatures=wrong)
+    await hear(
+        memory, "I live in Rome. I work at Luma.", edge_types=[LIVES, WORKS], signatures=wrong
+    )
     assert [name for _, name, _ in (await memory.graph()).arrows] == ["EMPLOYMENT", "RELATES_TO"]
 
 
-async def test_strict_types_keep_only_facts_of_these_types_between_what_they_join(memory: Memory) -> None:
+async def test_strict_types_keep_only_facts_of_these_types_between_what_they_join(
+    memory: Memory,
+) -> None:
     strict: dict[str, Any] = {"edge_types": [LIVES], "params": {"strict_types": True}}
     await hear(memory, "I live in Rome. I work at Luma.", signatures=JOINS, **strict)
     assert [name for _, name, _ in (await memory.graph()).arrows] == ["HOME"]
@@ -98,16 +118,26 @@ async def test_strict_types_without_types_of_facts_forbid_nothing(memory: Memory
 async def test_entities_of_an_excluded_type_and_their_facts_are_left_out(memory: Memory) -> None:
     result = await hear(memory, "I work at Luma. I live in Rome.", params={"excluded": ["City"]})
     graph = await memory.graph()
-    assert (graph.names, [f["fact"] for f in graph.facts]) == (["Ann", "Luma"], ["Ann works at Luma."])
+    assert (graph.names, [f["fact"] for f in graph.facts]) == (
+        ["Ann", "Luma"],
+        ["Ann works at Luma."],
+    )
     assert result.tables["excluded"].to_pylist() == [{"excluded": "City"}]
 
 
 @pytest.mark.parametrize("source", ["text", "fact_triple", "json"])
 async def test_other_sources_are_asked_in_words_of_their_own(memory: Memory, source: str) -> None:
-    said = {"text": "Ann works at Luma.", "fact_triple": "Ann works at Luma.", "json": '{"note": "Ann works at Luma."}'}
+    said = {
+        "text": "Ann works at Luma.",
+        "fact_triple": "Ann works at Luma.",
+        "json": '{"note": "Ann works at Luma."}',
+    }
     await memory.hear(memory.episode(said[source], source=source))
     graph = await memory.graph()
-    assert (graph.names, [f["fact"] for f in graph.facts]) == (["Ann", "Luma"], ["Ann works at Luma."])
+    assert (graph.names, [f["fact"] for f in graph.facts]) == (
+        ["Ann", "Luma"],
+        ["Ann works at Luma."],
+    )
     asked = memory.model.requests[0]["messages"][1]["content"]
     assert asked.startswith("Record: " if source == "json" else "Text: ")
     assert graph.episodes[0]["source"] == source
@@ -130,15 +160,27 @@ async def test_who_uses_no_types_is_asked_as_before(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"signatures": [{"source": "Persn", "target": "City", "relation": "HOME"}]}, "no entity type Persn"),
-        ({"signatures": [{"source": "Person", "target": "Town", "relation": "HOME"}]}, "no entity type Town"),
-        ({"signatures": [{"source": "Person", "target": "City", "relation": "LIVES"}]}, "no edge type LIVES"),
+        (
+            {"signatures": [{"source": "Persn", "target": "City", "relation": "HOME"}]},
+            "no entity type Persn",
+        ),
+        (
+            {"signatures": [{"source": "Person", "target": "Town", "relation": "HOME"}]},
+            "no entity type Town",
+        ),
+        (
+            {"signatures": [{"source": "Person", "target": "City", "relation": "LIVES"}]},
+            "no edge type LIVES",
+        ),
         ({"entity_types": [{**PERSON, "fields": '{"summary": "string"}'}]}, 'entity type "Person"'),
         ({"entity_types": [{**PERSON, "fields": '["a"]'}]}, 'entity type "Person"'),
         ({"entity_types": [{**PERSON, "name": "A person"}]}, 'entity type "A person"'),
         ({"entity_types": [{**PERSON, "name": "Entity"}]}, 'entity type "Entity"'),
         ({"edge_types": [{**LIVES, "fields": '{"valid_at": "timestamp"}'}]}, 'edge type "HOME"'),
-        ({"params": {"excluded": ["Persn", "City"]}}, "excluded: Persn is no type. Types: Entity, Person, City"),
+        (
+            {"params": {"excluded": ["Persn", "City"]}},
+            "excluded: Persn is no type. Types: Entity, Person, City",
+        ),
     ],
 )
 async def test_what_is_wrong_with_types_is_told_before_anything_is_asked(
@@ -155,7 +197,9 @@ async def test_an_excluded_type_where_no_types_are_given(memory: Memory) -> None
         await memory.hear("I live in Rome.", params={"excluded": ["City"]})
 
 
-async def test_a_fact_that_is_told_again_in_other_words_keeps_its_attributes_and_takes_new_ones(memory: Memory) -> None:
+async def test_a_fact_that_is_told_again_in_other_words_keeps_its_attributes_and_takes_new_ones(
+    memory: Memory,
+) -> None:
     job = {**WORKS, "fields": json.dumps({"employer": "string null", "town": "string null"})}
     await hear(memory, "I work at Luma.", edge_types=[job])
     assert attributes((await memory.graph()).fact("Ann works")) == {"employer": "Luma"}
@@ -165,7 +209,9 @@ async def test_a_fact_that_is_told_again_in_other_words_keeps_its_attributes_and
     assert attributes((await memory.graph()).fact("Ann works"))["employer"] == "Luma"
 
 
-async def test_a_fact_that_is_told_again_in_the_same_words_is_not_asked_about(memory: Memory) -> None:
+async def test_a_fact_that_is_told_again_in_the_same_words_is_not_asked_about(
+    memory: Memory,
+) -> None:
     await hear(memory, "I work at Luma.", edge_types=[WORKS])
     asked = memory.model.calls["attributes"]
     again = await memory.hear("I work at Luma.", edge_types=[WORKS])

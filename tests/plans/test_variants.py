@@ -1,4 +1,6 @@
-"""One graph, however it is asked for: what each way of adding episodes takes, and that it tells the same."""
+"""One graph, however it is asked for: what each way of adding episodes takes, and that it tells the
+same.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,16 @@ LEAN: dict[str, Any] = {"params": {"extract": "lean", "resolve": "together"}}
 
 @pytest.mark.parametrize(
     ("way", "calls"),
-    [(AS_SHIPPED, 8), (FUSED, 8), (GRAPHITI, 9), (COMBINED, 5), (AT_MOST_TWO, 5), (JUDGED, 8), (BULK, 4), (LEAN, 3)],
+    [
+        (AS_SHIPPED, 8),
+        (FUSED, 8),
+        (GRAPHITI, 9),
+        (COMBINED, 5),
+        (AT_MOST_TWO, 5),
+        (JUDGED, 8),
+        (BULK, 4),
+        (LEAN, 3),
+    ],
 )
 async def test_the_three_turns(remember: Remember, way: dict[str, Any], calls: int) -> None:
     await _three_turns(remember, way, calls, undated=False)
@@ -38,19 +49,27 @@ async def test_the_three_turns(remember: Remember, way: dict[str, Any], calls: i
         (JUDGED, 11), (JUDGED_AND_DATED, 9), (BULK, 5),
     ],
 )  # fmt: skip
-async def test_the_three_turns_where_dates_are_asked_for(remember: Remember, way: dict[str, Any], calls: int) -> None:
+async def test_the_three_turns_where_dates_are_asked_for(
+    remember: Remember, way: dict[str, Any], calls: int
+) -> None:
     """Over one store: what is asked besides is not the store's business."""
     await _three_turns(remember, way, calls, undated=True)
 
 
-async def _three_turns(remember: Remember, way: dict[str, Any], calls: int, *, undated: bool) -> None:
+async def _three_turns(
+    remember: Remember, way: dict[str, Any], calls: int, *, undated: bool
+) -> None:
     async with StandIn(undated=undated) as model:
         memory = remember(model)
         result = await memory.run("add_episode", **way)
         graph = await memory.graph()
         assert (result.meter.total().calls_issued, model.counters.calls) == (calls, calls)
     assert graph.names == ["Alice Chen", "Project Phoenix", "TechCorp"]
-    assert [name for _, name, _ in graph.arrows] == ["LEADING_PROJECT", "PROJECT_DEADLINE", "WORKS_AT"]
+    assert [name for _, name, _ in graph.arrows] == [
+        "LEADING_PROJECT",
+        "PROJECT_DEADLINE",
+        "WORKS_AT",
+    ]
     assert (len(graph.episodes), len(graph.mentions)) == (3, 6)
     assert len(graph.fact("Alice Chen is currently leading")["episodes"]) == 2
 
@@ -67,17 +86,25 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}, LEAN, AT_MOST_TWO, JUDGED])
+@pytest.mark.parametrize(
+    "way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}, LEAN, AT_MOST_TWO, JUDGED]
+)
 async def test_every_way_tells_the_same(remember: Remember, way: dict[str, Any]) -> None:
     async with StandIn() as model:
         shipped, other = remember(model), remember(model)
         await shipped.hear(*(shipped.episode(f"Ann(user): {text}", group="a") for text in SAID))
         await other.hear(*(other.episode(f"Ann(user): {text}", group="b") for text in SAID), **way)
         graph = await shipped.graph()
-        if not graph.facts or {f["group_id"] for f in graph.facts} == {"a"}:  # a store of its own each
+        if not graph.facts or {f["group_id"] for f in graph.facts} == {
+            "a"
+        }:  # a store of its own each
             graph.facts += (await other.graph()).facts
     told = {
-        group: sorted((f["fact"], f["valid_at"], f["invalid_at"]) for f in graph.facts if f["group_id"] == group)
+        group: sorted(
+            (f["fact"], f["valid_at"], f["invalid_at"])
+            for f in graph.facts
+            if f["group_id"] == group
+        )
         for group in "ab"
     }
     assert told["a"] == told["b"]
@@ -99,19 +126,29 @@ async def test_a_second_look_finds_what_was_passed_over(memory: Memory) -> None:
     assert not result.failed
 
 
-async def test_lean_is_a_plan_of_its_own_that_shares_what_comes_after_reading(memory: Memory) -> None:
+async def test_lean_is_a_plan_of_its_own_that_shares_what_comes_after_reading(
+    memory: Memory,
+) -> None:
     result = await memory.run("add_episode_lean")
     graph = await memory.graph()
     assert memory.model.counters.calls == 3
-    assert (graph.names, len(graph.facts), len(graph.mentions)) == (["Alice Chen", "Project Phoenix", "TechCorp"], 3, 6)
+    assert (graph.names, len(graph.facts), len(graph.mentions)) == (
+        ["Alice Chen", "Project Phoenix", "TechCorp"],
+        3,
+        6,
+    )
     assert {row["change"] for row in result.tables["edges"].to_pylist()} == {"new"}
 
 
-async def test_lean_shows_what_the_graph_knows_and_asks_besides_only_what_is_in_doubt(memory: Memory) -> None:
+async def test_lean_shows_what_the_graph_knows_and_asks_besides_only_what_is_in_doubt(
+    memory: Memory,
+) -> None:
     await memory.hear("I work at Luma.", **LEAN)
     await memory.hear("I work at Acme.", **LEAN)
     graph = await memory.graph()
-    assert graph.fact("Ann works at Luma")["invalid_at"] == graph.fact("Ann works at Acme")["valid_at"]
+    assert (
+        graph.fact("Ann works at Luma")["invalid_at"] == graph.fact("Ann works at Acme")["valid_at"]
+    )
     assert memory.model.counters.calls == 2
     asked = memory.model.requests[-1]["messages"][1]["content"]
     assert '"fact":"Ann works at Luma."' in asked

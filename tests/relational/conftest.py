@@ -1,4 +1,6 @@
-"""Small plans as text, run through the public API, with and without the optimizer, over a model that answers from the prompt."""
+"""Small plans as text, run through the public API, with and without the optimizer, over a model
+that answers from the prompt.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def run(
     """Runs the text of a plan over rows of its inputs; gives the rows of the one result."""
     if request.param == "as written":
         monkeypatch.setattr(running, "optimized", lambda plan, _inputs: plan)
-    with semgraph.Session(llm=oracle, store="memory", journal=False, runs="", folder=tmp_path) as session:
+    with semgraph.Session(
+        llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
 
         def run_text(text: str, params: Mapping[str, Any] | None = None, **inputs: Any) -> Rows:
             path = tmp_path / "plan.yaml"

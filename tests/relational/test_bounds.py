@@ -1,4 +1,6 @@
-"""What a plan file and an expression may take is bounded: a clear error at its place, before anything large is made."""
+"""What a plan file and an expression may take is bounded: a clear error at its place, before
+anything large is made.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_a_call_that_would_make_a_huge_value_is_refused(tmp_path: Path, expressi
 
 
 @pytest.mark.parametrize("expression", BY_ROW)
-def test_a_size_that_depends_on_a_row_is_bounded_when_the_plan_runs(run: Run, expression: str) -> None:
+def test_a_size_that_depends_on_a_row_is_bounded_when_the_plan_runs(
+    run: Run, expression: str
+) -> None:
     text = plan(COLUMNS, f'    - add: {{y: "{expression}"}}\n')
     assert len(run(text, rows=ROWS)) == 1
     with pytest.raises(DataError, match="step made: .*makes at most 1,000,000 characters or items"):
@@ -64,7 +68,15 @@ def test_series_and_paddings_within_the_bound_are_as_in_sql(run: Run) -> None:
         '    - project: {a: "range(n)", b: "range(n, -2, -2)", c: "range(5, n)", d: "lpad(x, 4, \'-\')", e: "repeat(x, n)",\n'
         "        f: \"len(range(TIMESTAMPTZ '2025-01-01', TIMESTAMPTZ '2025-01-02', INTERVAL 1 HOUR))\", g: \"repeat(l, 2)\"}\n"
     )
-    expected = {"a": [0, 1, 2], "b": [3, 1, -1], "c": [], "d": "--ab", "e": "ababab", "f": 24, "g": [1, 2, 1, 2]}
+    expected = {
+        "a": [0, 1, 2],
+        "b": [3, 1, -1],
+        "c": [],
+        "d": "--ab",
+        "e": "ababab",
+        "f": 24,
+        "g": [1, 2, 1, 2],
+    }
     assert run(plan(COLUMNS, steps), rows=ROWS) == [expected]
 
 
@@ -75,7 +87,9 @@ def test_a_file_of_too_many_values_is_refused_at_the_first_that_is_too_many(tmp_
     assert "more than 20,000 keys and values" in message
 
 
-def test_a_plan_of_too_many_operators_is_refused_once_at_the_first_that_is_too_many(tmp_path: Path) -> None:
+def test_a_plan_of_too_many_operators_is_refused_once_at_the_first_that_is_too_many(
+    tmp_path: Path,
+) -> None:
     steps = "".join(f"  s{i}:\n    - from: rows\n    - filter: n > {i}\n" for i in range(600))
     text = f"plan: wide\ninputs:\n  rows: {{n: int64}}\nsteps:\n{steps}returns: [s0]\n"
     assert refusal(tmp_path, text).startswith(
@@ -90,9 +104,13 @@ def test_uses_of_a_long_list_are_counted_together_also_in_called_plans(tmp_path:
     (tmp_path / "inner.yaml").write_text(text)
     head = f"params: {{many: [{', '.join(['1'] * 4_000)}]}}\n"
     calls = "".join(
-        f"  s{i}:\n    - call: {{plan: inner, inputs: {{rows: rows}}, params: {{many: $many}}}}\n" for i in range(9)
+        f"  s{i}:\n    - call: {{plan: inner, inputs: {{rows: rows}}, params: {{many: $many}}}}\n"
+        for i in range(9)
     )
-    message = refusal(tmp_path, f"plan: outer\ninputs:\n  rows: {{n: int64}}\n{head}steps:\n{calls}returns: [s0]\n")
+    message = refusal(
+        tmp_path,
+        f"plan: outer\ninputs:\n  rows: {{n: int64}}\n{head}steps:\n{calls}returns: [s0]\n",
+    )
     assert "inner.yaml:12:7  parameters bring lists of more than 100,000 items" in message
     assert len(message.splitlines()) == 1
 
@@ -117,7 +135,9 @@ def test_plans_that_call_each_other_too_deep_are_refused(tmp_path: Path) -> None
     ],
     ids=["sum", "conditions", "brackets", "list"],
 )
-def test_an_expression_that_is_too_long_or_too_deep_is_refused(tmp_path: Path, expression: str, message: str) -> None:
+def test_an_expression_that_is_too_long_or_too_deep_is_refused(
+    tmp_path: Path, expression: str, message: str
+) -> None:
     found = refusal(tmp_path, plan(COLUMNS, f'    - add: {{y: "{expression}"}}\n'))
     assert "plan.yaml:7:16" in found
     assert message in found
@@ -126,7 +146,9 @@ def test_an_expression_that_is_too_long_or_too_deep_is_refused(tmp_path: Path, e
 
 def test_hundreds_of_conditions_and_operators_in_a_row_run(run: Run) -> None:
     test = " AND ".join(f"n <> {i}" for i in range(100, 300))
-    steps = f'    - filter: "{test}"\n' + "".join(f'    - add: {{m: "n + {i}"}}\n' for i in range(250))
+    steps = f'    - filter: "{test}"\n' + "".join(
+        f'    - add: {{m: "n + {i}"}}\n' for i in range(250)
+    )
     assert column(run(plan(COLUMNS, steps), rows=ROWS), "m") == [252]
 
 

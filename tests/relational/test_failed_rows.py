@@ -6,8 +6,14 @@ import pytest
 
 from tests.relational.conftest import Run, plan
 
-ROWS = [{"id": 1, "n": 0, "group_id": "g"}, {"id": 2, "n": 5, "group_id": "g"}, {"id": 3, "n": 7, "group_id": "h"}]
-ORDER = "order: {input: rows, partition: group_id, by: [id], key: uuid, key_of: [id], window: all}\n"
+ROWS = [
+    {"id": 1, "n": 0, "group_id": "g"},
+    {"id": 2, "n": 5, "group_id": "g"},
+    {"id": 3, "n": 7, "group_id": "h"},
+]
+ORDER = (
+    "order: {input: rows, partition: group_id, by: [id], key: uuid, key_of: [id], window: all}\n"
+)
 REQUIRE = "    - require: {where: n > 0, says: \"'no'\"}\n"
 
 
@@ -20,7 +26,9 @@ REQUIRE = "    - require: {where: n > 0, says: \"'no'\"}\n"
     ],
 )
 def test_a_row_that_fails_is_in_no_join_of_its_window(run: Run, steps: str) -> None:
-    text = plan("id: int64, n: int64, group_id: string, uuid: string null", REQUIRE + steps, head=ORDER)
+    text = plan(
+        "id: int64, n: int64, group_id: string, uuid: string null", REQUIRE + steps, head=ORDER
+    )
     rows = run(text, rows=ROWS)
     assert [(row["id"], row["met"]) for row in rows] == [(2, 2), (3, 3)]
 

@@ -1,4 +1,6 @@
-"""Orders: a constant orders nothing, and rows that an order leaves equal stay in row order, in every operator."""
+"""Orders: a constant orders nothing, and rows that an order leaves equal stay in row order, in
+every operator.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ROW_ORDER = [row["id"] for row in sorted(IDS, key=lambda row: row["k"])]  # by k
 
 @pytest.mark.parametrize("term", CONSTANTS)
 def test_a_constant_orders_nothing_in_a_limit_that_stops_early(run: Run, term: str) -> None:
-    steps = f'    - sem_filter: {{prompt: "Loud: {{name}}"}}\n    - limit: {{n: 1, order: "{term}"}}\n'
+    steps = (
+        f'    - sem_filter: {{prompt: "Loud: {{name}}"}}\n    - limit: {{n: 1, order: "{term}"}}\n'
+    )
     rows = run(plan("id: int64, name: string, k: int64", steps, head=HEAD), rows=IDS[:4])
     assert column(rows, "id") == [0]
 
@@ -32,8 +36,13 @@ def test_a_constant_orders_nothing_in_a_limit_that_stops_early(run: Run, term: s
         ('    - limit: {n: 2, order: "TERM"}\n', [0, 1]),
     ],
 )
-def test_a_constant_orders_nothing_in_relational_steps(run: Run, term: str, steps: str, expected: list[int]) -> None:
-    rows = run(plan("id: int64, name: string, k: int64", steps.replace("TERM", term), head=HEAD), rows=IDS[:4])
+def test_a_constant_orders_nothing_in_relational_steps(
+    run: Run, term: str, steps: str, expected: list[int]
+) -> None:
+    rows = run(
+        plan("id: int64, name: string, k: int64", steps.replace("TERM", term), head=HEAD),
+        rows=IDS[:4],
+    )
     assert column(rows, "id") == expected
 
 
@@ -64,7 +73,9 @@ def test_the_rows_of_a_sem_agg_go_by_its_order(run: Run, oracle: Oracle, term: s
 @pytest.mark.parametrize("name", ["o", "g", "l", "r", "x", "n"])
 def test_a_limit_that_stops_early_goes_by_a_column_of_any_name(run: Run, name: str) -> None:
     steps = f'    - sem_filter: {{prompt: "Loud: {{id}}"}}\n    - limit: {{n: 1, order: {name}}}\n'
-    rows = run(plan(f"id: int64, {name}: int64", steps), rows=[{"id": i, name: -i} for i in range(4)])
+    rows = run(
+        plan(f"id: int64, {name}: int64", steps), rows=[{"id": i, name: -i} for i in range(4)]
+    )
     assert column(rows, "id") == [3]
 
 
@@ -96,7 +107,9 @@ def test_rows_that_an_aggregate_leaves_equal_are_in_row_order(
     run: Run, form: str, expression: str, expected: object
 ) -> None:
     other = (
-        expression.replace("id", "o.id").replace("name", "o.name").replace("k", "o.k") if form == "group_join" else ""
+        expression.replace("id", "o.id").replace("name", "o.name").replace("k", "o.k")
+        if form == "group_join"
+        else ""
     )
     steps = {
         "aggregate": f'    - aggregate: {{add: {{x: "{expression}"}}}}\n',
@@ -125,14 +138,22 @@ def test_rows_that_an_aggregate_leaves_equal_are_in_row_order(
         ("first_value(id) OVER (ORDER BY k DESC)", [1, 1, 1, 1]),
         ("lag(id) OVER (ORDER BY k)", [None, 2, 0, 1]),
         ("lag(id IGNORE NULLS) OVER (ORDER BY k)", [None, 2, 0, 1]),
-        ("list(id) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", [[0], [2, 1], [0, 2], [1, 3]]),
+        (
+            "list(id) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+            [[0], [2, 1], [0, 2], [1, 3]],
+        ),
         ("sum(id) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", [0, 3, 2, 4]),
         ("rank() OVER (ORDER BY k)", [1, 3, 1, 3]),
         ("sum(id) OVER (ORDER BY k)", [2, 6, 2, 6]),
-        ("first_value(id) OVER (ORDER BY k RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)", [0, 0, 0, 0]),
+        (
+            "first_value(id) OVER (ORDER BY k RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)",
+            [0, 0, 0, 0],
+        ),
     ],
 )
-def test_rows_that_a_window_leaves_equal_are_in_row_order(run: Run, expression: str, expected: list[Any]) -> None:
+def test_rows_that_a_window_leaves_equal_are_in_row_order(
+    run: Run, expression: str, expected: list[Any]
+) -> None:
     rows = [{"id": i, "k": i % 2} for i in range(4)]
     made = run(plan("id: int64, k: int64", f'    - add: {{x: "{expression}"}}\n'), rows=rows)
     assert column(made, "x") == expected
@@ -140,7 +161,9 @@ def test_rows_that_a_window_leaves_equal_are_in_row_order(run: Run, expression: 
 
 def test_sums_of_floats_are_those_of_the_rows_in_their_order(run: Run) -> None:
     rows = [{"id": i, "d": d} for i, d in enumerate([1e16, 1.0, 1.0, -1e16] * 5)]
-    steps = '    - join: {other: rows, alias: twin, using: id}\n    - aggregate: {add: {x: "sum(d)"}}\n'
+    steps = (
+        '    - join: {other: rows, alias: twin, using: id}\n    - aggregate: {add: {x: "sum(d)"}}\n'
+    )
     total = 0.0
     for row in rows:
         total += row["d"]
@@ -163,17 +186,25 @@ def test_rows_of_a_window_are_sorted_as_the_order_says(run: Run) -> None:
         "b2",
         "b9",
     ]
-    numbered = run(plan(COLUMNS, '    - add: {n: "row_number() OVER ()"}\n', head=head), rows=UNSORTED)
+    numbered = run(
+        plan(COLUMNS, '    - add: {n: "row_number() OVER ()"}\n', head=head), rows=UNSORTED
+    )
     assert [(row["id"], row["n"]) for row in numbered] == [
         ("a0", 1), ("a1", 2), ("a1.5", 3), ("a5", 4), ("b2", 1), ("b9", 2),
     ]  # fmt: skip
-    listed = run(plan(COLUMNS, "    - aggregate: {by: [who], add: {ids: list(id)}}\n", head=head), rows=UNSORTED)
+    listed = run(
+        plan(COLUMNS, "    - aggregate: {by: [who], add: {ids: list(id)}}\n", head=head),
+        rows=UNSORTED,
+    )
     assert column(listed, "ids") == [["a0", "a1", "a1.5", "a5"], ["b2", "b9"]]
 
 
 def test_windows_of_two_rows_hold_the_rows_that_follow_each_other(run: Run) -> None:
     head = WINDOWS.replace("WINDOW", "2")
-    made = run(plan(COLUMNS, "    - aggregate: {by: [who], add: {ids: list(id)}}\n", head=head), rows=UNSORTED)
+    made = run(
+        plan(COLUMNS, "    - aggregate: {by: [who], add: {ids: list(id)}}\n", head=head),
+        rows=UNSORTED,
+    )
     assert sorted(column(made, "ids")) == [["a0", "a1"], ["a1.5", "a5"], ["b2", "b9"]]
 
 
@@ -187,16 +218,19 @@ def test_a_result_has_each_window_as_the_plan_sorts_it(run: Run, ahead: int) -> 
 @pytest.mark.parametrize("limit", ["", ", limit: 30"])
 def test_ties_inside_an_aggregate_of_a_group_join_go_by_its_order(run: Run, limit: str) -> None:
     add = "{ids: list(other.id ORDER BY other.k)}"
-    steps = (
-        f'    - group_join: {{other: rows, alias: other, where: "TRUE", order: "other.id desc"{limit}, add: {add}}}\n'
-    )
+    steps = f'    - group_join: {{other: rows, alias: other, where: "TRUE", order: "other.id desc"{limit}, add: {add}}}\n'
     rows = run(plan("id: int64, name: string, k: int64", steps), rows=IDS)
-    assert rows[0]["ids"] == [row["id"] for row in sorted(IDS, key=lambda row: (row["k"], -row["id"]))]
+    assert rows[0]["ids"] == [
+        row["id"] for row in sorted(IDS, key=lambda row: (row["k"], -row["id"]))
+    ]
 
 
 @pytest.mark.parametrize(
     "condition", ["row_number() OVER () < 3", "(count(*) OVER () = 1 OR row_number() OVER () < 3)"]
 )
 def test_a_window_function_of_no_column_is_computed_over_the_rows(run: Run, condition: str) -> None:
-    rows = run(plan("id: int64, name: string, k: int64", f'    - filter: ["{condition}", "k <> 2"]\n'), rows=IDS[:4])
+    rows = run(
+        plan("id: int64, name: string, k: int64", f'    - filter: ["{condition}", "k <> 2"]\n'),
+        rows=IDS[:4],
+    )
     assert column(rows, "id") == [0]

@@ -1,4 +1,6 @@
-"""Aggregates, window functions and functions of several rows stand only where SQL gives them a meaning."""
+"""Aggregates, window functions and functions of several rows stand only where SQL gives them a
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ OTHERS = [
     ("step", "message"),
     [*((step, f"an aggregate ({name}) cannot stand here") for step, name in AGGREGATES), *OTHERS],
 )
-def test_a_plan_is_refused_at_the_place_of_the_expression(tmp_path: Path, step: str, message: str) -> None:
+def test_a_plan_is_refused_at_the_place_of_the_expression(
+    tmp_path: Path, step: str, message: str
+) -> None:
     path = tmp_path / "plan.yaml"
     (tmp_path / "things.yaml").write_text(GRAPH)
     path.write_text(plan(COLUMNS, f"    - {step}\n", head=HEAD))
@@ -99,11 +103,17 @@ def test_a_plan_is_refused_at_the_place_of_the_expression(tmp_path: Path, step: 
 
 
 def test_a_sink_refuses_an_aggregate(tmp_path: Path) -> None:
-    text = plan("uuid: string, group_id: string, size: int64", "", head=HEAD).replace("returns: [made]\n", "")
+    text = plan("uuid: string, group_id: string, size: int64", "", head=HEAD).replace(
+        "returns: [made]\n", ""
+    )
     path = tmp_path / "plan.yaml"
     (tmp_path / "things.yaml").write_text(GRAPH)
-    path.write_text(text + 'writes:\n  - merge: {from: made, node: Thing, set: {name: "max(uuid)"}}\n')
-    with pytest.raises(PlanError, match=r"plan.yaml:\d+:\d+.*an aggregate \(max\) cannot stand here"):
+    path.write_text(
+        text + 'writes:\n  - merge: {from: made, node: Thing, set: {name: "max(uuid)"}}\n'
+    )
+    with pytest.raises(
+        PlanError, match=r"plan.yaml:\d+:\d+.*an aggregate \(max\) cannot stand here"
+    ):
         load_plan(path)
 
 

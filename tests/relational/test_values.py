@@ -1,4 +1,6 @@
-"""Values have one meaning however a plan is computed: DuckDB's, for NaN, for types that differ and for conditions."""
+"""Values have one meaning however a plan is computed: DuckDB's, for NaN, for types that differ and
+for conditions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import pytest
 
 from tests.relational.conftest import Run, column, plan
 
-ROWS = [{"id": i, "t": text, "s": "ab"} for i, text in enumerate(["nan", "0.1", "1.5", None, "-inf"])]
+ROWS = [
+    {"id": i, "t": text, "s": "ab"} for i, text in enumerate(["nan", "0.1", "1.5", None, "-inf"])
+]
 FLOATS = '    - add: {x: "try_cast(t AS DOUBLE)"}\n'
 COMPARISONS = {
     "x > 0.5": [0, 2],
@@ -28,13 +32,19 @@ COMPARISONS = {
 @pytest.mark.parametrize("test", COMPARISONS)
 def test_nan_is_equal_to_itself_and_greater_than_any_number(run: Run, test: str, more: str) -> None:
     steps = f'{FLOATS}    - filter: "({test}){more}"\n'
-    assert column(run(plan("id: int64, t: string null, s: string", steps), rows=ROWS), "id") == COMPARISONS[test]
+    assert (
+        column(run(plan("id: int64, t: string null, s: string", steps), rows=ROWS), "id")
+        == COMPARISONS[test]
+    )
 
 
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("coalesce(valid_at, '2020-01-01')", [datetime(2025, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)]),
+        (
+            "coalesce(valid_at, '2020-01-01')",
+            [datetime(2025, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)],
+        ),
         ("coalesce(n, '7')", [1, 7]),
         ("NOT n", [False, None]),
         ("n AND m", [True, None]),

@@ -21,7 +21,9 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Read(HTMLParser):
-    """A page as a browser reads it: elements with their attributes and texts; badly nested ones are an error."""
+    """A page as a browser reads it: elements with their attributes and texts; badly nested ones are
+    an error.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,7 +68,9 @@ STEP = {"operator": "sem_map", "how": "per_row", "rows_in": 3, "rows_out": 2, "r
         "seconds": 2.5, "round_trips": 0, "embeddings": 0}  # fmt: skip
 
 
-def recorded(folder: Path, says: str = "Ann knows Bob.", lines: Any = None, nodes: int = 3, **facts: Any) -> Run:
+def recorded(
+    folder: Path, says: str = "Ann knows Bob.", lines: Any = None, nodes: int = 3, **facts: Any
+) -> Run:
     """A record such as a run leaves."""
     record = RunRecord(folder / "7f3a")
     calls = lines or [line("c1", **texts(says, json.dumps({"pairs": [says]})))]
@@ -79,7 +83,10 @@ def recorded(folder: Path, says: str = "Ann knows Bob.", lines: Any = None, node
         returns={"people": "ends", "ties": "ties"}, params={"least": says}, written={"KNOWS": 2}, notes=[says], journal=None,
         settings={"store": {"value": "memory", "origin": "option"}}, members={"given": 3, "committed": 2, "skipped": 1}, **facts,
     )  # fmt: skip
-    people = [{"uuid": f"u{i}", "group_id": "g", "name": f"{says if i == 0 else 'Bob'} {i}"} for i in range(nodes)]
+    people = [
+        {"uuid": f"u{i}", "group_id": "g", "name": f"{says if i == 0 else 'Bob'} {i}"}
+        for i in range(nodes)
+    ]
     tie = {
         "uuid": "t1",
         "group_id": "g",
@@ -90,7 +97,14 @@ def recorded(folder: Path, says: str = "Ann knows Bob.", lines: Any = None, node
         "since": "2025",
         "until": None,
     }
-    told = {"_m": 0, "left": json.dumps({"text": says}), "right": None, "pairs": [says], "error": None, "calls": ["c1"]}
+    told = {
+        "_m": 0,
+        "left": json.dumps({"text": says}),
+        "right": None,
+        "pairs": [says],
+        "error": None,
+        "calls": ["c1"],
+    }
     ties = [tie, {**tie, "uuid": "t2", "until": "2026"}]
     for kind, step, rows in zip(
         ("steps", "steps", "answers"), ("ends", "ties", "told"), (people, ties, [told]), strict=True
@@ -99,7 +113,10 @@ def recorded(folder: Path, says: str = "Ann knows Bob.", lines: Any = None, node
     record.flush()
     record.failed([{"_step": "told", "_error": f"refused: {says}", "text": says}])
     record.lines("calls.jsonl", calls)
-    record.text("metrics.json", json.dumps({"total": STEP, "steps": {"told": STEP, "": {}, "ties": {"rows_out": 1}}}))
+    record.text(
+        "metrics.json",
+        json.dumps({"total": STEP, "steps": {"told": STEP, "": {}, "ties": {"rows_out": 1}}}),
+    )
     record.text("plan.yaml", f"plan: people # {says}")
     return Run(folder / "7f3a")
 
@@ -111,9 +128,15 @@ def data(read: Read) -> Any:
 
 def rows_of(read: Read, caption: str) -> list[list[str]]:
     """The cells of a table's lines, by its caption."""
-    starts = [i for i, (tag, _, texts) in enumerate(read.found) if tag == "caption" and "".join(texts) == caption]
+    starts = [
+        i
+        for i, (tag, _, texts) in enumerate(read.found)
+        if tag == "caption" and "".join(texts) == caption
+    ]
     rest = read.found[starts[0] :]
-    ends = next((i for i, (tag, _, _) in enumerate(rest[1:], 1) if tag in {"table", "details"}), len(rest))
+    ends = next(
+        (i for i, (tag, _, _) in enumerate(rest[1:], 1) if tag in {"table", "details"}), len(rest)
+    )
     found: list[list[str]] = []
     for tag, _, texts in rest[:ends]:
         if tag == "tr":
@@ -124,11 +147,28 @@ def rows_of(read: Read, caption: str) -> list[list[str]]:
 
 
 def test_a_step_of_several_operators_has_a_line_for_each_as_in_a_terminal(tmp_path: Path) -> None:
-    """A sem_map of 3 rows in 2 calls, and a sem_filter of the 2 that it gave in 1; their sum is that of the step."""
+    """A sem_map of 3 rows in 2 calls, and a sem_filter of the 2 that it gave in 1; their sum is
+    that of the step.
+    """
     recorded(tmp_path)
-    other = STEP | {"operator": "sem_filter", "how": "packed", "rows_in": 2, "rows_out": 1, "calls_issued": 1}
-    step = STEP | {"operator": "sem_map, sem_filter", "how": "per_row, packed", "rows_out": 1, "calls_issued": 3}
-    counted = {"total": step, "steps": {"told": step, "ties": {"rows_out": 1}}, "operators": {"told": [STEP, other]}}
+    other = STEP | {
+        "operator": "sem_filter",
+        "how": "packed",
+        "rows_in": 2,
+        "rows_out": 1,
+        "calls_issued": 1,
+    }
+    step = STEP | {
+        "operator": "sem_map, sem_filter",
+        "how": "per_row, packed",
+        "rows_out": 1,
+        "calls_issued": 3,
+    }
+    counted = {
+        "total": step,
+        "steps": {"told": step, "ties": {"rows_out": 1}},
+        "operators": {"told": [STEP, other]},
+    }
     (tmp_path / "7f3a" / "metrics.json").write_text(json.dumps(counted))
     read = Read(page([Run(tmp_path / "7f3a")]))
     lines = [row[:7] for row in rows_of(read, "Steps that may ask a model")]
@@ -165,7 +205,13 @@ def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
     ):
         assert said in numbers
     (told,) = read.all("dl")
-    for said in ("plans/people.yaml", "m-1", "memory", "2025-06-15 15:06:40 UTC", "done, after 4.0 s"):
+    for said in (
+        "plans/people.yaml",
+        "m-1",
+        "memory",
+        "2025-06-15 15:06:40 UTC",
+        "done, after 4.0 s",
+    ):
         assert said in told
     (scope,) = read.all("p", class_="scope")
     assert "of the 2 calls that it issued" in scope
@@ -192,7 +238,11 @@ def test_the_graph_is_drawn_and_listed(tmp_path: Path) -> None:
     (drawn,) = read.all("svg", role="img")
     assert "Graph “g”: 3 nodes, 2 edges" in drawn
     assert "Ann knows Bob. 0 KNOWS Bob 1" in drawn
-    ended = [attrs["class"] for name, attrs, _ in read.found if name == "path" and "edge" in str(attrs.get("class"))]
+    ended = [
+        attrs["class"]
+        for name, attrs, _ in read.found
+        if name == "path" and "edge" in str(attrs.get("class"))
+    ]
     assert sorted(map(str, ended)) == ["edge", "edge ended"]
     assert any("Edges of “g”" in text for text in read.all("caption"))
     assert "Nodes without an edge: Bob 2" in read.all("p")
@@ -231,7 +281,9 @@ def test_where_answers_came_from_is_said_in_words(tmp_path: Path) -> None:
 
 
 def test_a_replay_says_whose_times_these_are(tmp_path: Path) -> None:
-    (scope,) = Read(page([recorded(tmp_path, lines=[line("c1", origin="recording")])])).all("p", class_="scope")
+    (scope,) = Read(page([recorded(tmp_path, lines=[line("c1", origin="recording")])])).all(
+        "p", class_="scope"
+    )
     assert "replayed from a recording: tokens, and how long a call took, are those of then" in scope
 
 
@@ -242,7 +294,9 @@ def test_failed_rows_are_listed(tmp_path: Path) -> None:
 
 
 def test_no_data_becomes_html_or_script(tmp_path: Path) -> None:
-    harmless, hostile = (Read(page([recorded(tmp_path / name, says)])) for name, says in (("a", "x"), ("b", HOSTILE)))
+    harmless, hostile = (
+        Read(page([recorded(tmp_path / name, says)])) for name, says in (("a", "x"), ("b", HOSTILE))
+    )
     assert hostile.tags == harmless.tags
     assert "img" not in hostile.tags
     assert len(hostile.all("script")) == 2
@@ -255,7 +309,9 @@ def test_the_page_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
     read = Read(found)
     assert {"link", "img", "iframe", "object"} & set(read.tags) == set()
     assert not [
-        attrs for _, attrs, _ in read.found if "src" in attrs or not str(attrs.get("href", "#")).startswith("#")
+        attrs
+        for _, attrs, _ in read.found
+        if "src" in attrs or not str(attrs.get("href", "#")).startswith("#")
     ]
     assert "default-src 'none'" in found
     assert "http" not in found.replace("http-equiv", "")
@@ -276,7 +332,9 @@ def test_many_long_prompts_stay_below_two_megabytes(tmp_path: Path) -> None:
 
 
 def test_of_very_many_calls_the_first_and_those_that_failed_are_listed(tmp_path: Path) -> None:
-    lines = [line(f"c{i}", at=1_750_000_000 + i, error="no" if i == 1999 else None) for i in range(2000)]
+    lines = [
+        line(f"c{i}", at=1_750_000_000 + i, error="no" if i == 1999 else None) for i in range(2000)
+    ]
     read = Read(page([recorded(tmp_path, lines=lines)]))
     assert len(data(read)["calls"]) == 1000
     assert data(read)["calls"][-1]["error"] == "no"

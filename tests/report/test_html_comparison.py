@@ -1,4 +1,6 @@
-"""The page of a comparison: the table with its intervals, the chart, where ways differ, what was asked."""
+"""The page of a comparison: the table with its intervals, the chart, where ways differ, what was
+asked.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ ROWS = pa.table({"_m": [0, 1], "id": [1, 2], "text": ["It leaks.", "Lovely."]})
 
 def arm(name: str, says: list[int], dollars: float, f1: float, call: str) -> Arm:
     kept = pa.table(
-        {"_m": [i - 1 for i in says], "id": says, "text": ["It leaks." if i == 1 else "Lovely." for i in says]}
+        {
+            "_m": [i - 1 for i in says],
+            "id": says,
+            "text": ["It leaks." if i == 1 else "Lovely." for i in says],
+        }
     )
     asked = pa.Table.from_pylist(
         [{"_m": i, "left": json.dumps({"text": name}), "right": None, "keep": i + 1 in says, "error": None, "calls": [call]}
@@ -35,9 +41,16 @@ def compared(folder: Path, *arms: Arm, step: str = "told", **more: Any) -> Run:
     """A record such as a comparison leaves."""
     record = RunRecord(folder / "4b21")
     record.describe(
-        plan="tickets", kind="comparison", started="2025-06-15 15:06:40+00:00", status="compared", journal=None
+        plan="tickets",
+        kind="comparison",
+        started="2025-06-15 15:06:40+00:00",
+        status="compared",
+        journal=None,
     )
-    record.lines("calls.jsonl", [line("c1", **texts("Does it leak?", '{"answer": "yes"}'), origin="recording")])
+    record.lines(
+        "calls.jsonl",
+        [line("c1", **texts("Does it leak?", '{"answer": "yes"}'), origin="recording")],
+    )
     found = Comparison("4b21", "tickets", step, "m-1", arms, reference=arms[0].name, truth=True, key=("id",),
                        frozen={"rows": {"tickets": 2}, "sha": "abcd"}, store="memory", rows=ROWS, record=record.folder)  # fmt: skip
     save(found, record)
@@ -46,13 +59,22 @@ def compared(folder: Path, *arms: Arm, step: str = "told", **more: Any) -> Run:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Run:
-    return compared(tmp_path, arm("per_row", [1], 0.02, 0.9, "c1"), arm("packed(rows=2)", [1, 2], 0.01, 0.8, "c2"))
+    return compared(
+        tmp_path,
+        arm("per_row", [1], 0.02, 0.9, "c1"),
+        arm("packed(rows=2)", [1, 2], 0.01, 0.8, "c2"),
+    )
 
 
 def test_the_table_has_the_intervals_and_says_in_words_what_is_best(two: Run) -> None:
     read = Read(page([two]))
     assert read.all("h1") == ["tickets · told · comparison 4b21"]
-    assert read.all("h2") == ["The ways", "Cost and quality", "Where they differ", "Prompts and answers"]
+    assert read.all("h2") == [
+        "The ways",
+        "Cost and quality",
+        "Where they differ",
+        "Prompts and answers",
+    ]
     ways = read.all("table")[0]
     assert ".900 [.800 .950] (best)" in ways
     assert ".800 [.700 .850]" in ways
@@ -61,7 +83,15 @@ def test_the_table_has_the_intervals_and_says_in_words_what_is_best(two: Run) ->
 
 def test_it_says_of_what_and_when(two: Run) -> None:
     (told,) = Read(page([two])).all("dl")
-    for said in ("tickets", "told", "m-1", "memory", "per_row", "2025-06-15 15:06:40 UTC", "compared"):
+    for said in (
+        "tickets",
+        "told",
+        "m-1",
+        "memory",
+        "per_row",
+        "2025-06-15 15:06:40 UTC",
+        "compared",
+    ):
         assert said in told
 
 
@@ -106,14 +136,28 @@ def test_whole_plans_are_compared_without_rows(tmp_path: Path) -> None:
 
 def test_no_name_of_a_way_becomes_html(tmp_path: Path) -> None:
     hostile = HOSTILE.replace("\ud83d", "").replace("\x00", "")
-    read = Read(page([compared(tmp_path, arm("per_row", [1], 0.02, 0.9, "c1"), arm(hostile, [2], 0.01, 0.8, "c2"))]))
+    read = Read(
+        page(
+            [
+                compared(
+                    tmp_path,
+                    arm("per_row", [1], 0.02, 0.9, "c1"),
+                    arm(hostile, [2], 0.01, 0.8, "c2"),
+                )
+            ]
+        )
+    )
     assert "img" not in read.tags
     assert len(read.all("script")) == 2
 
 
 def test_runs_and_comparisons_share_a_page(two: Run, tmp_path: Path) -> None:
     read = Read(page([two, recorded(tmp_path / "runs")]))
-    assert read.all("h2") == ["Side by side", "tickets · told · comparison 4b21", "people · run 7f3a"]
+    assert read.all("h2") == [
+        "Side by side",
+        "tickets · told · comparison 4b21",
+        "people · run 7f3a",
+    ]
 
 
 def test_a_layout_is_always_the_same_and_no_name_lies_upon_another() -> None:
@@ -124,7 +168,10 @@ def test_a_layout_is_always_the_same_and_no_name_lies_upon_another() -> None:
     places = list(one.places.values())
     assert all(0 <= x <= one.width and 0 <= y <= one.height for x, y in places)
     close = [
-        (a, b) for i, a in enumerate(places) for b in places[i + 1 :] if abs(a[0] - b[0]) < 60 and abs(a[1] - b[1]) < 16
+        (a, b)
+        for i, a in enumerate(places)
+        for b in places[i + 1 :]
+        if abs(a[0] - b[0]) < 60 and abs(a[1] - b[1]) < 16
     ]
     assert close == []
 

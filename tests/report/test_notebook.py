@@ -12,7 +12,9 @@ from tests.report.test_html import line, recorded, texts
 
 
 def result(**more: object) -> Result:
-    meter = Meter({"read": StepMetrics("sem_map", "per_row", calls_issued=5, calls_journal=2, dollars=0.5)})
+    meter = Meter(
+        {"read": StepMetrics("sem_map", "per_row", calls_issued=5, calls_journal=2, dollars=0.5)}
+    )
     table = pa.table({"name": ["<script>", None], "list": [["a"], []]})
     return Result("people", "7f3a", {"people": table}, meter, **more)  # type: ignore[arg-type]
 
@@ -41,7 +43,10 @@ def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
     record = recorded(tmp_path, "<b> or not", [line("c1", **texts("Is it <b>?", "{}"))])
     shown = result(record=record.folder)._repr_html_()
     assert "<b>told</b> asked about 1 row<" in shown
-    assert "<details><summary>text &lt;b&gt; or not → pairs [&quot;&lt;b&gt; or not&quot;]</summary>" in shown
+    assert (
+        "<details><summary>text &lt;b&gt; or not → pairs [&quot;&lt;b&gt; or not&quot;]</summary>"
+        in shown
+    )
     assert "<pre>Is it &lt;b&gt;?</pre>" in shown
     assert "100 → 7 tokens · 1.0 s" in shown
 

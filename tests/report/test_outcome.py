@@ -32,7 +32,11 @@ def plan(tmp_path: Path) -> LogicalPlan:
 def result(**more: Any) -> Result:
     steps = more.pop("steps", {"told": READ})
     people = pa.table({"uuid": ["a"], "group_id": ["demo"], "name": ["Ann"]})
-    given: dict[str, Any] = {"members": 3, "committed": 3, "written": {"Note": 3, "Person": 1}} | more
+    given: dict[str, Any] = {
+        "members": 3,
+        "committed": 3,
+        "written": {"Note": 3, "Person": 1},
+    } | more
     return Result("people", "7f3a", {"people": people}, Meter(steps), **given)
 
 
@@ -64,8 +68,18 @@ def test_in_a_narrow_terminal_what_a_step_cost_outlives_how_it_was_done(plan: Lo
     assert "more column" not in "\n".join(outcome(long, plan, 80, 1.0))
 
 
-def test_answers_that_were_not_asked_for_now_are_called_as_below_the_table(plan: LogicalPlan) -> None:
-    kept = StepMetrics("sem_map", "per_row", rows_in=4, rows_out=4, calls_issued=1, calls_journal=2, calls_coalesced=1)
+def test_answers_that_were_not_asked_for_now_are_called_as_below_the_table(
+    plan: LogicalPlan,
+) -> None:
+    kept = StepMetrics(
+        "sem_map",
+        "per_row",
+        rows_in=4,
+        rows_out=4,
+        calls_issued=1,
+        calls_journal=2,
+        calls_coalesced=1,
+    )
     shown = text(result(steps={"told": kept}), plan)
     assert "1 (+2 journal, +1 shared)" in shown
     assert "1 call (+2 from the journal) (+1 shared: asked twice, sent once)" in shown
@@ -78,14 +92,20 @@ def test_packed_answers_that_had_to_be_asked_again_are_told(plan: LogicalPlan) -
     ]
 
 
-def test_without_an_order_failed_rows_are_still_named_by_their_file(plan: LogicalPlan, tmp_path: Path) -> None:
+def test_without_an_order_failed_rows_are_still_named_by_their_file(
+    plan: LogicalPlan, tmp_path: Path
+) -> None:
     (tmp_path / "failed.jsonl").write_text("{}")
-    found = result(failed=(Failure("told", "cut", None, {}),), record=tmp_path, exit_code=3, members=0)
+    found = result(
+        failed=(Failure("told", "cut", None, {}),), record=tmp_path, exit_code=3, members=0
+    )
     said = list(remarks(found, replace(plan, order=None), "people"))
     assert said[-1] == f"  these rows are in {tmp_path / 'failed.jsonl'}"
 
 
-def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have_cost_elsewhere() -> None:
+def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have_cost_elsewhere() -> (
+    None
+):
     assert cost(READ, 65.4) == (
         "3 calls · 2.3 k tokens in, 156 out · $0 (at gpt-4.1-mini ≈ $0.00075) · 65 s · 2 store queries"
     )
@@ -106,9 +126,15 @@ def test_a_run_that_found_everything_done_is_one_line(plan: LogicalPlan) -> None
     )
 
 
-def test_failed_rows_are_counted_by_what_happened_and_can_be_run_again(plan: LogicalPlan, tmp_path: Path) -> None:
+def test_failed_rows_are_counted_by_what_happened_and_can_be_run_again(
+    plan: LogicalPlan, tmp_path: Path
+) -> None:
     (tmp_path / "failed.jsonl").write_text("{}")
-    failures = (Failure("told", "cut", 0, {}), Failure("told", "cut", 1, {}), Failure("told", "refused\x1b[2J", 2, {}))
+    failures = (
+        Failure("told", "cut", 0, {}),
+        Failure("told", "cut", 1, {}),
+        Failure("told", "refused\x1b[2J", 2, {}),
+    )
     found = result(failed=failures, record=tmp_path, exit_code=3)
     assert list(remarks(found, plan, "people")) == [
         "3 rows failed (exit 3):",
@@ -144,7 +170,14 @@ def test_a_result_is_a_line_in_python() -> None:
 
 def test_what_to_do_next(plan: LogicalPlan, tmp_path: Path) -> None:
     ties = pa.table(
-        {"uuid": ["1"], "group_id": ["demo"], "source": ["a"], "target": ["a"], "name": ["LIKES"], "says": [""]}
+        {
+            "uuid": ["1"],
+            "group_id": ["demo"],
+            "source": ["a"],
+            "target": ["a"],
+            "name": ["LIKES"],
+            "says": [""],
+        }
     )
     found = result(record=tmp_path)
     found.tables = {**found.tables, "ties": ties}

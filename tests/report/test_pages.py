@@ -10,7 +10,11 @@ from semgraph.render.pages import INDEX, page, pages, write
 from semgraph.render.plans import PlanFile
 
 ROOT = Path(__file__).parents[2]
-FILES = [PlanFile(path, shipped=True) for path in sorted((ROOT / "plans").glob("*.yaml")) if path.stem != "graph"]
+FILES = [
+    PlanFile(path, shipped=True)
+    for path in sorted((ROOT / "plans").glob("*.yaml"))
+    if path.stem != "graph"
+]
 HINT = "make pages writes docs/plans anew"
 PLAN = """\
 # Why it is as it is.
@@ -77,7 +81,10 @@ def test_the_pages_in_docs_are_what_the_plans_say(name: str) -> None:
 
 
 def test_every_page_is_of_a_plan() -> None:
-    assert {path.name for path in (ROOT / "docs" / "plans").iterdir()} == {*(f"{f.plan.name}.md" for f in FILES), INDEX}
+    assert {path.name for path in (ROOT / "docs" / "plans").iterdir()} == {
+        *(f"{f.plan.name}.md" for f in FILES),
+        INDEX,
+    }
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

@@ -33,13 +33,25 @@ def person(key: str, name: str, group: str = "demo") -> dict[str, Any]:
     return {"uuid": key, "group_id": group, "name": name}
 
 
-def tie(key: str, source: str, target: str, name: str, says: str = "", **more: Any) -> dict[str, Any]:
-    row = {"uuid": key, "group_id": "demo", "source": source, "target": target, "name": name, "says": says}
+def tie(
+    key: str, source: str, target: str, name: str, says: str = "", **more: Any
+) -> dict[str, Any]:
+    row = {
+        "uuid": key,
+        "group_id": "demo",
+        "source": source,
+        "target": target,
+        "name": name,
+        "says": says,
+    }
     return row | {"since": None, "until": None, "notes": None} | more
 
 
 def drawn(
-    people: list[dict[str, Any]], ties: list[dict[str, Any]], width: int = 100, members: dict[str, int] | None = None
+    people: list[dict[str, Any]],
+    ties: list[dict[str, Any]],
+    width: int = 100,
+    members: dict[str, int] | None = None,
 ) -> str:
     tables = {"people": pa.Table.from_pylist(people)}
     if ties:
@@ -48,13 +60,30 @@ def drawn(
             ("since", pa.timestamp("us", "UTC")), ("until", pa.timestamp("us", "UTC")), ("notes", pa.list_(pa.string())),
         ])  # fmt: skip
         tables["ties"] = pa.Table.from_pylist(ties, schema=schema)
-    return "\n".join(line for p in pictures(tables, GRAPH) for line in lines(p, GRAPH, width, members)) + "\n"
+    return (
+        "\n".join(line for p in pictures(tables, GRAPH) for line in lines(p, GRAPH, width, members))
+        + "\n"
+    )
 
 
-PEOPLE = [person("a", "Alice Chen"), person("t", "TechCorp"), person("p", "Project Phoenix"), person("z", "Zoë")]
+PEOPLE = [
+    person("a", "Alice Chen"),
+    person("t", "TechCorp"),
+    person("p", "Project Phoenix"),
+    person("z", "Zoë"),
+]
 TIES = [
     tie("1", "a", "t", "WORKS_AT", "Alice Chen works at TechCorp.", since=DAY, notes=["n1"]),
-    tie("2", "p", "a", "LED_BY", "Alice leads Project Phoenix, a migration.", since=DAY, until=DAY, notes=["n2", "n3"]),
+    tie(
+        "2",
+        "p",
+        "a",
+        "LED_BY",
+        "Alice leads Project Phoenix, a migration.",
+        since=DAY,
+        until=DAY,
+        notes=["n2", "n3"],
+    ),
     tie("3", "a", "p", "", ""),
 ]
 
@@ -85,7 +114,10 @@ def test_columns_fall_away_from_the_right_and_the_last_line_says_so() -> None:
 
 
 def test_wide_letters_take_two_places() -> None:
-    picture = drawn([person("a", "東京"), person("b", "Bo")], [tie("1", "a", "b", "NEAR"), tie("2", "b", "a", "NEAR")])
+    picture = drawn(
+        [person("a", "東京"), person("b", "Bo")],
+        [tie("1", "a", "b", "NEAR"), tie("2", "b", "a", "NEAR")],
+    )
     assert "  東京 ─ NEAR ─▶ Bo\n  Bo   ─ NEAR ─▶ 東京\n" in picture
 
 
@@ -108,7 +140,9 @@ def test_an_end_that_no_table_names_is_shown_by_its_key() -> None:
 
 
 def test_a_name_cannot_move_the_cursor_or_break_the_line() -> None:
-    assert drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1] == "  without an edge: Ann[2J Bo"
+    assert (
+        drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1] == "  without an edge: Ann[2J Bo"
+    )
 
 
 def test_of_many_edges_forty_are_drawn() -> None:
@@ -121,9 +155,14 @@ def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
 
 
 def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
-    alone = Graph.build({"nodes": {"Person": {"properties": {"name": "string"}}}, "draw": {"node": "name"}})
+    alone = Graph.build(
+        {"nodes": {"Person": {"properties": {"name": "string"}}}, "draw": {"node": "name"}}
+    )
     (picture,) = pictures({"people": pa.Table.from_pylist(PEOPLE[:2])}, alone)
-    assert list(lines(picture, alone, 80)) == ['group "demo", this run: 2 nodes', "  Alice Chen, TechCorp"]
+    assert list(lines(picture, alone, 80)) == [
+        'group "demo", this run: 2 nodes',
+        "  Alice Chen, TechCorp",
+    ]
     (with_types,) = pictures({"people": pa.Table.from_pylist(PEOPLE[:2])}, GRAPH)
     assert list(lines(with_types, GRAPH, 80)) == [
         'group "demo", this run: 2 nodes, 0 edges', "  without an edge: Alice Chen, TechCorp",

@@ -19,14 +19,22 @@ def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
 
 @pytest.fixture
 def meter() -> Meter:
-    return Meter({"read": StepMetrics("sem_map", "per_row", calls_issued=5, tokens_in=3900, tokens_out=200)})
+    return Meter(
+        {"read": StepMetrics("sem_map", "per_row", calls_issued=5, tokens_in=3900, tokens_out=200)}
+    )
 
 
 def test_without_a_terminal_the_last_commit_has_a_line(meter: Meter) -> None:
     to, out = console(terminal=False)
     with watched(to, "notes") as tell:
         assert tell is not None
-        for step, done, total in [("", 0, 2), ("read", 0, 2), ("read", 2, 2), ("", 1, 2), ("", 2, 2)]:
+        for step, done, total in [
+            ("", 0, 2),
+            ("read", 0, 2),
+            ("read", 2, 2),
+            ("", 1, 2),
+            ("", 2, 2),
+        ]:
             tell(Progress(step, done, total, meter))
     assert out.getvalue() == "  notes 2 of 2 · 5 calls · 4.1 k tokens · $0 · 0:00\n"
 
@@ -36,7 +44,13 @@ def test_without_a_terminal_a_long_run_has_a_line_now_and_then(meter: Meter) -> 
     to, out = console(terminal=False)
     with watched(to, "notes", clock=lambda: now[0]) as tell:
         assert tell is not None
-        for step, done, total in [("read", 1, 1), ("", 1, 9), ("read", 2, 2), ("", 2, 9), ("read", 3, 3)]:
+        for step, done, total in [
+            ("read", 1, 1),
+            ("", 1, 9),
+            ("read", 2, 2),
+            ("", 2, 9),
+            ("read", 3, 3),
+        ]:
             now[0] += 6
             tell(Progress(step, done, total, meter))
     assert out.getvalue().splitlines() == [

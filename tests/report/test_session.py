@@ -11,16 +11,30 @@ from semgraph.render.notebook import Drawing
 
 def test_a_session_shows_what_it_would_use_and_opens_nothing(tmp_path: Path) -> None:
     session = sg.Session(
-        llm="openai:gpt-4.1-mini", embedder="local", store="sqlite:town.db", max_usd=4, folder=tmp_path
+        llm="openai:gpt-4.1-mini",
+        embedder="local",
+        store="sqlite:town.db",
+        max_usd=4,
+        folder=tmp_path,
     )
     shown = session._repr_html_()
-    for said in ("openai:gpt-4.1-mini", "$0.40 / $1.60", "local", "town.db", "at most usd", ">4.0<", "option"):
+    for said in (
+        "openai:gpt-4.1-mini",
+        "$0.40 / $1.60",
+        "local",
+        "town.db",
+        "at most usd",
+        ">4.0<",
+        "option",
+    ):
         assert said in shown
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_price_that_is_not_known_is_a_dash(tmp_path: Path) -> None:
-    shown = sg.Session(llm="openai:own@http://gpu:8000/v1", store="memory", folder=tmp_path)._repr_html_()
+    shown = sg.Session(
+        llm="openai:own@http://gpu:8000/v1", store="memory", folder=tmp_path
+    )._repr_html_()
     assert "openai:own@http://gpu:8000/v1" in shown
     assert "—" in shown
     assert "none: max_usd=" in shown

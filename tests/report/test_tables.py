@@ -57,23 +57,38 @@ def test_a_result_shows_its_first_rows_and_how_many_more_there_are() -> None:
 
 
 def test_a_result_without_rows_is_one_line() -> None:
-    assert list(result_lines("hits", pa.table({"name": pa.array([], pa.string())}), 80)) == ["hits: 0 rows"]
+    assert list(result_lines("hits", pa.table({"name": pa.array([], pa.string())}), 80)) == [
+        "hits: 0 rows"
+    ]
 
 
-def test_a_column_that_says_the_same_everywhere_stands_beside_the_name_and_an_empty_one_below() -> None:
+def test_a_column_that_says_the_same_everywhere_stands_beside_the_name_and_an_empty_one_below() -> (
+    None
+):
     key = "14234c82-554e-5d05-953b-8c4bc6244b7c"
     table = pa.table(
-        {"id": pa.array([None, None], pa.string()), "query": ["who?"] * 2, "n": [1, 1], "uuid": [key, "x"]}
+        {
+            "id": pa.array([None, None], pa.string()),
+            "query": ["who?"] * 2,
+            "n": [1, 1],
+            "uuid": [key, "x"],
+        }
     )
     assert list(result_lines("hits", table, 80)) == [
         "hits: 2 rows   (query who?)", "  n  uuid", "  1  14234c82", "  1  x", "  1 column without a value: id",
     ]  # fmt: skip
-    assert list(result_lines("hits", table.slice(0, 1).select(["query"]), 80)) == ["hits: 1 row", "  query", "  who?"]
+    assert list(result_lines("hits", table.slice(0, 1).select(["query"]), 80)) == [
+        "hits: 1 row",
+        "  query",
+        "  who?",
+    ]
 
 
 def test_columns_without_a_value_are_named_below_as_far_as_rows_are_shown() -> None:
     nothing = [None] * 25
-    table = pa.table({"n": range(25), "at": pa.array(nothing, pa.date32()), "late": [None] * 24 + ["x"]})
+    table = pa.table(
+        {"n": range(25), "at": pa.array(nothing, pa.date32()), "late": [None] * 24 + ["x"]}
+    )
     assert list(result_lines("hits", table, 80))[-2:] == [
         "  2 columns without a value in these rows: at, late", "  … 5 more rows",
     ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""Graphs against the true one, counted by hand: wrong graphs with the right counts are found out."""
+"""Graphs against the true one, counted by hand: wrong graphs with the right counts are found
+out.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,23 @@ def with_edges(*edges: Edge) -> Graph:
 
 class TestNodes:
     def test_keys_may_differ(self):
-        graph = Graph((node("1", "abc"), node("2", "de"), node("3", "f")), (Edge("1", "3", "in", start=1, end=5),))
+        graph = Graph(
+            (node("1", "abc"), node("2", "de"), node("3", "f")),
+            (Edge("1", "3", "in", start=1, end=5),),
+        )
         found = score_graph(graph, TRUE)
         assert found.alignment == {"1": "P", "2": "Q", "3": "R"}
-        assert (found.pairs.f1, found.b_cubed.f1, found.edges.precision, found.edges.recall) == (1, 1, 1, 1 / 3)
+        assert (found.pairs.f1, found.b_cubed.f1, found.edges.precision, found.edges.recall) == (
+            1,
+            1,
+            1,
+            1 / 3,
+        )
 
     def test_a_merged_pair_of_nodes(self):
-        """abcde | f against abc | de | f: of 10 pairs 4 are right; B-cubed 3·3/5 + 2·2/5 + 1 of 6."""
+        """abcde | f against abc | de | f: of 10 pairs 4 are right; B-cubed 3·3/5 + 2·2/5 + 1 of
+        6.
+        """
         found = score_graph(Graph((node("1", "abcde"), node("2", "f"))), Graph(TRUE_NODES))
         assert (found.pairs.precision, found.pairs.recall) == (0.4, 1.0)
         assert found.b_cubed.precision == pytest.approx((9 / 5 + 4 / 5 + 1) / 6)
@@ -52,10 +64,15 @@ class TestNodes:
         split = Graph((node("1", "ab"), node("2", "c"), node("3", "de"), node("4", "f")))
         found = score_graph(split, Graph(TRUE_NODES))
         assert (found.pairs.precision, found.pairs.recall) == (1.0, 0.5)
-        assert (found.b_cubed.precision, found.b_cubed.recall) == (1.0, pytest.approx((4 / 3 + 1 / 3 + 3) / 6))
+        assert (found.b_cubed.precision, found.b_cubed.recall) == (
+            1.0,
+            pytest.approx((4 / 3 + 1 / 3 + 3) / 6),
+        )
 
     def test_as_many_nodes_of_the_same_sizes_but_of_the_wrong_members(self):
-        found = score_graph(Graph((node("1", "abd"), node("2", "ce"), node("3", "f"))), Graph(TRUE_NODES))
+        found = score_graph(
+            Graph((node("1", "abd"), node("2", "ce"), node("3", "f"))), Graph(TRUE_NODES)
+        )
         assert found.pairs.f1 == 0.25
         assert found.b_cubed.f1 < 0.7
 
@@ -77,10 +94,15 @@ class TestNodes:
 
     def test_an_alignment_is_the_best_of_all_and_one_to_one(self):
         """1 has as much in common with P as with Q, but 2 has something in common with P alone."""
-        assert align((node("1", "abxy"), node("2", "c")), (node("P", "abc"), node("Q", "xy"))) == {"1": "Q", "2": "P"}
+        assert align((node("1", "abxy"), node("2", "c")), (node("P", "abc"), node("Q", "xy"))) == {
+            "1": "Q",
+            "2": "P",
+        }
 
     def test_where_members_are_sources_names_say_which_is_which(self):
-        """Two sources speak of two nodes each; one graph took the two nodes of the second for those of the first."""
+        """Two sources speak of two nodes each; one graph took the two nodes of the second for those
+        of the first.
+        """
         truth = Graph(
             (
                 Node("A", frozenset("1"), name="ann"),
@@ -89,7 +111,9 @@ class TestNodes:
             )
         )
         assert score_graph(truth, truth).b_cubed.f1 == 1.0
-        merged = Graph((Node("x", frozenset("12"), name="ann"), Node("y", frozenset("12"), name="bo")))
+        merged = Graph(
+            (Node("x", frozenset("12"), name="ann"), Node("y", frozenset("12"), name="bo"))
+        )
         found = score_graph(merged, truth)
         assert found.alignment == {"x": "A", "y": "B"}
         assert (found.pairs.precision, found.pairs.recall) == (0.5, 1.0)
@@ -103,7 +127,9 @@ class TestNodes:
 
 class TestEdges:
     def test_as_many_edges_as_in_truth_but_others(self):
-        found = score_graph(with_edges(Edge("R", "P", "in"), Edge("P", "Q", "hates"), Edge("Q", "P", "in")), TRUE)
+        found = score_graph(
+            with_edges(Edge("R", "P", "in"), Edge("P", "Q", "hates"), Edge("Q", "P", "in")), TRUE
+        )
         assert found.edges.counts == (0, 3, 3)
 
     def test_an_edge_counts_once(self):
@@ -115,8 +141,12 @@ class TestEdges:
         assert score_graph(graph, TRUE).edges.counts == (0, 1, 3)
 
     def test_properties_are_part_of_what_an_edge_says(self):
-        truth = with_edges(Edge("P", "Q", "owes", {"amount": 3}), Edge("P", "Q", "owes", {"amount": 4}))
-        found = score_graph(with_edges(Edge("P", "Q", "owes", {"amount": 3}), Edge("P", "Q", "owes")), truth)
+        truth = with_edges(
+            Edge("P", "Q", "owes", {"amount": 3}), Edge("P", "Q", "owes", {"amount": 4})
+        )
+        found = score_graph(
+            with_edges(Edge("P", "Q", "owes", {"amount": 3}), Edge("P", "Q", "owes")), truth
+        )
         assert found.edges.counts == (1, 2, 2)
 
     def test_tallies_of_two_graphs_can_be_compared(self):
@@ -127,7 +157,12 @@ class TestEdges:
 class TestNothingToJudge:
     def test_what_neither_graph_has_has_no_score(self):
         found = score_graph(Graph((node("1", "a"),)), Graph((node("P", "a"),)))
-        assert (found.pairs.f1, found.edges.f1, found.ended.f1, found.validity) == (None, None, None, None)
+        assert (found.pairs.f1, found.edges.f1, found.ended.f1, found.validity) == (
+            None,
+            None,
+            None,
+            None,
+        )
         assert found.b_cubed.f1 == 1.0
 
     def test_edges_on_one_side_are_judged(self):
@@ -135,7 +170,9 @@ class TestNothingToJudge:
         assert score_graph(TRUE, Graph(TRUE_NODES)).edges.f1 == 0.0
 
     def test_nodes_of_which_none_is_a_true_one_are_worth_nothing(self):
-        """Also where the true one stands for nothing in the sources, and where one side has no nodes."""
+        """Also where the true one stands for nothing in the sources, and where one side has no
+        nodes.
+        """
         others = Graph((node("1", "x"), node("2", "y")))
         for truth in (Graph((node("P", "a"),)), Graph((node("P", ""),)), Graph(())):
             assert score_graph(others, truth).b_cubed.f1 == 0.0
@@ -154,17 +191,25 @@ class TestTime:
     def test_which_edges_hold_at_each_moment(self):
         """Never ended: right at 1 and 2, one too many from 5 on."""
         graph = with_edges(
-            Edge("P", "R", "in", start=1), Edge("P", "Q", "knows", start=2), Edge("Q", "R", "in", start=5)
+            Edge("P", "R", "in", start=1),
+            Edge("P", "Q", "knows", start=2),
+            Edge("Q", "R", "in", start=5),
         )
         found = score_graph(graph, TRUE)
-        assert [(time, held.counts) for time, held in found.at] == [(1, (1, 1, 1)), (2, (2, 2, 2)), (5, (2, 3, 2))]
+        assert [(time, held.counts) for time, held in found.at] == [
+            (1, (1, 1, 1)),
+            (2, (2, 2, 2)),
+            (5, (2, 3, 2)),
+        ]
         assert found.validity.counts == (5, 6, 5)
         assert found.edges.f1 == 1.0
         assert (found.ended.precision, found.ended.recall) == (None, 0.0)
 
     def test_as_many_endings_but_of_the_wrong_edge(self):
         graph = with_edges(
-            Edge("P", "R", "in", start=1), Edge("P", "Q", "knows", start=2, end=5), Edge("Q", "R", "in", start=5)
+            Edge("P", "R", "in", start=1),
+            Edge("P", "Q", "knows", start=2, end=5),
+            Edge("Q", "R", "in", start=5),
         )
         found = score_graph(graph, TRUE)
         assert found.ended.counts == (0, 1, 1)
@@ -207,13 +252,21 @@ def graphs(draw) -> Graph:
     time = st.none() | st.integers(0, 5)
     return Graph(
         nodes,
-        tuple(draw(st.lists(st.builds(Edge, key, key, st.sampled_from("uv"), start=time, end=time), max_size=8))),
+        tuple(
+            draw(
+                st.lists(
+                    st.builds(Edge, key, key, st.sampled_from("uv"), start=time, end=time),
+                    max_size=8,
+                )
+            )
+        ),
     )
 
 
 def shuffled(graph: Graph, chance: random.Random) -> Graph:
     return Graph(
-        tuple(chance.sample(graph.nodes, len(graph.nodes))), tuple(chance.sample(graph.edges, len(graph.edges)))
+        tuple(chance.sample(graph.nodes, len(graph.nodes))),
+        tuple(chance.sample(graph.edges, len(graph.edges))),
     )
 
 
@@ -222,14 +275,22 @@ class TestProperties:
     @settings(max_examples=60, deadline=None)
     def test_the_truth_scores_one_against_itself(self, truth):
         found = score_graph(truth, truth)
-        scores = [found.pairs, found.b_cubed, found.edges, found.ended, *([found.validity] if found.validity else [])]
+        scores = [
+            found.pairs,
+            found.b_cubed,
+            found.edges,
+            found.ended,
+            *([found.validity] if found.validity else []),
+        ]
         assert {each.f1 for each in scores if any(each.counts)} == {1.0}
         assert {each.f1 for each in scores if not any(each.counts)} <= {None}
 
     @given(graphs(), graphs(), st.randoms(use_true_random=False))
     @settings(max_examples=60, deadline=None)
     def test_the_order_of_nodes_and_edges_changes_nothing(self, graph, truth, chance):
-        assert score_graph(graph, truth) == score_graph(shuffled(graph, chance), shuffled(truth, chance))
+        assert score_graph(graph, truth) == score_graph(
+            shuffled(graph, chance), shuffled(truth, chance)
+        )
 
     @given(graphs())
     @settings(max_examples=60, deadline=None)
@@ -251,7 +312,9 @@ class TestProperties:
             return
         first, *others = sorted(whole.members)
         parts = (Node("s", frozenset({first})), Node("t", frozenset(others)))
-        found = score_graph(Graph((*parts, *(n for n in truth.nodes if n is not whole))), Graph(truth.nodes))
+        found = score_graph(
+            Graph((*parts, *(n for n in truth.nodes if n is not whole))), Graph(truth.nodes)
+        )
         assert found.pairs.recall < 1
         assert found.b_cubed.recall < 1
         assert found.b_cubed.precision == pytest.approx(1)

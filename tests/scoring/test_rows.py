@@ -1,4 +1,6 @@
-"""Rows against true rows, counted by hand; intervals and differences as the bootstrap makes them."""
+"""Rows against true rows, counted by hand; intervals and differences as the bootstrap makes
+them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class TestByHand:
         assert scored(said(n3=None), said(n3=None)).f1 == 1.0
 
     def test_without_compared_columns_being_there_is_the_answer(self):
-        found = score(tally(answers([{"id": 1}, {"id": 2}], ["id"]), answers([{"id": 2}, {"id": 3}], ["id"])))
+        found = score(
+            tally(answers([{"id": 1}, {"id": 2}], ["id"]), answers([{"id": 2}, {"id": 3}], ["id"]))
+        )
         assert (found.precision, found.recall) == (0.5, 0.5)
 
     def test_a_second_answer_to_a_unit_that_wants_one_is_wrong(self):
@@ -53,22 +57,36 @@ class TestByHand:
 
     def test_lists_structs_and_nan_are_values(self):
         rows = [{"id": [1], "of": {"x": [1, 2]}}, {"id": [2], "of": float("nan")}]
-        assert answers(rows, ["id"], ["of"]) == {("[1]",): Counter({('{"x":[1,2]}',): 1}), ("[2]",): Counter()}
+        assert answers(rows, ["id"], ["of"]) == {
+            ("[1]",): Counter({('{"x":[1,2]}',): 1}),
+            ("[2]",): Counter(),
+        }
 
     def test_agreement_counts_units_with_the_same_answers(self):
-        ours, theirs = (answers(said(**of), ["id"], ["of"]) for of in ({"n1": "a", "n2": "b"}, {"n1": "a", "n2": "x"}))
+        ours, theirs = (
+            answers(said(**of), ["id"], ["of"])
+            for of in ({"n1": "a", "n2": "b"}, {"n1": "a", "n2": "x"})
+        )
         assert agreement((ours, theirs)).value == 0.5
 
     def test_agreement_over_trials_counts_each_unit_in_each(self):
-        right, wrong = answers(said(n1="a", n2="b"), ["id"], ["of"]), answers(said(n1="x", n2="b"), ["id"], ["of"])
+        right, wrong = (
+            answers(said(n1="a", n2="b"), ["id"], ["of"]),
+            answers(said(n1="x", n2="b"), ["id"], ["of"]),
+        )
         assert agreement((right, right), (wrong, right)).value == 0.75
 
     def test_a_unit_asked_about_and_found_by_neither_agrees(self):
-        ours, theirs = (answers(rows, ["id"], units=[(1,), (2,), (3,)]) for rows in ([{"id": 1}], [{"id": 2}]))
+        ours, theirs = (
+            answers(rows, ["id"], units=[(1,), (2,), (3,)]) for rows in ([{"id": 1}], [{"id": 2}])
+        )
         assert agreement((ours, theirs)).value == pytest.approx(1 / 3)
 
     def test_trials_are_pooled_by_unit(self):
-        right, wrong = {("u",): (1, 1, 1), ("v",): (1, 1, 1)}, {("u",): (0, 1, 1), ("v",): (1, 1, 1)}
+        right, wrong = (
+            {("u",): (1, 1, 1), ("v",): (1, 1, 1)},
+            {("u",): (0, 1, 1), ("v",): (1, 1, 1)},
+        )
         assert score(pooled([right, wrong])).counts == (3, 4, 4)
         assert pooled([right, wrong])["u",] == (1, 2, 2)
 
@@ -96,7 +114,9 @@ class TestIntervals:
         assert score({}).interval is None
 
     def test_a_difference_is_paired(self):
-        """The same ten errors on both sides, one more on ours: paired the interval is far narrower than either's."""
+        """The same ten errors on both sides, one more on ours: paired the interval is far narrower
+        than either's.
+        """
         theirs = {i: (int(i >= 10), 1, 1) for i in range(100)}
         ours = theirs | {50: (0, 1, 1)}
         value, interval = difference(ours, theirs)

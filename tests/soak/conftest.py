@@ -1,4 +1,6 @@
-"""Sessions under load: a small plan with one call for each row, and the simulated server, which counts what it gets."""
+"""Sessions under load: a small plan with one call for each row, and the simulated server, which
+counts what it gets.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ returns: [complaints]
 
 
 class Server(StandIn):
-    """The simulated server, which says yes to every question, and knows the connections that its requests came over."""
+    """The simulated server, which says yes to every question, and knows the connections that its
+    requests came over.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -49,7 +53,10 @@ def tickets(run: int, count: int = 1) -> list[dict[str, Any]]:
 def session(server: Server, folder: Path, options: str = "", **more: Any) -> sg.Session:
     """A session in a folder that holds the plan."""
     (folder / "complaints.yaml").write_text(PLAN, encoding="utf-8")
-    return sg.Session(**{"llm": f"openai:m@{server.base_url}{options}", "store": "memory", "folder": folder} | more)
+    return sg.Session(
+        **{"llm": f"openai:m@{server.base_url}{options}", "store": "memory", "folder": folder}
+        | more
+    )
 
 
 @pytest.fixture

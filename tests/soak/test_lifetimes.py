@@ -51,19 +51,27 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def write_plan(folder: Path, name: str, label: str) -> None:
     """A plan with a graph of its own."""
-    (folder / f"{name}_graph.yaml").write_text(GRAPH.format(name=name, label=label), encoding="utf-8")
+    (folder / f"{name}_graph.yaml").write_text(
+        GRAPH.format(name=name, label=label), encoding="utf-8"
+    )
     (folder / f"{name}.yaml").write_text(KEEP.format(name=name, label=label), encoding="utf-8")
 
 
 def notes(run: int, count: int = 3) -> list[dict[str, Any]]:
-    return [{"id": f"{run}.{n}", "text": f"Tap {run}.{n} leaks.", "group_id": "g"} for n in range(count)]
+    return [
+        {"id": f"{run}.{n}", "text": f"Tap {run}.{n} leaks.", "group_id": "g"} for n in range(count)
+    ]
 
 
 async def test_concurrent_runs_share_the_rate_of_their_session(tmp_path: Path) -> None:
     """10 a second: the server takes 30 at once. Ten runs with a rate of their own would send 50."""
     async with Server(rates=Rates(rpm=600, burst=3)) as server:
-        async with session(server, tmp_path, "?rpm=600&in_flight=4", journal=False, runs="") as opened:
-            await asyncio.gather(*(opened.arun("complaints", tickets=tickets(n, 5)) for n in range(10)))
+        async with session(
+            server, tmp_path, "?rpm=600&in_flight=4", journal=False, runs=""
+        ) as opened:
+            await asyncio.gather(
+                *(opened.arun("complaints", tickets=tickets(n, 5)) for n in range(10))
+            )
         assert (server.counters.calls, server.counters.refused) == (50, 0)
         assert server.counters.most_in_flight <= 4
 
@@ -83,7 +91,9 @@ def test_runs_of_a_script_use_one_connection(tmp_path: Path) -> None:
         assert (server.counters.calls, len(server.connections)) == (3, 1)
 
 
-async def test_journal_and_store_are_opened_once(server: Server, tmp_path: Path, opened: Counter[str]) -> None:
+async def test_journal_and_store_are_opened_once(
+    server: Server, tmp_path: Path, opened: Counter[str]
+) -> None:
     write_plan(tmp_path, "taps", "Tap")
     async with session(server, tmp_path, store="sqlite:graph.db") as one:
         await asyncio.gather(*(one.arun("taps", notes=notes(n)) for n in range(5)))
@@ -102,7 +112,9 @@ returns: [found]
 """
 
 
-async def test_runs_that_only_read_share_one_connection(server: Server, tmp_path: Path, opened: Counter[str]) -> None:
+async def test_runs_that_only_read_share_one_connection(
+    server: Server, tmp_path: Path, opened: Counter[str]
+) -> None:
     write_plan(tmp_path, "taps", "Tap")
     (tmp_path / "read.yaml").write_text(READ, encoding="utf-8")
     async with session(server, tmp_path, store="sqlite:graph.db") as one:
@@ -117,18 +129,26 @@ async def test_runs_that_only_read_share_one_connection(server: Server, tmp_path
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite:graph.db"])
-async def test_concurrent_runs_over_different_graphs_share_a_store(server: Server, tmp_path: Path, store: str) -> None:
+async def test_concurrent_runs_over_different_graphs_share_a_store(
+    server: Server, tmp_path: Path, store: str
+) -> None:
     names = {"taps": "Tap", "pipes": "Pipe", "kettles": "Kettle"}
     for name, label in names.items():
         write_plan(tmp_path, name, label)
     async with session(server, tmp_path, store=store) as one:
-        results = await asyncio.gather(*(one.arun(name, notes=notes(n)) for n in range(4) for name in names))
+        results = await asyncio.gather(
+            *(one.arun(name, notes=notes(n)) for n in range(4) for name in names)
+        )
         counts = [(await one.astatistics(tmp_path / f"{name}_graph.yaml")).counts for name in names]
-    assert [result.written for result in results] == [{names[name]: 3} for _ in range(4) for name in names]
+    assert [result.written for result in results] == [
+        {names[name]: 3} for _ in range(4) for name in names
+    ]
     assert all(count[label] == 12 for count, label in zip(counts, names.values(), strict=True))
 
 
-async def test_a_graph_that_is_deleted_between_runs_is_made_again(server: Server, tmp_path: Path) -> None:
+async def test_a_graph_that_is_deleted_between_runs_is_made_again(
+    server: Server, tmp_path: Path
+) -> None:
     write_plan(tmp_path, "taps", "Tap")
     async with session(server, tmp_path, store="sqlite:graph.db") as one:
         await one.arun("taps", notes=notes(1))
@@ -150,10 +170,17 @@ class Engine:
     def handle_chat_completions(self, body: Any, take: Any) -> None:
         del body
         Engine.requests += 1
-        take({"id": "1", "choices": [{"delta": {"content": '{"answer": "yes"}'}, "finish_reason": "stop"}]})
+        take(
+            {
+                "id": "1",
+                "choices": [{"delta": {"content": '{"answer": "yes"}'}, "finish_reason": "stop"}],
+            }
+        )
 
 
-async def test_the_local_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+async def test_the_local_model_is_loaded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
     loads = []
     monkeypatch.setattr(Local, "_load", lambda _self, _cancelled: loads.append(1) or Engine())
     async with session(server, tmp_path, llm="local", journal=False) as one:
@@ -190,14 +217,18 @@ async def test_a_journal_that_stays_locked_is_an_error_that_names_it(
     other.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr(owned, "_PATIENCE", 0.0)
     async with session(server, tmp_path) as one:
-        with pytest.raises(SemgraphError, match=r"journal\.db: another process has kept the journal locked"):
+        with pytest.raises(
+            SemgraphError, match=r"journal\.db: another process has kept the journal locked"
+        ):
             await one.arun("complaints", tickets=tickets(1))
         other.close()
         assert (await one.arun("complaints", tickets=tickets(1))).tables["complaints"].num_rows == 1
 
 
 def test_a_session_that_is_closed_within_an_event_loop_leaves_nothing_open(tmp_path: Path) -> None:
-    """`with`, not `async with`: what belongs to the loop is closed when the block is left and the loop goes on, or ends."""
+    """`with`, not `async with`: what belongs to the loop is closed when the block is left and the
+    loop goes on, or ends.
+    """
     server = Server()
     with served(server):
 
@@ -231,11 +262,21 @@ else:
 
 
 @pytest.mark.parametrize("how", ["run", "arun", "both, and let go"])
-def test_a_session_that_is_never_closed_ends_quietly_with_its_process(tmp_path: Path, how: str) -> None:
+def test_a_session_that_is_never_closed_ends_quietly_with_its_process(
+    tmp_path: Path, how: str
+) -> None:
     write_plan(tmp_path, "taps", "Tap")
     server = Server()
     with served(server):
-        command = [sys.executable, "-W", "error::ResourceWarning", "-c", SCRIPT, server.base_url, how]
+        command = [
+            sys.executable,
+            "-W",
+            "error::ResourceWarning",
+            "-c",
+            SCRIPT,
+            server.base_url,
+            how,
+        ]
         done = subprocess.run(
             command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "none"}, capture_output=True,
             text=True, timeout=120, check=False,
@@ -276,7 +317,9 @@ def test_the_process_ends_after_what_an_abandoned_session_still_closes(tmp_path:
 
 
 def test_a_session_serves_a_script_and_an_event_loop(tmp_path: Path) -> None:
-    """What `run` opened in its own event loop, and what `arun` opened in the caller's, are closed by one `close`."""
+    """What `run` opened in its own event loop, and what `arun` opened in the caller's, are closed
+    by one `close`.
+    """
     server = Server()
     with served(server), session(server, tmp_path) as one:
 

@@ -1,4 +1,6 @@
-"""Many runs of one session at the same time: one rate, one set of connections, and memory that stays flat."""
+"""Many runs of one session at the same time: one rate, one set of connections, and memory that
+stays flat.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,19 @@ from tests.soak.conftest import Server, session, tickets
 
 
 async def test_a_thousand_concurrent_runs_keep_the_rate_of_their_session(tmp_path: Path) -> None:
-    """6,000 a minute: the server takes 100 a second and 200 at once, so it refuses what is faster than its limit."""
+    """6,000 a minute: the server takes 100 a second and 200 at once, so it refuses what is faster
+    than its limit.
+    """
     async with Server(rates=Rates(rpm=6000, burst=2)) as server:
         async with session(server, tmp_path, "?rpm=6000&in_flight=32", runs="") as opened:
             runs = (opened.arun("complaints", tickets=tickets(n)) for n in range(1000))
             results = await asyncio.gather(*runs)
         assert [result.tables["complaints"].num_rows for result in results] == [1] * 1000
-        assert (server.counters.calls, server.counters.attempts, server.counters.refused) == (1000, 1000, 0)
+        assert (server.counters.calls, server.counters.attempts, server.counters.refused) == (
+            1000,
+            1000,
+            0,
+        )
         assert server.counters.most_in_flight <= 32
         assert len(server.connections) <= 32
 
@@ -27,7 +35,9 @@ async def test_memory_stays_flat_over_twenty_rounds_of_runs(server: Server, tmp_
     async with session(server, tmp_path, runs="") as opened:
 
         async def held_after(number: int) -> int:
-            await asyncio.gather(*(opened.arun("complaints", tickets=tickets(5 * number + n)) for n in range(5)))
+            await asyncio.gather(
+                *(opened.arun("complaints", tickets=tickets(5 * number + n)) for n in range(5))
+            )
             server.requests.clear()
             server.cache.forget()
             gc.collect()
@@ -40,6 +50,7 @@ async def test_memory_stays_flat_over_twenty_rounds_of_runs(server: Server, tmp_
             held = [await held_after(3 + number) for number in range(20)]
         finally:
             tracemalloc.stop()
-    # What is cached for ever (compiled patterns, code) comes in the first rounds. A run that left its rows, its requests or its
-    # record behind would hold some 20 kB: 1 MB in the last ten rounds.
+    # What is cached for ever (compiled patterns, code) comes in the first rounds. A run that left
+    # its rows, its requests or its record behind would hold some 20 kB: 1 MB in the last ten
+    # rounds.
     assert held[-1] - held[9] < 300_000, held

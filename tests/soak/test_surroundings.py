@@ -51,13 +51,17 @@ def run_script(script: str, folder: Path, *arguments: str) -> dict[str, object]:
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
-def test_a_session_that_was_used_serves_a_forked_child_over_connections_of_its_own(tmp_path: Path) -> None:
+def test_a_session_that_was_used_serves_a_forked_child_over_connections_of_its_own(
+    tmp_path: Path,
+) -> None:
     server = Server()
     with served(server):
         printed = run_script(FORK, tmp_path, server.base_url, "sqlite:graph.db")
         connections = len(server.connections)
     assert printed == {"parent": 1, "child": 1, "child again": 1, "status": 0, "parent again": 1}
-    assert server.counters.calls == 3, "what the parent was answered, the child has from the journal"
+    assert server.counters.calls == 3, (
+        "what the parent was answered, the child has from the journal"
+    )
     assert connections == 2
 
 
@@ -88,14 +92,18 @@ def test_a_forked_child_is_told_that_it_has_not_the_graph_in_memory(tmp_path: Pa
     with served(server):
         printed = run_script(MEMORY, tmp_path, server.base_url, "memory")
     assert (printed["parent"], printed["parent again"], printed["status"]) == (1, 1, 0)
-    assert "StoreUnavailable: the store in memory belongs to the process that filled it" in str(printed["child"])
+    assert "StoreUnavailable: the store in memory belongs to the process that filled it" in str(
+        printed["child"]
+    )
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite:graph.db"])
 @pytest.mark.parametrize("close", ["session.close()", "pass"])
 def test_a_forked_child_may_end_as_a_script_does(tmp_path: Path, store: str, close: str) -> None:
     ending = f"    {close}\n    sys.exit(0)"
-    script = MEMORY.replace("    session.close()\n    os._exit(0)  # as multiprocessing ends a child", ending)
+    script = MEMORY.replace(
+        "    session.close()\n    os._exit(0)  # as multiprocessing ends a child", ending
+    )
     assert ending in script
     printed = run_script(script, tmp_path, "http://127.0.0.1:9", store)
     assert (printed["parent"], printed["parent again"], printed["status"]) == (1, 1, 0)
@@ -179,7 +187,9 @@ session.close()
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(
     tmp_path: Path, options: dict[str, object], expected: str
 ) -> None:
-    """Nothing is sent before the error; without a journal and records a session needs no place to write."""
+    """Nothing is sent before the error; without a journal and records a session needs no place to
+    write.
+    """
     folder, server = tmp_path / "closed", Server()
     folder.mkdir()
     (folder / "complaints.yaml").write_text(PLAN, encoding="utf-8")

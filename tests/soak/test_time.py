@@ -1,4 +1,6 @@
-"""`max_seconds` ends a run whatever hangs: a model, an embedder, or the probe for the length of its vectors."""
+"""`max_seconds` ends a run whatever hangs: a model, an embedder, or the probe for the length of its
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def hanging(server: Server, folder: Path, **more: Any) -> sg.Session:
     """A session over it, with a plan that embeds what it writes."""
     (folder / "graph.yaml").write_text(GRAPH, encoding="utf-8")
     (folder / "taps.yaml").write_text(PLAN, encoding="utf-8")
-    given = {"embedder": f"openai:e@{server.base_url}?dimensions=8", "store": "memory", "max_seconds": 4} | more
+    given = {
+        "embedder": f"openai:e@{server.base_url}?dimensions=8",
+        "store": "memory",
+        "max_seconds": 4,
+    } | more
     return sg.Session(**{"llm": f"openai:m@{server.base_url}", "folder": folder} | given)
 
 
@@ -59,7 +65,9 @@ async def test_a_run_whose_embedder_hangs_stops_at_its_limit(tmp_path: Path) -> 
     assert (result.exit_code, result.committed) == (4, 0)
 
 
-async def test_a_run_whose_embedder_never_says_the_length_of_its_vectors_stops_at_its_limit(tmp_path: Path) -> None:
+async def test_a_run_whose_embedder_never_says_the_length_of_its_vectors_stops_at_its_limit(
+    tmp_path: Path,
+) -> None:
     async with Hanging() as server, asyncio.timeout(HANGS):
         session = hanging(server, tmp_path, embedder=f"openai:e@{server.base_url}")
         with pytest.raises(BudgetReached, match="the embedder's probe.*max_seconds 4"):

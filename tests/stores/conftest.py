@@ -44,7 +44,12 @@ GRAPH = Graph.build(
         "nodes": {
             "Person": {
                 "open": ["labels", "attributes"],
-                "properties": {"name": "string", "summary": "string", "turn": "int64", "aliases": "list<string>"},
+                "properties": {
+                    "name": "string",
+                    "summary": "string",
+                    "turn": "int64",
+                    "aliases": "list<string>",
+                },
                 "derived": {"name_key": "key(name)", "name_embedding": {"embed": "name"}},
                 "fulltext": {"person_text": ["name", "summary"]},
                 "index": ["name", "name_key", "created_at"],
@@ -68,7 +73,12 @@ GRAPH = Graph.build(
                 "source": "Person",
                 "target": "Person",
                 "open": ["attributes"],
-                "properties": {"fact": "string", "notes": "list<string>", "since": "timestamp", "until": "timestamp"},
+                "properties": {
+                    "fact": "string",
+                    "notes": "list<string>",
+                    "since": "timestamp",
+                    "until": "timestamp",
+                },
                 "derived": {"fact_embedding": {"embed": "fact"}},
                 "fulltext": {"knows_text": ["fact"]},
                 "index": ["since", "until"],
@@ -94,7 +104,8 @@ class Home:
 
     Args:
         name: Of the kind of store.
-        connect: A new, unopened store over this place. Where `shared` is false, each has data of its own.
+        connect: A new, unopened store over this place. Where `shared` is false, each has data of
+            its own.
         shared: Whether two stores, or two processes, see the same data.
         nul: Whether texts may hold the character NUL.
         longest: Bytes of keys, partitions and properties with an index; None: any number.
@@ -109,7 +120,9 @@ class Home:
     reset: Callable[[], Awaitable[None]] = _nothing
 
     @asynccontextmanager
-    async def open(self, graph: Graph = GRAPH, dimensions: int | None = DIMENSIONS) -> AsyncIterator[Store]:
+    async def open(
+        self, graph: Graph = GRAPH, dimensions: int | None = DIMENSIONS
+    ) -> AsyncIterator[Store]:
         """A store that is ready, and closed afterwards."""
         opened = self.connect()
         try:
@@ -194,10 +207,14 @@ class World:
         return {name: kind.arrow for name, kind in label.columns.items()} | vectors
 
     def table(self, label: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Rows of a label; group "g" and the derived text properties unless given; columns that no row has are left out."""
+        """Rows of a label; group "g" and the derived text properties unless given; columns that no
+        row has are left out.
+        """
         declared = self.graph.label(label)
         full = [{self.graph.partition: "g", **self._derived(declared, row), **row} for row in rows]
-        full = [{k: json.dumps(v) if isinstance(v, dict) else v for k, v in row.items()} for row in full]
+        full = [
+            {k: json.dumps(v) if isinstance(v, dict) else v for k, v in row.items()} for row in full
+        ]
         named = {name for row in full for name in row} | {self.graph.key, self.graph.partition}
         fields = [(name, kind) for name, kind in self.types(declared).items() if name in named]
         return pa.Table.from_pylist(full, schema=pa.schema(fields))
@@ -218,22 +235,38 @@ class World:
         """A delete by key."""
         return Delete(label, pa.table({self.graph.key: pa.array(keys, pa.string())}), detach)
 
-    async def commit(self, store: Store, *writes: NodeWrite | EdgeWrite | Delete, mark: Mark | None = None) -> Written:
+    async def commit(
+        self, store: Store, *writes: NodeWrite | EdgeWrite | Delete, mark: Mark | None = None
+    ) -> Written:
         """Commit some writes."""
         return await store.commit(Batch(writes), mark)
 
-    def mark(self, head: str, before: str | None = None, rows: Iterable[str] = ("n1",), **more: Any) -> Mark:
+    def mark(
+        self, head: str, before: str | None = None, rows: Iterable[str] = ("n1",), **more: Any
+    ) -> Mark:
         """A mark of plan "p" in group "g"."""
-        given = {"plan": "p", "partition": "g", "fingerprint": "f", "now": at(1), "run": "r", **more}
+        given = {
+            "plan": "p",
+            "partition": "g",
+            "fingerprint": "f",
+            "now": at(1),
+            "run": "r",
+            **more,
+        }
         return Mark(rows=tuple(rows), before=before, head=head, **given)
 
     def rows(self, types: Mapping[str, str] | None = None, /, **columns: Sequence[Any]) -> pa.Table:
-        """Rows that ask, with their ordinals; texts unless `types` says otherwise. Group "g" unless given."""
+        """Rows that ask, with their ordinals; texts unless `types` says otherwise. Group "g" unless
+        given.
+        """
         from semgraph.expr import parse_type
 
         count = len(next(iter(columns.values()))) if columns else 1
         columns.setdefault(self.graph.partition, ["g"] * count)
-        kinds = {"vector": Type("vector", size=self.dimensions), "group_ids": parse_type("list<string>")}
+        kinds = {
+            "vector": Type("vector", size=self.dimensions),
+            "group_ids": parse_type("list<string>"),
+        }
         kinds |= {name: parse_type(text) for name, text in (types or {}).items()}
         table = {"_q": pa.array(range(count), pa.int64())}
         for name, values in columns.items():
@@ -241,19 +274,32 @@ class World:
         return pa.table(table)
 
     def query(
-        self, label: str, *methods: Method, properties: Sequence[str] = (), where: str = "", **how: Any
+        self,
+        label: str,
+        *methods: Method,
+        properties: Sequence[str] = (),
+        where: str = "",
+        **how: Any,
     ) -> SearchQuery:
         """A search; `where` as the plan would say it, with the alias `hit`."""
         conjuncts = parse_scalar(where).conjuncts() if where else ()
         return SearchQuery(label, methods, tuple(properties), where=conjuncts, **how)
 
     def pattern(
-        self, text: str, where: str = "", partition: str | None = "group_id", **properties: Sequence[str]
+        self,
+        text: str,
+        where: str = "",
+        partition: str | None = "group_id",
+        **properties: Sequence[str],
     ) -> MatchQuery:
         """A match; `properties` says what is returned of each variable besides its key and ends."""
         pattern = parse_pattern(text)
-        wanted = {element.var: tuple(properties.get(element.var, ())) for element in pattern.variables}
-        return MatchQuery(pattern, wanted, parse_scalar(where).conjuncts() if where else (), partition)
+        wanted = {
+            element.var: tuple(properties.get(element.var, ())) for element in pattern.variables
+        }
+        return MatchQuery(
+            pattern, wanted, parse_scalar(where).conjuncts() if where else (), partition
+        )
 
     def keys(self, hits: pa.Table, method: int = 0) -> dict[int, list[str]]:
         """Keys of the hits of one method, best first, by the ordinal of their row."""

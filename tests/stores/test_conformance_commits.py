@@ -53,7 +53,9 @@ async def test_marks_are_of_a_plan_and_heads_of_a_partition(store, world):
 
 async def test_a_row_marked_again_has_the_latest_mark(store, world):
     await world.commit(store, mark=world.mark("h1", fingerprint="old", rows=("n1", "n2")))
-    await world.commit(store, mark=world.mark("h2", before="h1", fingerprint="new", run="r2", now=world.at(5)))
+    await world.commit(
+        store, mark=world.mark("h2", before="h1", fingerprint="new", run="r2", now=world.at(5))
+    )
     found = (await store.states("p", ["g"]))["g"].marked
     assert found["n1"] == Marked("n1", "new", world.at(5), "r2")
     assert found["n2"].fingerprint == "old"
@@ -81,7 +83,12 @@ async def test_deleting_a_witness_deletes_its_mark(store, world):
 
 async def test_deleting_a_namesake_of_another_label_leaves_the_mark(store, world):
     mark = world.mark("h1", rows=("same",), witness="Note")
-    await world.commit(store, world.write("Note", {"uuid": "same"}), world.write("Person", {"uuid": "same"}), mark=mark)
+    await world.commit(
+        store,
+        world.write("Note", {"uuid": "same"}),
+        world.write("Person", {"uuid": "same"}),
+        mark=mark,
+    )
     await world.commit(store, world.delete("Person", "same"))
     assert set((await store.states("p", ["g"]))["g"].marked) == {"same"}
 
@@ -105,7 +112,9 @@ async def test_a_head_that_moved_stops_the_commit_and_nothing_is_written(store, 
 
 async def test_a_first_head_where_one_was_expected_stops_it_too(store, world):
     with pytest.raises(ConcurrentWrite):
-        await world.commit(store, world.write("Note", {"uuid": "lost"}), mark=world.mark("h2", before="h1"))
+        await world.commit(
+            store, world.write("Note", {"uuid": "lost"}), mark=world.mark("h2", before="h1")
+        )
     assert await notes(store) == []
     assert await store.states("p", ["g"]) == {"g": PartitionState()}
 
@@ -135,7 +144,9 @@ async def test_two_stores_race_and_one_wins_each_time(shared_home, world):
             ]
             done = await asyncio.gather(*tries, return_exceptions=True)
             assert sorted(isinstance(result, ConcurrentWrite) for result in done) == [False, True]
-            winners.append(marks[0].head if not isinstance(done[0], ConcurrentWrite) else marks[1].head)
+            winners.append(
+                marks[0].head if not isinstance(done[0], ConcurrentWrite) else marks[1].head
+            )
             head = winners[-1]
         assert await notes(one) == await notes(two) == sorted(winners)
         assert set((await two.states("p", ["g"]))["g"].marked) == set(winners)
@@ -144,7 +155,9 @@ async def test_two_stores_race_and_one_wins_each_time(shared_home, world):
 async def test_two_stores_see_each_others_writes(shared_home, world):
     await shared_home.reset()
     rows = world.rows(vector=[[1, 0, 0, 0]], text=["heron"])
-    query = world.query("Person", Method("nearest", "name", "vector", above=0.5), Method("fulltext", "name", "text"))
+    query = world.query(
+        "Person", Method("nearest", "name", "vector", above=0.5), Method("fulltext", "name", "text")
+    )
 
     async def found(store):
         [hits] = await store.search([query], rows)
@@ -152,17 +165,29 @@ async def test_two_stores_see_each_others_writes(shared_home, world):
 
     async with shared_home.open() as one, shared_home.open() as two:
         assert await found(one) == await found(two) == ([], [])
-        await world.commit(one, world.write("Person", {"uuid": "a", "name": "heron", "name_embedding": [1, 0, 0, 0]}))
+        await world.commit(
+            one,
+            world.write("Person", {"uuid": "a", "name": "heron", "name_embedding": [1, 0, 0, 0]}),
+        )
         assert await found(two) == (["a"], ["a"])
         await world.commit(
-            two, world.write("Person", {"uuid": "b", "name": "heron two", "name_embedding": [1, 0.5, 0, 0]})
+            two,
+            world.write(
+                "Person", {"uuid": "b", "name": "heron two", "name_embedding": [1, 0.5, 0, 0]}
+            ),
         )
         assert await found(one) == (["a", "b"], ["a", "b"])
-        await world.commit(one, world.write("Person", {"uuid": "a", "name": "stork", "name_embedding": [0, 1, 0, 0]}))
+        await world.commit(
+            one,
+            world.write("Person", {"uuid": "a", "name": "stork", "name_embedding": [0, 1, 0, 0]}),
+        )
         assert await found(two) == (["b"], ["b"])
         await world.commit(two, world.delete("Person", "b"))
         assert await found(one) == ([], [])
-        await world.commit(two, world.write("Person", {"uuid": "c", "name": "heron", "name_embedding": [1, 0, 0, 0]}))
+        await world.commit(
+            two,
+            world.write("Person", {"uuid": "c", "name": "heron", "name_embedding": [1, 0, 0, 0]}),
+        )
         assert await found(one) == (["c"], ["c"])
         await two.clear()
         assert await found(one) == ([], [])
@@ -195,11 +220,14 @@ async def test_opening_again_changes_nothing(store, world):
 async def test_another_embedder_is_refused(shared_home, world):
     await shared_home.reset()
     async with shared_home.open() as store:
-        await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+        await world.commit(
+            store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]})
+        )
     other = shared_home.connect()
     try:
         with pytest.raises(
-            StoreUnavailable, match=r"Person here has 4-dimensional vectors \(index .*your embedder gives 1,024"
+            StoreUnavailable,
+            match=r"Person here has 4-dimensional vectors \(index .*your embedder gives 1,024",
         ):
             await other.ensure(world.graph, 1024)
     finally:
@@ -210,7 +238,9 @@ async def test_another_embedder_is_refused(shared_home, world):
 
 
 async def test_a_query_of_another_length_is_refused(store, world):
-    await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+    await world.commit(
+        store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]})
+    )
     rows = type(world)(dimensions=3).rows(vector=[[1, 0, 0]])
     with pytest.raises(StoreUnavailable, match="4-dimensional"):
         await store.search([world.query("Person", Method("nearest", "name", "vector"))], rows)
@@ -241,7 +271,9 @@ async def test_a_graph_may_gain_properties_and_labels(shared_home, world):
             larger.write("Place", {"uuid": "x"}),
         )
         found = await store.scan("Note", ("content", "title", "stars"), ["g"], ())
-        assert found.to_pylist() == [{"uuid": "n", "group_id": "g", "content": "heron", "title": "Birds", "stars": 3}]
+        assert found.to_pylist() == [
+            {"uuid": "n", "group_id": "g", "content": "heron", "title": "Birds", "stars": 3}
+        ]
         query = larger.query("Note", Method("fulltext", "title", "text"))
         assert (await store.search([query], world.rows(text=["birds"])))[0].num_rows == 1
         assert (await store.statistics()).counts == {"Note": 1, "Place": 1}
@@ -252,7 +284,9 @@ async def test_statistics_count_labels_and_know_dimensions(store, world):
     assert empty.counts == {"Person": 0, "Note": 0, "KNOWS": 0, "NAMES": 0}
     await world.commit(
         store,
-        world.write("Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}),
+        world.write(
+            "Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}
+        ),
         world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
         mark=world.mark("h1", rows=("x", "y")),
     )
@@ -274,9 +308,17 @@ async def groups(store, world):
             ),
             world.write(
                 "KNOWS",
-                {"uuid": f"{group}k", "source": f"{group}1", "target": f"{group}2", "group_id": group, "fact": "f"},
+                {
+                    "uuid": f"{group}k",
+                    "source": f"{group}1",
+                    "target": f"{group}2",
+                    "group_id": group,
+                    "fact": "f",
+                },
             ),
-            mark=world.mark(f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"),
+            mark=world.mark(
+                f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"
+            ),
         )
     return store
 
@@ -290,7 +332,10 @@ async def test_clear_some_partitions(groups):
 
 
 async def test_clear_takes_edges_that_touch_what_goes(groups, world):
-    await world.commit(groups, world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}))
+    await world.commit(
+        groups,
+        world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}),
+    )
     await groups.clear(["g"])
     assert (await groups.scan("KNOWS", (), None, ())).column("uuid").to_pylist() == ["hk", "k"]
 
@@ -303,7 +348,9 @@ async def test_clear_nothing(groups):
 async def test_clear_all(groups, world):
     await groups.clear()
     assert set((await groups.statistics()).counts.values()) == {0}
-    assert await groups.states("p", ["g", "h", ""]) == {name: PartitionState() for name in ("g", "h", "")}
+    assert await groups.states("p", ["g", "h", ""]) == {
+        name: PartitionState() for name in ("g", "h", "")
+    }
     query = world.query("KNOWS", Method("fulltext", "fact", "text"), partition=None)
     assert (await groups.search([query], world.rows(text=["f"])))[0].num_rows == 0
     await world.commit(groups, world.write("Note", {"uuid": "n"}), mark=world.mark("h1"))
@@ -342,7 +389,10 @@ async def test_a_store_opened_without_a_length_takes_vectors_of_one_length_only(
     person = {"uuid": "a", "name": "A"}
     longer = type(world)(dimensions=6)
     await shared_home.reset()
-    async with shared_home.open(dimensions=None) as store, shared_home.open(dimensions=None) as other:
+    async with (
+        shared_home.open(dimensions=None) as store,
+        shared_home.open(dimensions=None) as other,
+    ):
         both = (
             world.write("Person", person | {"name_embedding": [1, 0, 0, 0]}),
             longer.write("Person", person | {"uuid": "b", "name_embedding": [1, 0, 0, 0, 0, 0]}),
@@ -351,27 +401,41 @@ async def test_a_store_opened_without_a_length_takes_vectors_of_one_length_only(
             await world.commit(store, *both)
         await world.commit(store, both[0])
         for each in (store, other):
-            with pytest.raises(StoreUnavailable, match="Person here has 4-dimensional vectors.*your embedder gives 6"):
+            with pytest.raises(
+                StoreUnavailable,
+                match="Person here has 4-dimensional vectors.*your embedder gives 6",
+            ):
                 await world.commit(each, both[1])
         assert (await store.statistics()).counts["Person"] == 1
 
 
-async def test_of_two_first_writes_at_once_only_one_decides_on_the_length_of_vectors(shared_home, world):
+async def test_of_two_first_writes_at_once_only_one_decides_on_the_length_of_vectors(
+    shared_home, world
+):
     writes = [
-        type(world)(dimensions=n).write("Person", {"uuid": f"p{n}", "name": "A", "name_embedding": [1.0] * n})
+        type(world)(dimensions=n).write(
+            "Person", {"uuid": f"p{n}", "name": "A", "name_embedding": [1.0] * n}
+        )
         for n in (4, 6)
     ]
     await shared_home.reset()
     async with shared_home.open(dimensions=None) as store:
-        ends = await asyncio.gather(*(world.commit(store, write) for write in writes), return_exceptions=True)
+        ends = await asyncio.gather(
+            *(world.commit(store, write) for write in writes), return_exceptions=True
+        )
         assert sorted(type(end).__name__ for end in ends) == ["StoreUnavailable", "Written"]
         assert (await store.statistics()).counts["Person"] == 1
 
 
 async def test_each_row_that_cannot_be_written_is_named_once(store, world):
-    await world.commit(store, world.write("Person", {"uuid": "x", "name": "X", "group_id": "other"}))
+    await world.commit(
+        store, world.write("Person", {"uuid": "x", "name": "X", "group_id": "other"})
+    )
     people = world.write(
-        "Person", {"uuid": "x", "name": "mine"}, {"uuid": "a", "name": "A"}, {"uuid": "b", "name": "B"}
+        "Person",
+        {"uuid": "x", "name": "mine"},
+        {"uuid": "a", "name": "A"},
+        {"uuid": "b", "name": "B"},
     )
     knows = world.write(
         "KNOWS",

@@ -69,7 +69,13 @@ NOTES = [
     {"content": "a", "kept": True, "weight": 0.5, "day": dt.date(2025, 1, 1), "tags": ["x"]},
     {"content": "b", "kept": False, "weight": 2.0, "day": dt.date(2025, 1, 2), "tags": []},
     {"content": None, "kept": None, "weight": None, "day": None, "tags": None},
-    {"content": "", "kept": True, "weight": -1e300, "day": dt.date(1969, 12, 31), "tags": ["x", "y"]},
+    {
+        "content": "",
+        "kept": True,
+        "weight": -1e300,
+        "day": dt.date(1969, 12, 31),
+        "tags": ["x", "y"],
+    },
     {"content": "é", "kept": False, "weight": 1.0, "day": dt.date(2025, 1, 3), "tags": ["Ann"]},
 ]
 TAKEN_OF_NOTES = [
@@ -90,7 +96,12 @@ TAKEN_OF_NOTES = [
     "list_contains(hit.tags, word)",
     "hit.created_at IS NOT DISTINCT FROM at",
 ]
-NEVER = ["lower(hit.name) = word", "hit.turn + 1 > least", "hit.name LIKE 'A%'", "length(hit.name) = 3"]
+NEVER = [
+    "lower(hit.name) = word",
+    "hit.turn + 1 > least",
+    "hit.name LIKE 'A%'",
+    "length(hit.name) = 3",
+]
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +123,10 @@ def asked(world):
 def people(world):
     """Rows of the store."""
     days = [world.at(1), world.at(2), world.at(2, 30), None, world.at(3)]
-    rows = [{"uuid": f"p{i}", "created_at": day, **row} for i, (day, row) in enumerate(zip(days, PEOPLE, strict=True))]
+    rows = [
+        {"uuid": f"p{i}", "created_at": day, **row}
+        for i, (day, row) in enumerate(zip(days, PEOPLE, strict=True))
+    ]
     return world.table("Person", [{"labels": [], **row} for row in rows])
 
 
@@ -120,7 +134,10 @@ def people(world):
 def notes(world):
     """Rows of the store, with times by which those that ask find some."""
     days = [world.at(1), world.at(2), None, world.at(9), world.at(3)]
-    rows = [{"uuid": f"n{i}", "created_at": day, **row} for i, (day, row) in enumerate(zip(days, NOTES, strict=True))]
+    rows = [
+        {"uuid": f"n{i}", "created_at": day, **row}
+        for i, (day, row) in enumerate(zip(days, NOTES, strict=True))
+    ]
     return world.table("Note", rows)
 
 
@@ -144,7 +161,9 @@ async def test_searches_keep_what_duckdb_keeps(store, world, people, asked, wher
     await world.commit(store, type(world.write("Person", {"uuid": "p"}))("Person", people))
     query = SearchQuery("Person", (Method("order"),), (), where=conjuncts)
     [found] = await store.search([query], asked)
-    kept = sorted(zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True))
+    kept = sorted(
+        zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True)
+    )
     assert kept == kept_by_duckdb(where, people, asked)
 
 
@@ -153,8 +172,12 @@ async def test_searches_of_every_type_keep_what_duckdb_keeps(store, world, notes
     conjuncts = parse_scalar(where).conjuncts()
     assert all(store.takes(part, "hit") for part in conjuncts)
     await world.commit(store, type(world.write("Note", {"uuid": "n"}))("Note", notes))
-    [found] = await store.search([SearchQuery("Note", (Method("order"),), (), where=conjuncts)], asked)
-    kept = sorted(zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True))
+    [found] = await store.search(
+        [SearchQuery("Note", (Method("order"),), (), where=conjuncts)], asked
+    )
+    kept = sorted(
+        zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True)
+    )
     assert kept == kept_by_duckdb(where, notes, asked)
 
 

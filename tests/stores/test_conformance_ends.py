@@ -7,7 +7,10 @@ import pytest
 from semgraph.stores.base import Method
 
 WORDS = Method("fulltext", "fact", "text", k=2)
-ENDS = (("source", "who", ("name", "labels", "attributes")), ("target", "whom", ("name", "turn", "name_embedding")))
+ENDS = (
+    ("source", "who", ("name", "labels", "attributes")),
+    ("target", "whom", ("name", "turn", "name_embedding")),
+)
 
 
 @pytest.fixture
@@ -23,9 +26,27 @@ async def friends(store, world):
         ),
         world.write(
             "KNOWS",
-            {"uuid": "ab", "source": "a", "target": "b", "fact": "they met by the sea", "fact_embedding": [1, 0, 0, 0]},
-            {"uuid": "ac", "source": "a", "target": "c", "fact": "they met by the sea", "fact_embedding": [0, 1, 0, 0]},
-            {"uuid": "bc", "source": "b", "target": "c", "fact": "they met by the sea", "fact_embedding": [0, 0, 1, 0]},
+            {
+                "uuid": "ab",
+                "source": "a",
+                "target": "b",
+                "fact": "they met by the sea",
+                "fact_embedding": [1, 0, 0, 0],
+            },
+            {
+                "uuid": "ac",
+                "source": "a",
+                "target": "c",
+                "fact": "they met by the sea",
+                "fact_embedding": [0, 1, 0, 0],
+            },
+            {
+                "uuid": "bc",
+                "source": "b",
+                "target": "c",
+                "fact": "they met by the sea",
+                "fact_embedding": [0, 0, 1, 0],
+            },
         ),
     )
     return store
@@ -40,7 +61,12 @@ async def test_a_hit_brings_the_nodes_at_its_ends(friends, world):
     query = world.query("KNOWS", Method("equal", "fact", "text"), ends=ENDS)
     found = await search(friends, query, world.rows(text=["they met by the sea"]))
     ab, ac, _ = found
-    assert ab["#source"] == {"uuid": "a", "name": "Ann", "labels": ["Poet"], "attributes": '{"age":3}'}
+    assert ab["#source"] == {
+        "uuid": "a",
+        "name": "Ann",
+        "labels": ["Poet"],
+        "attributes": '{"age":3}',
+    }
     assert ab["#target"] == {"uuid": "b", "name": "Bob", "turn": 2, "name_embedding": [1, 0, 0, 0]}
     assert ac["#target"] == {"uuid": "c", "name": "Cy", "turn": 3, "name_embedding": None}
 

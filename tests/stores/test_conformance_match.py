@@ -19,19 +19,33 @@ async def circle(store, world):
             store,
             world.write(
                 "Person",
-                *({"uuid": tag + k, "name": k.upper(), "group_id": group, "turn": i} for i, k in enumerate("abcd")),
+                *(
+                    {"uuid": tag + k, "name": k.upper(), "group_id": group, "turn": i}
+                    for i, k in enumerate("abcd")
+                ),
             ),
-            world.write("Note", *({"uuid": tag + k, "content": k, "group_id": group} for k in ("n1", "n2"))),
+            world.write(
+                "Note", *({"uuid": tag + k, "content": k, "group_id": group} for k in ("n1", "n2"))
+            ),
             world.write(
                 "KNOWS",
                 *(
-                    {"uuid": tag + k, "source": tag + s, "target": tag + t, "fact": k, "group_id": group}
+                    {
+                        "uuid": tag + k,
+                        "source": tag + s,
+                        "target": tag + t,
+                        "fact": k,
+                        "group_id": group,
+                    }
                     for k, s, t in edges
                 ),
             ),
             world.write(
                 "NAMES",
-                *({"uuid": tag + k, "source": tag + s, "target": tag + t, "group_id": group} for k, s, t in names),
+                *(
+                    {"uuid": tag + k, "source": tag + s, "target": tag + t, "group_id": group}
+                    for k, s, t in names
+                ),
             ),
         )
     return store
@@ -40,14 +54,22 @@ async def circle(store, world):
 async def paths(store, query, rows):
     """Rows of the match as tuples: ordinal, then the keys of the variables."""
     found = await store.match(query, rows)
-    return [(row.pop("_q"), *(struct["uuid"] for struct in row.values())) for row in found.to_pylist()]
+    return [
+        (row.pop("_q"), *(struct["uuid"] for struct in row.values())) for row in found.to_pylist()
+    ]
 
 
 @pytest.mark.parametrize(
     ("arrow", "expected"),
     [
-        ("(x:Person {uuid: who})-[r:KNOWS]->(y:Person)", [(0, "a", "ab", "b"), (1, "d", "dd", "d")]),
-        ("(x:Person {uuid: who})<-[r:KNOWS]-(y:Person)", [(0, "a", "ca", "c"), (1, "d", "dd", "d")]),
+        (
+            "(x:Person {uuid: who})-[r:KNOWS]->(y:Person)",
+            [(0, "a", "ab", "b"), (1, "d", "dd", "d")],
+        ),
+        (
+            "(x:Person {uuid: who})<-[r:KNOWS]-(y:Person)",
+            [(0, "a", "ca", "c"), (1, "d", "dd", "d")],
+        ),
         (
             "(x:Person {uuid: who})-[r:KNOWS]-(y:Person)",
             [(0, "a", "ab", "b"), (0, "a", "ca", "c"), (1, "d", "dd", "d")],
@@ -56,7 +78,10 @@ async def paths(store, query, rows):
     ids=["out", "in", "any"],
 )
 async def test_directions(circle, world, arrow, expected):
-    assert await paths(circle, world.pattern(arrow), world.rows(who=["a", "d", "nobody", None])) == expected
+    assert (
+        await paths(circle, world.pattern(arrow), world.rows(who=["a", "d", "nobody", None]))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,12 +99,18 @@ async def test_edges_between_unlike_labels(circle, world, text, expected):
 
 async def test_one_node(circle, world):
     rows = world.rows(name=["A", "D", "Z"])
-    assert await paths(circle, world.pattern("(x:Person {name: name})"), rows) == [(0, "a"), (1, "d")]
+    assert await paths(circle, world.pattern("(x:Person {name: name})"), rows) == [
+        (0, "a"),
+        (1, "d"),
+    ]
 
 
 async def test_two_edges_in_a_path(circle, world):
     out = world.pattern("(x:Person {uuid: who})-[:KNOWS]->(:Person)-[r:KNOWS]->(z:Person)")
-    assert await paths(circle, out, world.rows(who=["a", "b"])) == [(0, "a", "bc", "c"), (1, "b", "ca", "a")]
+    assert await paths(circle, out, world.rows(who=["a", "b"])) == [
+        (0, "a", "bc", "c"),
+        (1, "b", "ca", "a"),
+    ]
 
 
 async def test_no_path_uses_an_edge_twice(circle, world):
@@ -127,7 +158,9 @@ async def test_where_over_all_variables(circle, world):
 
 
 async def test_properties_of_variables(circle, world):
-    query = world.pattern("(x:Person {uuid: who})-[r:KNOWS]->(:Person)", x=("name", "turn", "labels"), r=("fact",))
+    query = world.pattern(
+        "(x:Person {uuid: who})-[r:KNOWS]->(:Person)", x=("name", "turn", "labels"), r=("fact",)
+    )
     found = await circle.match(query, world.rows(who=["a"]))
     assert found.column_names == ["_q", "x", "r"]
     assert found.to_pylist() == [
@@ -147,13 +180,21 @@ async def test_a_path_lies_in_the_rows_partition(circle, world):
     several = world.pattern("(x:Person)-[:KNOWS]->(y:Person {name: name})", partition="group_ids")
     assert await paths(circle, several, lists) == [(0, "a", "b"), (0, "h.a", "h.b")]
     everywhere = world.pattern("(x:Person)-[:KNOWS]->(y:Person {name: name})", partition=None)
-    assert await paths(circle, everywhere, world.rows(name=["B"])) == [(0, "a", "b"), (0, "h.a", "h.b")]
+    assert await paths(circle, everywhere, world.rows(name=["B"])) == [
+        (0, "a", "b"),
+        (0, "h.a", "h.b"),
+    ]
 
 
 async def test_an_edge_of_another_partition_is_not_seen(circle, world):
-    await world.commit(circle, world.write("KNOWS", {"uuid": "x", "source": "a", "target": "c", "group_id": None}))
+    await world.commit(
+        circle, world.write("KNOWS", {"uuid": "x", "source": "a", "target": "c", "group_id": None})
+    )
     query = world.pattern("(x:Person {uuid: who})-[r:KNOWS]-(y:Person)")
-    assert await paths(circle, query, world.rows(who=["c"])) == [(0, "c", "bc", "b"), (0, "c", "ca", "a")]
+    assert await paths(circle, query, world.rows(who=["c"])) == [
+        (0, "c", "bc", "b"),
+        (0, "c", "ca", "a"),
+    ]
 
 
 async def test_one_round_trip_and_none_without_rows(circle, world):
@@ -164,7 +205,9 @@ async def test_one_round_trip_and_none_without_rows(circle, world):
     empty = await circle.match(query, world.rows(who=["a"]).slice(0, 0))
     assert circle.round_trips == before + 1
     assert empty.num_rows == 0
-    assert empty.schema.field("x").type == pa.struct([("uuid", pa.string()), ("aliases", pa.list_(pa.string()))])
+    assert empty.schema.field("x").type == pa.struct(
+        [("uuid", pa.string()), ("aliases", pa.list_(pa.string()))]
+    )
 
 
 async def test_scan_is_sorted_by_key(circle, world):
@@ -179,7 +222,13 @@ async def test_scan_is_sorted_by_key(circle, world):
 async def test_scan_of_edges_brings_their_ends(circle, world):
     found = await circle.scan("KNOWS", ("fact", "uuid"), ["h"], ())
     assert found.column_names == ["uuid", "group_id", "source", "target", "fact"]
-    assert found.to_pylist()[0] == {"uuid": "h.ab", "group_id": "h", "source": "h.a", "target": "h.b", "fact": "ab"}
+    assert found.to_pylist()[0] == {
+        "uuid": "h.ab",
+        "group_id": "h",
+        "source": "h.a",
+        "target": "h.b",
+        "fact": "ab",
+    }
 
 
 async def test_scan_of_partitions(circle, world):
@@ -195,7 +244,11 @@ async def test_scan_of_partitions(circle, world):
 async def test_scan_of_the_first_rows(circle, world):
     async def keys(partitions, limit, where=""):
         conjuncts = parse_scalar(where).conjuncts() if where else ()
-        return (await circle.scan("Person", (), partitions, conjuncts, limit)).column("uuid").to_pylist()
+        return (
+            (await circle.scan("Person", (), partitions, conjuncts, limit))
+            .column("uuid")
+            .to_pylist()
+        )
 
     before = circle.round_trips
     assert await keys(["g"], 2) == ["a", "b"]

@@ -15,12 +15,23 @@ async def two(store, world):
     for group in ("g", "h"):
         await world.commit(
             store,
-            world.write("Person", *({"uuid": f"{group}{i}", "name": group, "group_id": group} for i in (1, 2))),
+            world.write(
+                "Person",
+                *({"uuid": f"{group}{i}", "name": group, "group_id": group} for i in (1, 2)),
+            ),
             world.write(
                 "KNOWS",
-                {"uuid": f"{group}k", "source": f"{group}1", "target": f"{group}2", "group_id": group, "fact": "f"},
+                {
+                    "uuid": f"{group}k",
+                    "source": f"{group}1",
+                    "target": f"{group}2",
+                    "group_id": group,
+                    "fact": "f",
+                },
             ),
-            mark=world.mark(f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"),
+            mark=world.mark(
+                f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"
+            ),
         )
     return store
 
@@ -54,12 +65,19 @@ async def test_a_node_of_another_partition_is_not_written(two, world, only_exist
 @pytest.mark.parametrize("only_existing", [False, True])
 async def test_what_only_a_new_node_would_get_is_refused_too(two, world, only_existing):
     create = frozenset({"name", "group_id", "labels"})
-    write = world.write("Person", {"uuid": "h1", "labels": ["Boss"]}, create=create, only_existing=only_existing)
+    write = world.write(
+        "Person", {"uuid": "h1", "labels": ["Boss"]}, create=create, only_existing=only_existing
+    )
     await refused(two, world, "the key of Person h1 is taken", write)
 
 
 async def test_the_empty_partition_is_one_as_others(two, world):
-    await refused(two, world, "the key of Person h1 is taken", world.write("Person", {"uuid": "h1", "group_id": ""}))
+    await refused(
+        two,
+        world,
+        "the key of Person h1 is taken",
+        world.write("Person", {"uuid": "h1", "group_id": ""}),
+    )
     await world.commit(two, world.write("Person", {"uuid": "e", "group_id": ""}))
     await world.commit(two, world.write("Person", {"uuid": "e", "group_id": "", "name": "E"}))
     await refused(two, world, "the key of Person e is taken", world.write("Person", {"uuid": "e"}))
@@ -77,16 +95,23 @@ async def test_an_existing_edge_of_another_partition_is_not_written(two, world):
     await refused(two, world, "the key of KNOWS hk is taken", write)
 
 
-@pytest.mark.parametrize(("source", "target", "end"), [("g1", "h1", "target"), ("h1", "g1", "source")])
+@pytest.mark.parametrize(
+    ("source", "target", "end"), [("g1", "h1", "target"), ("h1", "g1", "source")]
+)
 async def test_an_edge_does_not_lead_into_another_partition(two, world, source, target, end):
-    edges = {"uuid": "fine", "source": "g1", "target": "g9"}, {"uuid": "over", "source": source, "target": target}
+    edges = (
+        {"uuid": "fine", "source": "g1", "target": "g9"},
+        {"uuid": "over", "source": source, "target": target},
+    )
     what = f'KNOWS over has the {end} "h1", which is no Person of its group'
     await refused(two, world, what, world.write("KNOWS", *edges))
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
 async def test_an_error_does_not_reveal_what_another_partition_stores(two, world, end):
-    """An end in another partition and an end that nobody has give the same error, but for the key that was given."""
+    """An end in another partition and an end that nobody has give the same error, but for the key
+    that was given.
+    """
     said = []
     for other in ("h1", "nobody"):
         edge = {"uuid": "over", "source": "g1", "target": "g2", end: other}
@@ -103,8 +128,13 @@ async def test_rows_without_a_partition_are_merged_wherever_their_key_is(two, wo
     row = {"uuid": "h1", "name": "changed"}
     table = world.table("Person", [row]).drop_columns(["group_id"])
     await world.commit(two, type(world.write("Person", row))("Person", table))
-    await world.commit(two, world.write("Person", {"uuid": "h2", "name": "changed", "group_id": None}))
-    await world.commit(two, world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}))
+    await world.commit(
+        two, world.write("Person", {"uuid": "h2", "name": "changed", "group_id": None})
+    )
+    await world.commit(
+        two,
+        world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}),
+    )
     people, edges, _ = await everything(two)
     assert [(one["uuid"], one["group_id"], one["name"]) for one in people] == [
         ("g1", "g", "g"),
@@ -123,7 +153,9 @@ def within(label, group, *keys, detach=False):
 async def test_what_is_of_another_partition_is_not_deleted(two, world):
     before = await everything(two)
     for detach in (False, True):
-        done = await world.commit(two, within("Person", "g", "h1", "h2", detach=detach), within("KNOWS", "g", "hk"))
+        done = await world.commit(
+            two, within("Person", "g", "h1", "h2", detach=detach), within("KNOWS", "g", "hk")
+        )
         assert not any(done.rows.values())
     assert await everything(two) == before
 
@@ -158,7 +190,9 @@ async def test_a_write_within_its_partition_is_one_round_trip(two, world):
 
 
 async def test_one_batch_cannot_merge_a_key_into_two_partitions(two, world):
-    """Refused as such, not as it happens to be stored: the first write passes over it, the second would create it."""
+    """Refused as such, not as it happens to be stored: the first write passes over it, the second
+    would create it.
+    """
     first = world.write("Person", {"uuid": "x", "group_id": "h"}, only_existing=True)
     second = world.write("Person", {"uuid": "x", "group_id": "g"})
     await refused(two, world, "the key of Person x is taken", first, second)

@@ -1,4 +1,6 @@
-"""What every store promises of its schema: a new place is set up by itself, and what rows lack is stored when asked."""
+"""What every store promises of its schema: a new place is set up by itself, and what rows lack is
+stored when asked.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ async def test_made_anew_it_finds_what_it_found(store, world):
     dropped = {line.partition(": ")[2] for line in said if line.startswith("dropped: ")}
     made = [line for line in said if line.startswith("made: ")]
     assert len(dropped) == len(made)
-    query = world.query("Person", Method("equal", "name_key", "key"), Method("fulltext", "name", "text"))
+    query = world.query(
+        "Person", Method("equal", "name_key", "key"), Method("fulltext", "name", "text")
+    )
     [found] = await store.search([query], world.rows(key=["ann lee"], text=["lee"]))
     assert world.keys(found, 0) == world.keys(found, 1) == {0: ["a"]}
 
@@ -42,7 +46,12 @@ async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(share
     old = replace(world, graph=before(world.graph))
     async with shared_home.open(old.graph) as store:
         await old.commit(
-            store, old.write("Person", {"uuid": "a", "name": "Ann  LEE", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"})
+            store,
+            old.write(
+                "Person",
+                {"uuid": "a", "name": "Ann  LEE", "name_embedding": [1, 0, 0, 0]},
+                {"uuid": "b"},
+            ),
         )
     async with shared_home.open() as store:
         query = world.query("Person", Method("equal", "name_key", "key"), properties=("name_key",))
@@ -68,7 +77,8 @@ async def test_how_many_rows_have_a_text_and_no_vector_is_told(store, world):
         ),
     )
     await world.commit(
-        store, world.write("KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact": "Ann knows Bob"})
+        store,
+        world.write("KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact": "Ann knows Bob"}),
     )
     why = "nothing finds them by what is near in meaning. A plan that merges their"
     people, facts = (
@@ -76,8 +86,15 @@ async def test_how_many_rows_have_a_text_and_no_vector_is_told(store, world):
         f"1 KNOWS have no fact_embedding: {why} fact again makes it",
     )
     assert await store.settle(world.graph, world.dimensions, drop=False) == [people, facts]
-    await world.commit(store, world.write("Person", {"uuid": "b", "name": "Bob", "name_embedding": vector}))
     await world.commit(
-        store, world.write("KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact_embedding": vector})
+        store, world.write("Person", {"uuid": "b", "name": "Bob", "name_embedding": vector})
     )
-    assert await store.settle(world.graph, world.dimensions, drop=False) == [people.replace("2", "1")]
+    await world.commit(
+        store,
+        world.write(
+            "KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact_embedding": vector}
+        ),
+    )
+    assert await store.settle(world.graph, world.dimensions, drop=False) == [
+        people.replace("2", "1")
+    ]

@@ -1,4 +1,6 @@
-"""Texts are data: what looks like a query, a quote or an odd character is stored, found and given back as it is."""
+"""Texts are data: what looks like a query, a quote or an odd character is stored, found and given
+back as it is.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,15 @@ async def test_kept_and_found_everywhere(home, store, world, text):
     row = {"uuid": "p", "summary": text, "aliases": [text], "attributes": {"said": text}}
     await world.commit(store, world.write("Person", row))
     found = await store.match(
-        world.pattern("(p:Person {uuid: k})", p=("summary", "aliases", "attributes")), world.rows(k=["p"])
+        world.pattern("(p:Person {uuid: k})", p=("summary", "aliases", "attributes")),
+        world.rows(k=["p"]),
     )
     [kept] = found.column("p").to_pylist()
-    assert (kept["summary"], kept["aliases"], json.loads(kept["attributes"])) == (text, [text], {"said": text})
+    assert (kept["summary"], kept["aliases"], json.loads(kept["attributes"])) == (
+        text,
+        [text],
+        {"said": text},
+    )
 
 
 async def test_the_character_nul(home, store, world):
@@ -59,23 +66,46 @@ async def test_the_character_nul(home, store, world):
 
 
 async def check(store, world, text):
-    """A text as name, key, partition, list item, attribute, end of an edge, member of a mark, and in each kind of question."""
+    """A text as name, key, partition, list item, attribute, end of an edge, member of a mark, and
+    in each kind of question.
+    """
     group, key = f"group {text}", f"key {text}"
-    row = {"uuid": key, "name": text, "aliases": [text, "x"], "attributes": {"said": text}, "group_id": group}
+    row = {
+        "uuid": key,
+        "name": text,
+        "aliases": [text, "x"],
+        "attributes": {"said": text},
+        "group_id": group,
+    }
     decoy = {"uuid": "decoy", "name": "stork", "group_id": group}
     mark = world.mark(
-        f"head {text}", partition=group, plan=text, rows=(key,), fingerprint=text, run=text, witness="Person"
+        f"head {text}",
+        partition=group,
+        plan=text,
+        rows=(key,),
+        fingerprint=text,
+        run=text,
+        witness="Person",
     )
     edge = {"uuid": "k", "source": key, "target": key, "fact": text, "group_id": group}
-    await world.commit(store, world.write("Person", row, decoy), world.write("KNOWS", edge), mark=mark)
-    await world.commit(store, world.write("Person", {"uuid": key, "summary": text, "group_id": group}))
+    await world.commit(
+        store, world.write("Person", row, decoy), world.write("KNOWS", edge), mark=mark
+    )
+    await world.commit(
+        store, world.write("Person", {"uuid": key, "summary": text, "group_id": group})
+    )
 
     rows = world.rows(name=[text], text=[words(text)], group_id=[group])
     query = world.query(
-        "Person", Method("equal", "name", "name"), Method("fulltext", "name", "text"), properties=tuple(row)[1:]
+        "Person",
+        Method("equal", "name", "name"),
+        Method("fulltext", "name", "text"),
+        properties=tuple(row)[1:],
     )
     literal = "'" + text.replace("'", "''") + "'"
-    filtered = world.query("Person", Method("order"), where=f"hit.name = {literal} AND hit.name IN ({literal}, 'x')")
+    filtered = world.query(
+        "Person", Method("order"), where=f"hit.name = {literal} AND hit.name IN ({literal}, 'x')"
+    )
     both, some = await store.search([query, filtered], rows)
     assert world.keys(both, 0) == world.keys(both, 1) == world.keys(some) == {0: [key]}
     assert both.column("name")[0].as_py() == text
@@ -83,12 +113,16 @@ async def check(store, world, text):
     assert both.column("group_id")[0].as_py() == group
 
     found = await store.match(
-        world.pattern("(a:Person {name: name})-[k:KNOWS]->(b:Person)", b=("summary",), k=("fact",)), rows
+        world.pattern("(a:Person {name: name})-[k:KNOWS]->(b:Person)", b=("summary",), k=("fact",)),
+        rows,
     )
-    assert [(r["a"]["uuid"], r["k"]["source"], r["k"]["fact"], r["b"]["summary"]) for r in found.to_pylist()] == [
-        (key, key, text, text)
-    ]
-    assert (await store.scan("Person", (), [group], ())).column("uuid").to_pylist() == sorted(["decoy", key])
+    assert [
+        (r["a"]["uuid"], r["k"]["source"], r["k"]["fact"], r["b"]["summary"])
+        for r in found.to_pylist()
+    ] == [(key, key, text, text)]
+    assert (await store.scan("Person", (), [group], ())).column("uuid").to_pylist() == sorted(
+        ["decoy", key]
+    )
 
     state = (await store.states(text, [group]))[group]
     assert state.head == f"head {text}"
@@ -100,7 +134,9 @@ async def check(store, world, text):
 async def test_keys_differ_by_their_last_character(store, world):
     keys = ["a", "A", "a ", "á", "a\u0301", "a\u200b", "ａ"]
     await world.commit(store, world.write("Note", *({"uuid": k, "content": k} for k in keys)))
-    found = await store.match(world.pattern("(n:Note {uuid: k})", n=("content",)), world.rows(k=keys))
+    found = await store.match(
+        world.pattern("(n:Note {uuid: k})", n=("content",)), world.rows(k=keys)
+    )
     assert [row["n"]["content"] for row in found.to_pylist()] == keys
     assert (await store.scan("Note", (), ["g"], ())).column("uuid").to_pylist() == sorted(keys)
 
@@ -108,16 +144,25 @@ async def test_keys_differ_by_their_last_character(store, world):
 @pytest.mark.parametrize("query", ["_", "…", "\u0301", "*", "𞤀 nothing"])
 async def test_what_has_no_words_finds_nothing(store, world, query):
     await world.commit(store, world.write("Note", {"uuid": "n", "content": "a heron"}))
-    found = await store.search([world.query("Note", Method("fulltext", "content", "text"))], world.rows(text=[query]))
+    found = await store.search(
+        [world.query("Note", Method("fulltext", "content", "text"))], world.rows(text=[query])
+    )
     assert found[0].num_rows == 0
 
 
 async def test_operators_are_words(store, world):
     contents = {"a": "to be or not to be", "b": "heron near the lake", "c": "and then"}
-    await world.commit(store, world.write("Note", *({"uuid": k, "content": c} for k, c in contents.items())))
+    await world.commit(
+        store, world.write("Note", *({"uuid": k, "content": c} for k, c in contents.items()))
+    )
     query = world.query("Note", Method("fulltext", "content", "text"))
     [found] = await store.search([query], world.rows(text=["or", "near", "and", "not heron"]))
-    assert {q: set(keys) for q, keys in world.keys(found).items()} == {0: {"a"}, 1: {"b"}, 2: {"c"}, 3: {"a", "b"}}
+    assert {q: set(keys) for q, keys in world.keys(found).items()} == {
+        0: {"a"},
+        1: {"b"},
+        2: {"c"},
+        3: {"a", "b"},
+    }
 
 
 async def test_a_very_long_question(store, world):

@@ -11,16 +11,30 @@ async def ring(store, world):
     """a → b → c → a, c → d, a loop at d; note n names a; and the same, tagged, in group h."""
     for group in ("g", "h"):
         tag = "" if group == "g" else "h."
-        knows = [("ab", "a", "b"), ("bc", "b", "c"), ("ca", "c", "a"), ("cd", "c", "d"), ("dd", "d", "d")]
+        knows = [
+            ("ab", "a", "b"),
+            ("bc", "b", "c"),
+            ("ca", "c", "a"),
+            ("cd", "c", "d"),
+            ("dd", "d", "d"),
+        ]
         await world.commit(
             store,
-            world.write("Person", *({"uuid": tag + k, "name": k.upper(), "group_id": group} for k in "abcd")),
+            world.write(
+                "Person", *({"uuid": tag + k, "name": k.upper(), "group_id": group} for k in "abcd")
+            ),
             world.write("Note", {"uuid": tag + "n", "content": "n", "group_id": group}),
             world.write(
                 "KNOWS",
-                *({"uuid": tag + k, "source": tag + s, "target": tag + t, "group_id": group} for k, s, t in knows),
+                *(
+                    {"uuid": tag + k, "source": tag + s, "target": tag + t, "group_id": group}
+                    for k, s, t in knows
+                ),
             ),
-            world.write("NAMES", {"uuid": tag + "na", "source": tag + "n", "target": tag + "a", "group_id": group}),
+            world.write(
+                "NAMES",
+                {"uuid": tag + "na", "source": tag + "n", "target": tag + "a", "group_id": group},
+            ),
         )
     return store
 
@@ -104,7 +118,9 @@ async def test_what_labels_have_in_common_can_be_read_and_compared(ring, world):
         to=("group_id",),
     )
     found = await ring.match(query, world.rows(who=["a"]))
-    assert [row["to"] for row in found.to_pylist()] == [{"uuid": uuid, "group_id": "g"} for uuid in ("b", "c", "n")]
+    assert [row["to"] for row in found.to_pylist()] == [
+        {"uuid": uuid, "group_id": "g"} for uuid in ("b", "c", "n")
+    ]
 
 
 async def test_the_far_end_may_be_the_one_that_is_known(ring, world):
@@ -119,29 +135,45 @@ async def test_the_far_end_may_be_the_one_that_is_known(ring, world):
 
 async def test_both_ends_may_be_known_and_neither(ring, world):
     both = world.pattern("(:Person {uuid: who})-[way:KNOWS*1..3]->(:Person {name: name})")
-    assert await trails(ring, both, world.rows(who=["a", "b"], name=["D", "B"])) == [(0, "ab bc cd"), (1, "bc ca ab")]
+    assert await trails(ring, both, world.rows(who=["a", "b"], name=["D", "B"])) == [
+        (0, "ab bc cd"),
+        (1, "bc ca ab"),
+    ]
     neither = world.pattern("(x:Note)-[way:NAMES*1..2]->(:Person)", where="x.content = wanted")
     assert await trails(ring, neither, world.rows(wanted=["n"])) == [(0, "n", "na")]
 
 
 async def test_where_over_both_ends(ring, world):
-    query = world.pattern("(x:Person)-[way:KNOWS*2]->(y:Person)", where="x.name < y.name AND x.name <> skipped")
-    assert await trails(ring, query, world.rows(skipped=["A"])) == [(0, "b", "bc cd", "d"), (0, "c", "cd dd", "d")]
+    query = world.pattern(
+        "(x:Person)-[way:KNOWS*2]->(y:Person)", where="x.name < y.name AND x.name <> skipped"
+    )
+    assert await trails(ring, query, world.rows(skipped=["A"])) == [
+        (0, "b", "bc cd", "d"),
+        (0, "c", "cd dd", "d"),
+    ]
 
 
 async def test_a_trail_lies_in_one_partition(ring, world):
     text = "(x:Person {name: name})-[way:KNOWS*2]->(:Person)"
     rows = world.rows(name=["A"] * 3, group_id=["g", "h", "none"])
-    assert await trails(ring, world.pattern(text), rows) == [(0, "a", "ab bc"), (1, "h.a", "h.ab h.bc")]
+    assert await trails(ring, world.pattern(text), rows) == [
+        (0, "a", "ab bc"),
+        (1, "h.a", "h.ab h.bc"),
+    ]
     lists = world.rows(name=["A"] * 3, group_ids=[["h", "g", "h"], [], None])
     several = world.pattern(text, partition="group_ids")
     assert await trails(ring, several, lists) == [(0, "a", "ab bc"), (0, "h.a", "h.ab h.bc")]
     everywhere = world.pattern(text, partition=None)
-    assert await trails(ring, everywhere, world.rows(name=["A"])) == [(0, "a", "ab bc"), (0, "h.a", "h.ab h.bc")]
+    assert await trails(ring, everywhere, world.rows(name=["A"])) == [
+        (0, "a", "ab bc"),
+        (0, "h.a", "h.ab h.bc"),
+    ]
 
 
 async def test_an_edge_of_another_partition_is_not_walked_along(ring, world):
-    await world.commit(ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None}))
+    await world.commit(
+        ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None})
+    )
     query = world.pattern("(:Person {uuid: who})-[way:KNOWS*1..2]->(:Person)")
     assert await trails(ring, query, world.rows(who=["a"])) == [(0, "ab"), (0, "ab bc")]
 
@@ -154,7 +186,9 @@ async def test_a_trail_of_no_edges_begins_and_ends_at_one_node(ring, world):
         (1, "n", "na", "a"),
     ]
     none = world.pattern("(o:Person {uuid: who})-[way:KNOWS*0..0]-(to {name: name})")
-    assert await trails(ring, none, world.rows(who=["a", "b"], name=["A", "A"])) == [(0, "a", "", "a")]
+    assert await trails(ring, none, world.rows(who=["a", "b"], name=["A", "A"])) == [
+        (0, "a", "", "a")
+    ]
 
 
 async def test_a_path_goes_on_behind_a_trail_and_takes_no_edge_twice(ring, world):
@@ -199,20 +233,29 @@ async def test_a_path_goes_on_behind_a_trail_and_takes_no_edge_twice(ring, world
 async def test_directions_behind_a_trail(ring, world, behind, expected):
     query = world.pattern(f"(:Person {{uuid: who}})-[way:KNOWS*0..1]->(:Person){behind}")
     rows = world.rows(who=["a"], edge=["bc"], name=["C"])
-    found = [" ".join(part for part in row[1:] if len(part) > 1) for row in await trails(ring, query, rows)]
+    found = [
+        " ".join(part for part in row[1:] if len(part) > 1)
+        for row in await trails(ring, query, rows)
+    ]
     assert found == expected
 
 
-async def test_the_end_of_a_trail_may_be_the_one_that_is_known_and_where_sees_what_is_behind(ring, world):
+async def test_the_end_of_a_trail_may_be_the_one_that_is_known_and_where_sees_what_is_behind(
+    ring, world
+):
     query = world.pattern(
         "(o)-[way:KNOWS|NAMES*1..1]->(:Person {uuid: who})-[last:KNOWS]->(y:Person)",
         where="y.name > wanted AND last.uuid <> o.uuid",
     )
-    assert await trails(ring, query, world.rows(who=["c"], wanted=["C"])) == [(0, "b", "bc", "cd", "d")]
+    assert await trails(ring, query, world.rows(who=["c"], wanted=["C"])) == [
+        (0, "b", "bc", "cd", "d")
+    ]
 
 
 async def test_what_is_behind_a_trail_lies_in_its_partition(ring, world):
-    await world.commit(ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None}))
+    await world.commit(
+        ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None})
+    )
     text = "(:Person {name: name})-[way:KNOWS*0..1]->(:Person)-[last:KNOWS]->(:Person)"
     rows = world.rows(name=["A"] * 3, group_ids=[["h"], [], None])
     assert await trails(ring, world.pattern(text, partition="group_ids"), rows) == [

@@ -28,10 +28,19 @@ async def test_merge_makes_what_is_new_and_overwrites_what_is_there(store, world
 
 
 async def test_null_never_overwrites(store, world):
-    full = {"uuid": "a", "content": "x", "tags": ["t"], "kept": True, "at": world.at(1), "extra": {"k": 1}}
+    full = {
+        "uuid": "a",
+        "content": "x",
+        "tags": ["t"],
+        "kept": True,
+        "at": world.at(1),
+        "extra": {"k": 1},
+    }
     await world.commit(store, world.write("Note", full))
     before = await scan(store, "Note", *full)
-    await world.commit(store, world.write("Note", dict.fromkeys(full) | {"uuid": "a", "group_id": None}))
+    await world.commit(
+        store, world.write("Note", dict.fromkeys(full) | {"uuid": "a", "group_id": None})
+    )
     assert await scan(store, "Note", *full) == before
 
 
@@ -74,7 +83,10 @@ async def test_create_does_not_fill_what_was_left_empty(store, world):
 
 async def test_lists_are_united_in_order(store, world):
     unite = frozenset({"aliases"})
-    await world.commit(store, world.write("Person", {"uuid": "a", "aliases": ["x", "y"]}, {"uuid": "b"}, unite=unite))
+    await world.commit(
+        store,
+        world.write("Person", {"uuid": "a", "aliases": ["x", "y"]}, {"uuid": "b"}, unite=unite),
+    )
     rows = [
         {"uuid": "a", "aliases": ["z", "y", "w"]},
         {"uuid": "b", "aliases": ["q"]},
@@ -82,7 +94,11 @@ async def test_lists_are_united_in_order(store, world):
     ]
     await world.commit(store, world.write("Person", *rows, unite=unite))
     await world.commit(store, world.write("Person", {"uuid": "a", "aliases": None}, unite=unite))
-    assert await values(store, "Person", "aliases") == {"a": ["x", "y", "z", "w"], "b": ["q"], "c": ["p", "o"]}
+    assert await values(store, "Person", "aliases") == {
+        "a": ["x", "y", "z", "w"],
+        "b": ["q"],
+        "c": ["p", "o"],
+    }
 
 
 async def test_lists_are_replaced_otherwise(store, world):
@@ -100,21 +116,40 @@ async def test_only_existing_makes_nothing(store, world):
 
 
 async def test_labels_are_added(store, world):
-    await world.commit(store, world.write("Person", {"uuid": "a", "labels": ["Writer", "Person"]}, {"uuid": "b"}))
-    rows = [{"uuid": "a", "labels": ["Boss", "Writer"]}, {"uuid": "b", "labels": None}, {"uuid": "c", "labels": []}]
+    await world.commit(
+        store, world.write("Person", {"uuid": "a", "labels": ["Writer", "Person"]}, {"uuid": "b"})
+    )
+    rows = [
+        {"uuid": "a", "labels": ["Boss", "Writer"]},
+        {"uuid": "b", "labels": None},
+        {"uuid": "c", "labels": []},
+    ]
     await world.commit(store, world.write("Person", *rows))
     assert await values(store, "Person", "labels") == {"a": ["Boss", "Writer"], "b": [], "c": []}
 
 
 async def test_attributes_are_replaced_whole(store, world):
-    given = {"role": "boss", "level": 2, "share": 0.5, "active": True, "known_as": ["x", "y"], "gone": None}
+    given = {
+        "role": "boss",
+        "level": 2,
+        "share": 0.5,
+        "active": True,
+        "known_as": ["x", "y"],
+        "gone": None,
+    }
     await world.commit(
-        store, world.write("Person", {"uuid": "a", "attributes": given}, {"uuid": "b", "attributes": {"k": 1}})
+        store,
+        world.write(
+            "Person", {"uuid": "a", "attributes": given}, {"uuid": "b", "attributes": {"k": 1}}
+        ),
     )
     expected = '{"active":true,"known_as":["x","y"],"level":2,"role":"boss","share":0.5}'
     assert await values(store, "Person", "attributes") == {"a": expected, "b": '{"k":1}'}
     await world.commit(
-        store, world.write("Person", {"uuid": "a", "attributes": {"level": 3}}, {"uuid": "b", "attributes": None})
+        store,
+        world.write(
+            "Person", {"uuid": "a", "attributes": {"level": 3}}, {"uuid": "b", "attributes": None}
+        ),
     )
     assert await values(store, "Person", "attributes") == {"a": '{"level":3}', "b": '{"k":1}'}
     await world.commit(store, world.write("Person", {"uuid": "a", "attributes": {}, "name": "A"}))
@@ -144,7 +179,9 @@ async def test_names_that_rows_bring_are_checked(store, world, row):
 
 
 async def test_json_is_kept_in_canonical_form(store, world):
-    await world.commit(store, world.write("Note", {"uuid": "a", "extra": '{ "b" : 1, "a": [ 1.50, "\\u00e9" ] }'}))
+    await world.commit(
+        store, world.write("Note", {"uuid": "a", "extra": '{ "b" : 1, "a": [ 1.50, "\\u00e9" ] }'})
+    )
     assert await values(store, "Note", "extra") == {"a": '{"a":[1.5,"é"],"b":1}'}
 
 
@@ -161,7 +198,12 @@ async def test_edges_merge_as_nodes_do(store, world):
     }
     how = {"create": frozenset({"since"}), "unite": frozenset({"notes"})}
     await world.commit(store, world.write("KNOWS", first, **how))
-    again = first | {"fact": None, "notes": ["2", "1"], "since": world.at(2), "attributes": {"q": 2}}
+    again = first | {
+        "fact": None,
+        "notes": ["2", "1"],
+        "since": world.at(2),
+        "attributes": {"q": 2},
+    }
     done = await world.commit(store, world.write("KNOWS", again, **how))
     assert done.rows["KNOWS"] == 1
     assert await scan(store, "KNOWS", "fact", "notes", "since", "attributes") == {
@@ -206,10 +248,17 @@ async def test_only_existing_edges(store, world):
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "end"), [("a", "gone", "target"), ("gone", "b", "source"), ("n", "b", "source")]
+    ("source", "target", "end"),
+    [("a", "gone", "target"), ("gone", "b", "source"), ("n", "b", "source")],
 )
-async def test_an_edge_without_its_ends_is_an_error_and_nothing_is_written(store, world, source, target, end):
-    await world.commit(store, world.write("Person", {"uuid": "a"}, {"uuid": "b"}), world.write("Note", {"uuid": "n"}))
+async def test_an_edge_without_its_ends_is_an_error_and_nothing_is_written(
+    store, world, source, target, end
+):
+    await world.commit(
+        store,
+        world.write("Person", {"uuid": "a"}, {"uuid": "b"}),
+        world.write("Note", {"uuid": "n"}),
+    )
     good = {"uuid": "good", "source": "a", "target": "b"}
     with pytest.raises(DataError, match=rf"(?s)KNOWS.*bad.*{end}|{end}.*KNOWS.*bad"):
         await world.commit(
@@ -230,7 +279,9 @@ async def test_an_edge_keeps_its_ends(store, world):
         world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b", "fact": "x"}),
     )
     with pytest.raises(DataError, match=r"KNOWS"):
-        await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c", "fact": "y"}))
+        await world.commit(
+            store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c", "fact": "y"})
+        )
     assert (await scan(store, "KNOWS", "fact"))["k"] == {
         "uuid": "k",
         "group_id": "g",
@@ -255,7 +306,9 @@ async def linked(store, world):
         world.write("Person", {"uuid": "a"}, {"uuid": "b"}, {"uuid": "c"}),
         world.write("Note", {"uuid": "n"}),
         world.write(
-            "KNOWS", {"uuid": "ab", "source": "a", "target": "b"}, {"uuid": "cc", "source": "c", "target": "c"}
+            "KNOWS",
+            {"uuid": "ab", "source": "a", "target": "b"},
+            {"uuid": "cc", "source": "c", "target": "c"},
         ),
         world.write("NAMES", {"uuid": "na", "source": "n", "target": "a"}),
     )
@@ -284,7 +337,9 @@ async def test_edges_go_before_their_nodes(linked, world):
 
 async def test_deletes_come_before_merges(linked, world):
     await world.commit(
-        linked, world.write("Note", {"uuid": "n", "content": "anew"}), world.delete("Note", "n", detach=True)
+        linked,
+        world.write("Note", {"uuid": "n", "content": "anew"}),
+        world.delete("Note", "n", detach=True),
     )
     assert await values(linked, "Note", "content") == {"n": "anew"}
     assert (await linked.statistics()).counts["NAMES"] == 0
@@ -292,28 +347,45 @@ async def test_deletes_come_before_merges(linked, world):
 
 async def test_a_deleted_edge_is_found_no_more(linked, world):
     rows = world.rows(who=["a"], vector=[[1, 0, 0, 0]], text=["fact"])
-    edge = {"uuid": "ab", "source": "a", "target": "b", "fact": "fact", "fact_embedding": [1, 0, 0, 0]}
+    edge = {
+        "uuid": "ab",
+        "source": "a",
+        "target": "b",
+        "fact": "fact",
+        "fact_embedding": [1, 0, 0, 0],
+    }
     await world.commit(linked, world.write("KNOWS", edge))
-    query = world.query("KNOWS", Method("fulltext", "fact", "text"), Method("nearest", "fact", "vector"))
+    query = world.query(
+        "KNOWS", Method("fulltext", "fact", "text"), Method("nearest", "fact", "vector")
+    )
     assert (await linked.search([query], rows))[0].num_rows == 2
     await world.commit(linked, world.delete("Person", "b", detach=True))
     assert (await linked.search([query], rows))[0].num_rows == 0
-    assert (await linked.match(world.pattern("(x:Person {uuid: who})-[:KNOWS]-(y:Person)"), rows)).num_rows == 0
+    assert (
+        await linked.match(world.pattern("(x:Person {uuid: who})-[:KNOWS]-(y:Person)"), rows)
+    ).num_rows == 0
 
 
 async def test_vectors_of_another_length_are_refused(store, world):
-    await world.commit(store, world.write("Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}))
+    await world.commit(
+        store, world.write("Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]})
+    )
     longer = type(world)(dimensions=6)
     with pytest.raises(StoreUnavailable, match=r"(?s)Person.*4.*6"):
         await world.commit(
-            store, longer.write("Person", {"uuid": "b", "name": "B", "name_embedding": [1, 0, 0, 0, 0, 0]})
+            store,
+            longer.write(
+                "Person", {"uuid": "b", "name": "B", "name_embedding": [1, 0, 0, 0, 0, 0]}
+            ),
         )
     assert list(await scan(store, "Person")) == ["a"]
 
 
 async def test_a_commit_is_one_round_trip_and_an_empty_one_none(store, world):
     first = world.write("Person", {"uuid": "z", "name_embedding": [0, 1, 0, 0]})
-    await world.commit(store, first)  # a database's first vectors are written behind a lock: two more
+    await world.commit(
+        store, first
+    )  # a database's first vectors are written behind a lock: two more
     before = store.round_trips
     await world.commit(
         store,
@@ -331,12 +403,21 @@ async def test_a_commit_is_one_round_trip_and_an_empty_one_none(store, world):
 
 
 async def test_many_rows_at_once(store, world):
-    people = [{"uuid": f"p{i:05}", "name": f"name {i}", "name_embedding": [i, 1, 0, 0]} for i in range(3000)]
+    people = [
+        {"uuid": f"p{i:05}", "name": f"name {i}", "name_embedding": [i, 1, 0, 0]}
+        for i in range(3000)
+    ]
     edges = [
-        {"uuid": f"k{i:05}", "source": f"p{i:05}", "target": f"p{i + 1:05}", "fact": f"fact {i}"} for i in range(2999)
+        {"uuid": f"k{i:05}", "source": f"p{i:05}", "target": f"p{i + 1:05}", "fact": f"fact {i}"}
+        for i in range(2999)
     ]
     await world.commit(store, world.write("Person", *people), world.write("KNOWS", *edges))
-    assert (await store.statistics()).counts == {"Person": 3000, "Note": 0, "KNOWS": 2999, "NAMES": 0}
+    assert (await store.statistics()).counts == {
+        "Person": 3000,
+        "Note": 0,
+        "KNOWS": 2999,
+        "NAMES": 0,
+    }
     rows = world.rows(name=[f"name {i}" for i in range(3000)])
     [found] = await store.search([world.query("Person", Method("equal", "name", "name"))], rows)
     assert found.column("uuid").to_pylist() == [row["uuid"] for row in people]

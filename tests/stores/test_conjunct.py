@@ -1,4 +1,6 @@
-"""Conjuncts as stores read them: what is taken, what the rows alone decide, and which ends of an edge are known."""
+"""Conjuncts as stores read them: what is taken, what the rows alone decide, and which ends of an
+edge are known.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,22 @@ def test_what_reads_no_property_is_one_value_whatever_it_says():
 
 def test_who_is_meant_by_a_name():
     assert term("name = 'x'", "") == conjunct.Test("=", (Prop("", "name"), Value("'x'", ())))
-    assert term("a.name = b.name", None) == conjunct.Test("=", (Prop("a", "name"), Prop("b", "name")))
-    assert term("a.name = hit.name") == conjunct.Test("=", (Value('"a"."name"', ("a.name",)), Prop("hit", "name")))
+    assert term("a.name = b.name", None) == conjunct.Test(
+        "=", (Prop("a", "name"), Prop("b", "name"))
+    )
+    assert term("a.name = hit.name") == conjunct.Test(
+        "=", (Value('"a"."name"', ("a.name",)), Prop("hit", "name"))
+    )
 
 
 def test_the_same_said_in_other_words():
     assert term("hit.n BETWEEN 1 AND 2") == term("hit.n >= 1 AND hit.n <= 2")
-    assert term("hit.n IS NOT NULL") == conjunct.Test("not", (conjunct.Test("is null", (Prop("hit", "n"),)),))
-    assert term("hit.n IS DISTINCT FROM m") == conjunct.Test("not", (term("hit.n IS NOT DISTINCT FROM m"),))
+    assert term("hit.n IS NOT NULL") == conjunct.Test(
+        "not", (conjunct.Test("is null", (Prop("hit", "n"),)),)
+    )
+    assert term("hit.n IS DISTINCT FROM m") == conjunct.Test(
+        "not", (term("hit.n IS NOT DISTINCT FROM m"),)
+    )
     assert term("hit.name IN names") == term("list_contains(names, hit.name)")
     either = term("list_sort([hit.target, hit.source]) = list_sort([a, b])")
     assert either.op == "pair"
@@ -62,7 +72,12 @@ def test_the_same_said_in_other_words():
 
 def test_values_are_what_duckdb_says():
     rows = pa.table({"c": pa.array([{"n": " A  b"}, None]), "n": [1, 2]})
-    values = [Value('key("c"."n")', ("c.n",)), Value("0.6", ()), Value('"n" + 1', ("n",)), Value('"c"."n"', ("c.n",))]
+    values = [
+        Value('key("c"."n")', ("c.n",)),
+        Value("0.6", ()),
+        Value('"n" + 1', ("n",)),
+        Value('"c"."n"', ("c.n",)),
+    ]
     found = [array.to_pylist() for array in evaluate(values, rows)]
     assert found == [["a b", None], [0.6, 0.6], [2, 3], [" A  b", None]]
     assert evaluate(values[3:], rows)[0].to_pylist() == found[3]
@@ -71,8 +86,13 @@ def test_values_are_what_duckdb_says():
 
 def test_text_that_meets_a_time_is_read_as_one():
     kinds = {"at": parse_type("timestamp"), "name": parse_type("string")}
-    cast = cast_values(term("hit.at <= '2025-01-31' AND hit.name <= '2025-01-31'"), lambda prop: kinds[prop.name])
-    assert [value.sql for value in values_of([cast])] == ["CAST('2025-01-31' AS TIMESTAMPTZ)", "'2025-01-31'"]
+    cast = cast_values(
+        term("hit.at <= '2025-01-31' AND hit.name <= '2025-01-31'"), lambda prop: kinds[prop.name]
+    )
+    assert [value.sql for value in values_of([cast])] == [
+        "CAST('2025-01-31' AS TIMESTAMPTZ)",
+        "'2025-01-31'",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +101,10 @@ def test_text_that_meets_a_time_is_read_as_one():
         ("hit.source = a", [("a", None)]),
         ("a = hit.source AND hit.target IN (b, c)", [("a", "b"), ("a", "c")]),
         ("list_sort([hit.source, hit.target]) = list_sort([a, b])", [("a", "b"), ("b", "a")]),
-        ("(hit.source = a AND hit.target = b) OR (hit.target = a AND hit.source = b)", [("a", "b"), ("b", "a")]),
+        (
+            "(hit.source = a AND hit.target = b) OR (hit.target = a AND hit.source = b)",
+            [("a", "b"), ("b", "a")],
+        ),
         ("hit.source = a OR hit.target = a", [("a", None), (None, "a")]),
         ("hit.source = a OR hit.fact = b", []),
         ("hit.source <> a", []),
@@ -110,6 +133,8 @@ def test_many_words_become_several_queries_none_of_which_is_too_large():
     assert sum(query.count('"w') for query in found) == 5000
 
 
-@pytest.mark.parametrize("values", [None, [], ["", "g"], ["g h"], ["ärger"], [f"g{i}" for i in range(50)]])
+@pytest.mark.parametrize(
+    "values", [None, [], ["", "g"], ["g h"], ["ärger"], [f"g{i}" for i in range(50)]]
+)
 def test_partitions_that_do_not_go_into_a_query_are_left_to_the_test_after_it(values):
     assert lucene.queries("heron", ["name"], "group_id", values) == ['+(name:"heron")']

@@ -25,7 +25,11 @@ def by_comparing_all(vectors, query):
     """Cosines by number of the row; rows of zeros have none."""
     wide = vectors.astype(np.float64)
     norms = np.sqrt((wide * wide).sum(axis=1)) * np.sqrt((query * query).sum())
-    return {i: float(np.clip((wide[i] * query).sum() / norms[i], -1, 1)) for i in range(len(vectors)) if norms[i] > 0}
+    return {
+        i: float(np.clip((wide[i] * query).sum() / norms[i], -1, 1))
+        for i in range(len(vectors))
+        if norms[i] > 0
+    }
 
 
 def best(blocks, query, above, k):
@@ -51,7 +55,9 @@ def test_the_best_are_the_best_by_comparing_all(vectors, query, above, k, parts)
     if not query.any():
         return
     scores = by_comparing_all(vectors, query)
-    expected = sorted((i for i, score in scores.items() if score > above), key=lambda i: (-scores[i], i))[:k]
+    expected = sorted(
+        (i for i, score in scores.items() if score > above), key=lambda i: (-scores[i], i)
+    )[:k]
     cuts = np.array_split(np.arange(len(vectors)), parts)
     blocks = [block_of(vectors[cut], cut[0]) for cut in cuts if len(cut)]
     assert best(blocks, query, above, k) == expected
@@ -92,7 +98,9 @@ def test_no_cosine_is_beyond_one():
     vectors = np.random.default_rng(5).standard_normal((500, 7)).astype(np.float32)
     block = block_of(vectors)
     scores = [
-        exact(block, np.array([i]), sign * vectors[i].astype(np.float64))[0] for i in range(500) for sign in (1, -1)
+        exact(block, np.array([i]), sign * vectors[i].astype(np.float64))[0]
+        for i in range(500)
+        for sign in (1, -1)
     ]
     assert (min(scores), max(scores)) == (-1.0, 1.0)
     assert np.abs(scores).min() > 1 - 1e-12
@@ -117,7 +125,9 @@ def test_a_block_holds_the_latest_of_each_row(steps):
         block.put(np.fromiter(rows, np.int64, len(rows)), np.stack([*rows.values()]))
         expected |= {row: tuple(vector) for row, vector in rows.items()}
     kept = {row: vector for row, vector in expected.items() if any(vector)}
-    assert {int(row): tuple(vector) for row, vector in zip(block.ids, block.vectors, strict=True)} == kept
+    assert {
+        int(row): tuple(vector) for row, vector in zip(block.ids, block.vectors, strict=True)
+    } == kept
     assert block.norms == pytest.approx(lengths(block.vectors))
     assert block.inverse == pytest.approx(1 / block.norms)
     places = block.places(range(10))

@@ -38,7 +38,9 @@ PATTERNS = [
 texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
 vectors = st.lists(st.integers(-2, 2), min_size=4, max_size=4)
 numbers = st.integers(-3, 3)
-attributes = st.dictionaries(st.sampled_from(["role", "level"]), st.one_of(numbers, texts, st.booleans()), max_size=2)
+attributes = st.dictionaries(
+    st.sampled_from(["role", "level"]), st.one_of(numbers, texts, st.booleans()), max_size=2
+)
 
 
 def group_of(key: str) -> str:
@@ -50,7 +52,9 @@ def mostly_in(group: str, keys: list[str]) -> st.SearchStrategy[str]:
     return st.sampled_from([key for key in keys if group_of(key) == group] * 4 + keys)
 
 
-def rows_of(keys: list[str], **columns: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
+def rows_of(
+    keys: list[str], **columns: st.SearchStrategy[Any]
+) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Rows with distinct keys, each in the partition of its key; any other value may be NULL."""
     values = {name: st.none() | values for name, values in columns.items()}
     row = st.fixed_dictionaries({"uuid": st.sampled_from(keys)}, optional=values)
@@ -64,7 +68,11 @@ people = rows_of(
     name_embedding=vectors, labels=st.lists(st.sampled_from(["Boss", "Cook"]), max_size=2), attributes=attributes,
 )  # fmt: skip
 notes = rows_of(
-    NOTES, content=texts, weight=st.floats(-9, 9), kept=st.booleans(), tags=st.lists(texts, max_size=2, unique=True)
+    NOTES,
+    content=texts,
+    weight=st.floats(-9, 9),
+    kept=st.booleans(),
+    tags=st.lists(texts, max_size=2, unique=True),
 )
 strangers = people.map(lambda rows: [{**row, "group_id": "g"} for row in rows])
 edges = st.sampled_from(["g", "h"]).flatmap(
@@ -79,19 +87,39 @@ edges = st.sampled_from(["g", "h"]).flatmap(
 )  # fmt: skip
 named = st.sampled_from(NOTES).flatmap(
     lambda note: st.fixed_dictionaries(
-        {"source": st.just(note), "target": mostly_in(group_of(note), PEOPLE), "group_id": st.just(group_of(note))}
+        {
+            "source": st.just(note),
+            "target": mostly_in(group_of(note), PEOPLE),
+            "group_id": st.just(group_of(note)),
+        }
     )
 )
 names = st.lists(named, min_size=1, max_size=3)
-how = st.fixed_dictionaries({"only_existing": st.booleans(), "unite": st.booleans(), "create": st.booleans()})
+how = st.fixed_dictionaries(
+    {"only_existing": st.booleans(), "unite": st.booleans(), "create": st.booleans()}
+)
 writes = st.one_of(
     st.tuples(st.just("Person"), st.one_of(people, people, people, strangers), how),
     st.tuples(st.just("Note"), notes, how),
-    st.tuples(st.just("KNOWS"), edges.map(lambda e: [{**row, "source": e[1], "target": e[2]} for row in e[0]]), how),
-    st.tuples(st.just("NAMES"), names.map(lambda rows: [{**r, "uuid": r["source"] + r["target"]} for r in rows]), how),
-    st.tuples(st.sampled_from(["Person", "Note", "KNOWS"]), st.sampled_from(PEOPLE + NOTES + EDGES), st.booleans()),
+    st.tuples(
+        st.just("KNOWS"),
+        edges.map(lambda e: [{**row, "source": e[1], "target": e[2]} for row in e[0]]),
+        how,
+    ),
+    st.tuples(
+        st.just("NAMES"),
+        names.map(lambda rows: [{**r, "uuid": r["source"] + r["target"]} for r in rows]),
+        how,
+    ),
+    st.tuples(
+        st.sampled_from(["Person", "Note", "KNOWS"]),
+        st.sampled_from(PEOPLE + NOTES + EDGES),
+        st.booleans(),
+    ),
 )
-steps = st.lists(st.lists(writes, min_size=1, max_size=3) | st.sampled_from(["g", "h"]), min_size=1, max_size=6)
+steps = st.lists(
+    st.lists(writes, min_size=1, max_size=3) | st.sampled_from(["g", "h"]), min_size=1, max_size=6
+)
 questions = st.lists(
     st.fixed_dictionaries(
         {
@@ -116,7 +144,9 @@ def write_of(world, step):
     unite = frozenset({lists} if options["unite"] and lists else ())
     create = frozenset({stamps} if options["create"] and stamps else ())
     unique = list({row["uuid"]: row for row in rows}.values())
-    return world.write(label, *unique, unite=unite, create=create, only_existing=options["only_existing"])
+    return world.write(
+        label, *unique, unite=unite, create=create, only_existing=options["only_existing"]
+    )
 
 
 async def tell(store, world, turn, step) -> str:
@@ -127,7 +157,9 @@ async def tell(store, world, turn, step) -> str:
     batch = Batch(tuple(write_of(world, one) for one in step))
     head = (await store.states("p", ["g"]))["g"].head
     try:
-        await store.commit(batch, world.mark(str(turn), before=head, rows=(f"p{turn}",), witness="Person"))
+        await store.commit(
+            batch, world.mark(str(turn), before=head, rows=(f"p{turn}",), witness="Person")
+        )
     except SemgraphError as error:
         return type(error).__name__
     return "written"
@@ -149,7 +181,9 @@ async def everything(store, world) -> dict[str, Any]:
 
 
 def hits(table, query, asked) -> list[Any]:
-    """Hits as every store must give them: full text by what it found, cosines as far as float32 goes."""
+    """Hits as every store must give them: full text by what it found, cosines as far as float32
+    goes.
+    """
     found = []
     for hit in table.to_pylist():
         method = query.methods[hit["method"]]
@@ -169,7 +203,9 @@ def hits(table, query, asked) -> list[Any]:
     return sorted(found)
 
 
-async def ask(store, world, asked: list[Mapping[str, Any]], where: str, partition: str | None) -> list[Any]:
+async def ask(
+    store, world, asked: list[Mapping[str, Any]], where: str, partition: str | None
+) -> list[Any]:
     """Answers to searches and matches."""
     columns = {name: [row[name] for row in asked] for name in asked[0]}
     rows = world.rows({"least": "int64"}, **columns)
@@ -180,13 +216,22 @@ async def ask(store, world, asked: list[Mapping[str, Any]], where: str, partitio
         Method("nearest", "name", "vector"),
         Method("equal", "turn", "least", k=2),
     )
-    ranked = world.query("Person", *methods, properties=("name", "summary"), where=where, partition=partition)
+    ranked = world.query(
+        "Person", *methods, properties=("name", "summary"), where=where, partition=partition
+    )
     order = (("turn", True), ("name", False))
     ordered = world.query(
-        "Person", Method("order", k=3), properties=("name", "summary"), where=where, partition=partition, order=order
+        "Person",
+        Method("order", k=3),
+        properties=("name", "summary"),
+        where=where,
+        partition=partition,
+        order=order,
     )
     found: list[Any] = []
-    for query, table in zip((ranked, ordered), await store.search([ranked, ordered], rows), strict=True):
+    for query, table in zip(
+        (ranked, ordered), await store.search([ranked, ordered], rows), strict=True
+    ):
         found.append(hits(table, query, asked))
     queries = [world.pattern(text, partition=partition) for text in PATTERNS]
     return [*found, *[(await store.match(query, rows)).to_pylist() for query in queries]]
@@ -200,12 +245,16 @@ async def compare(pair, world, steps, asked, where, partition):
             told = [await tell(store, world, turn, step) for store in (left, right)]
             assert told[0] == told[1]
             assert await everything(left, world) == await everything(right, world)
-            assert await ask(left, world, asked, where, partition) == await ask(right, world, asked, where, partition)
+            assert await ask(left, world, asked, where, partition) == await ask(
+                right, world, asked, where, partition
+            )
 
 
 @given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_two_stores_agree(pair, world, steps, asked, where, partition):
     asyncio.run(compare(pair, world, steps, asked, where, partition))
@@ -213,7 +262,9 @@ def test_two_stores_agree(pair, world, steps, asked, where, partition):
 
 @given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_neo4j_agrees_with_them(neo4j_pair, world, steps, asked, where, partition):
     asyncio.run(compare(neo4j_pair, world, steps, asked, where, partition))
@@ -226,7 +277,10 @@ async def test_the_comparison_can_fail(world, name):
 
     class Forgetful(SqliteStore):
         async def commit(self, batch, mark=None):
-            shorter = (replace(write, rows=write.rows.slice(0, write.rows.num_rows - 1)) for write in batch.writes)
+            shorter = (
+                replace(write, rows=write.rows.slice(0, write.rows.num_rows - 1))
+                for write in batch.writes
+            )
             return await super().commit(Batch(tuple(shorter)), mark)
 
     plain = dict.fromkeys(("unite", "create", "only_existing"), False)
@@ -245,7 +299,10 @@ async def test_the_comparison_can_fail(world, name):
         await store.ensure(world.graph, world.dimensions)
         await tell(store, world, 0, step)
         found.append(
-            {"stored": await everything(store, world), "answers": await ask(store, world, [row], "", "group_id")}
+            {
+                "stored": await everything(store, world),
+                "answers": await ask(store, world, [row], "", "group_id"),
+            }
         )
         await store.aclose()
     assert found[0][name] != found[1][name]

@@ -1,4 +1,6 @@
-"""What is particular to Neo4j: databases that another program wrote, errors of a server, its indexes, and races for a head."""
+"""What is particular to Neo4j: databases that another program wrote, errors of a server, its
+indexes, and races for a head.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def run(neo4j_database: Any) -> Iterator[Run]:
     """Plain Cypher, beside the store."""
     auth = (neo4j_database.user, neo4j_database.password)
     with neo4j.GraphDatabase.driver(neo4j_database.uri, auth=auth) as driver:
-        yield lambda text, **values: [dict(record) for record in driver.execute_query(text, values).records]
+        yield lambda text, **values: [
+            dict(record) for record in driver.execute_query(text, values).records
+        ]
 
 
 @pytest.fixture
@@ -109,21 +113,60 @@ def written(bare: Run) -> Run:
         "role": "engineer",
         "since": JANUARY,
     }
-    corp = {"uuid": "corp", "name": "TechCorp", "labels": ["Entity"], "summary": "Alice Chen works here."}
+    corp = {
+        "uuid": "corp",
+        "name": "TechCorp",
+        "labels": ["Entity"],
+        "summary": "Alice Chen works here.",
+    }
     bare(
         NODES,
-        nodes=[node | alice | {"name_embedding": [1.0, 0, 0, 0]}, node | corp | {"name_embedding": [0, 1.0, 0, 0]}],
+        nodes=[
+            node | alice | {"name_embedding": [1.0, 0, 0, 0]},
+            node | corp | {"name_embedding": [0, 1.0, 0, 0]},
+        ],
     )
-    episode = {"uuid": "e1", "group_id": "g", "name": "turn 1", "source": "message", "source_description": "chat"}
+    episode = {
+        "uuid": "e1",
+        "group_id": "g",
+        "name": "turn 1",
+        "source": "message",
+        "source_description": "chat",
+    }
     bare(
         EPISODE,
         e=episode
-        | {"content": "Alice works at TechCorp.", "entity_edges": ["f1"], "valid_at": JANUARY, "created_at": JANUARY},
+        | {
+            "content": "Alice works at TechCorp.",
+            "entity_edges": ["f1"],
+            "valid_at": JANUARY,
+            "created_at": JANUARY,
+        },
     )
-    edge = {"uuid": "f1", "source_node_uuid": "alice", "target_node_uuid": "corp", "name": "WORKS_AT", "group_id": "g"}
-    edge |= {"fact": "Alice Chen works at TechCorp", "episodes": ["e1"], "created_at": JANUARY, "valid_at": JANUARY}
+    edge = {
+        "uuid": "f1",
+        "source_node_uuid": "alice",
+        "target_node_uuid": "corp",
+        "name": "WORKS_AT",
+        "group_id": "g",
+    }
+    edge |= {
+        "fact": "Alice Chen works at TechCorp",
+        "episodes": ["e1"],
+        "created_at": JANUARY,
+        "valid_at": JANUARY,
+    }
     bare(
-        EDGES, edges=[edge | {"expired_at": None, "invalid_at": None, "seniority": 3, "fact_embedding": [0, 0, 1.0, 0]}]
+        EDGES,
+        edges=[
+            edge
+            | {
+                "expired_at": None,
+                "invalid_at": None,
+                "seniority": 3,
+                "fact_embedding": [0, 0, 1.0, 0],
+            }
+        ],
     )
     bare(MENTION, now=JANUARY)
     return bare
@@ -147,7 +190,8 @@ async def test_a_graphiti_database_is_read(written: Run, store: Neo4jStore, worl
     )
     before = store.round_trips
     entities, facts = await store.search(
-        [entity, fact], world.rows(name=["Alice Chen"], text=["alice works"], vector=[[1, 0.1, 0.2, 0]])
+        [entity, fact],
+        world.rows(name=["Alice Chen"], text=["alice works"], vector=[[1, 0.1, 0.2, 0]]),
     )
     assert store.round_trips == before + 1
     assert world.keys(entities, 0) == {0: ["alice"]}
@@ -155,24 +199,39 @@ async def test_a_graphiti_database_is_read(written: Run, store: Neo4jStore, worl
     assert world.keys(entities, 2) == {0: ["alice"]}
     found = entities.to_pylist()[0]
     assert found["labels"] == ["Person"]
-    assert json.loads(found["attributes"]) == {"role": "engineer", "since": "2025-01-15T10:00:00.000000000+00:00"}
+    assert json.loads(found["attributes"]) == {
+        "role": "engineer",
+        "since": "2025-01-15T10:00:00.000000000+00:00",
+    }
     assert (found["summary"], found["created_at"], found["name_key"]) == ("", JANUARY, "alice chen")
     [by_text, by_vector] = facts.to_pylist()
     assert (by_text["uuid"], by_text["source"], by_text["target"]) == ("f1", "alice", "corp")
-    assert (by_text["episodes"], by_text["valid_at"], by_text["invalid_at"]) == (["e1"], JANUARY, None)
+    assert (by_text["episodes"], by_text["valid_at"], by_text["invalid_at"]) == (
+        ["e1"],
+        JANUARY,
+        None,
+    )
     assert json.loads(by_text["attributes"]) == {"seniority": 3}
     assert by_vector["uuid"] == "f1"
 
-    mentioned = world.pattern("(e:Episodic {uuid: name})-[:MENTIONS]->(n:Entity)", e=("entity_edges",), n=("labels",))
+    mentioned = world.pattern(
+        "(e:Episodic {uuid: name})-[:MENTIONS]->(n:Entity)", e=("entity_edges",), n=("labels",)
+    )
     [row] = (await store.match(mentioned, world.rows(name=["e1"]))).to_pylist()
-    assert row == {"_q": 0, "e": {"uuid": "e1", "entity_edges": ["f1"]}, "n": {"uuid": "alice", "labels": ["Person"]}}
+    assert row == {
+        "_q": 0,
+        "e": {"uuid": "e1", "entity_edges": ["f1"]},
+        "n": {"uuid": "alice", "labels": ["Person"]},
+    }
     assert (await store.statistics()).counts == {
         "Episodic": 1, "Entity": 2, "Community": 0, "Saga": 0,
         "RELATES_TO": 1, "MENTIONS": 1, "HAS_MEMBER": 0, "HAS_EPISODE": 0, "NEXT_EPISODE": 0,
     }  # fmt: skip
 
 
-async def test_what_is_written_is_as_graphiti_reads_it(written: Run, store: Neo4jStore, world: Any) -> None:
+async def test_what_is_written_is_as_graphiti_reads_it(
+    written: Run, store: Neo4jStore, world: Any
+) -> None:
     from dataclasses import replace
 
     await store.ensure(MEMORY, 4)
@@ -206,7 +265,9 @@ async def test_what_is_written_is_as_graphiti_reads_it(written: Run, store: Neo4
             unite=frozenset({"episodes"}),
         ),
     )
-    nodes = written("MATCH (n:Entity) RETURN labels(n) AS labels, properties(n) AS all ORDER BY n.uuid")
+    nodes = written(
+        "MATCH (n:Entity) RETURN labels(n) AS labels, properties(n) AS all ORDER BY n.uuid"
+    )
     assert nodes[0]["all"]["role"] == "engineer"
     assert (nodes[0]["all"]["summary"], nodes[0]["all"]["name"]) == ("new", "Alice Chen")
     assert sorted(nodes[2]["labels"]) == ["Entity", "Project"]
@@ -231,10 +292,14 @@ SHOW_ALL = "SHOW INDEXES YIELD name, type, labelsOrTypes, properties WHERE type 
 
 def theirs(run: Run) -> list[dict[str, Any]]:
     """The indexes and constraints that are not over labels of semgraph's own."""
-    return [index for index in run(SHOW_ALL) if not index["labelsOrTypes"][0].startswith("_Semgraph")]
+    return [
+        index for index in run(SHOW_ALL) if not index["labelsOrTypes"][0].startswith("_Semgraph")
+    ]
 
 
-async def test_a_look_changes_nothing_and_says_what_is_missing(written: Run, store: Neo4jStore, world: Any) -> None:
+async def test_a_look_changes_nothing_and_says_what_is_missing(
+    written: Run, store: Neo4jStore, world: Any
+) -> None:
     before = written(SHOW_ALL)
     wanted = await store.attach(MEMORY)
     assert written(SHOW_ALL) == before
@@ -243,7 +308,9 @@ async def test_a_look_changes_nothing_and_says_what_is_missing(written: Run, sto
         "Entity": "entity_uuid", "RELATES_TO": "relation_uuid", "MENTIONS": "mention_uuid",
     }  # fmt: skip
     assert not any(one.name == "node_name_and_summary" for one in wanted)
-    query = world.query("Entity", Method("nearest", "name", "vector", k=1), Method("fulltext", "name", "text", k=1))
+    query = world.query(
+        "Entity", Method("nearest", "name", "vector", k=1), Method("fulltext", "name", "text", k=1)
+    )
     [found] = await store.search([query], world.rows(vector=[[1, 0, 0, 0]], text=["techcorp"]))
     assert found.column("uuid").to_pylist() == ["alice", "corp"]
 
@@ -252,10 +319,14 @@ async def test_a_new_database_is_set_up_by_itself(bare: Run, store: Neo4jStore) 
     await store.ensure(MEMORY, 4)
     assert store.notes == ()
     assert await store.attach(MEMORY) == []
-    assert len(theirs(bare)) == len(MEMORY.labels) * 2 + 11 + 4 + 3  # keys, partitions, others, full text, vectors
+    assert (
+        len(theirs(bare)) == len(MEMORY.labels) * 2 + 11 + 4 + 3
+    )  # keys, partitions, others, full text, vectors
 
 
-async def test_a_database_of_another_program_is_left_as_it_is(written: Run, store: Neo4jStore) -> None:
+async def test_a_database_of_another_program_is_left_as_it_is(
+    written: Run, store: Neo4jStore
+) -> None:
     before, rows = theirs(written), written("MATCH (n) RETURN properties(n) AS all ORDER BY n.uuid")
     await store.ensure(MEMORY, 4)
     assert theirs(written) == before
@@ -287,17 +358,23 @@ async def test_indexes_that_appear_while_it_is_set_up_make_it_another_programs(
     assert store.notes[0].startswith("another program made this database")
 
 
-async def test_what_rows_lack_is_known_wherever_it_is_asked_for(written: Run, store: Neo4jStore, world: Any) -> None:
+async def test_what_rows_lack_is_known_wherever_it_is_asked_for(
+    written: Run, store: Neo4jStore, world: Any
+) -> None:
     written("CREATE (:Entity {uuid: 'other', name: 'alice  CHEN', group_id: 'h'})")
     written("CREATE (:Entity {uuid: 'ours', name: 'Bob', name_key: 'bob', group_id: 'g'})")
     await store.ensure(MEMORY, 4)
     rows = world.rows(name_key=["alice chen", "bob", None], group_id=["g", "g", "g"])
-    by_key = world.query("Entity", Method("equal", "name_key", "name_key"), properties=("name_key",))
+    by_key = world.query(
+        "Entity", Method("equal", "name_key", "name_key"), properties=("name_key",)
+    )
     [found] = await store.search([by_key], rows)
     assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
     assert found.column("name_key").to_pylist() == ["alice chen", "bob"]
     before = store.round_trips
-    where = world.query("Entity", Method("order"), where="hit.name_key = name_key AND hit.name_key IS NOT NULL")
+    where = world.query(
+        "Entity", Method("order"), where="hit.name_key = name_key AND hit.name_key IS NOT NULL"
+    )
     [found] = await store.search([where], rows)
     assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
     node = world.pattern("(n:Entity {name_key: name_key})", n=("name_key",))
@@ -306,11 +383,15 @@ async def test_what_rows_lack_is_known_wherever_it_is_asked_for(written: Run, st
         (0, "alice", "alice chen"),
         (1, "ours", "bob"),
     ]
-    edge = world.pattern("(n:Entity {name_key: name_key})-[:RELATES_TO]->(m:Entity)", "m.name_key = 'techcorp'")
+    edge = world.pattern(
+        "(n:Entity {name_key: name_key})-[:RELATES_TO]->(m:Entity)", "m.name_key = 'techcorp'"
+    )
     assert (await store.match(edge, rows)).column("n").to_pylist() == [{"uuid": "alice"}]
     trail = world.pattern("(n:Entity {name_key: name_key})-[way:RELATES_TO*1..2]-(m)")
     assert (await store.match(trail, rows)).column("m").to_pylist() == [{"uuid": "corp"}]
-    scanned = await store.scan("Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts())
+    scanned = await store.scan(
+        "Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts()
+    )
     assert scanned.column("name_key").to_pylist() == ["alice chen", "techcorp"]
     assert store.round_trips == before + 5
     everywhere = world.query("Entity", Method("equal", "name_key", "name_key"), partition=None)
@@ -318,7 +399,9 @@ async def test_what_rows_lack_is_known_wherever_it_is_asked_for(written: Run, st
     assert world.keys(found) == {0: ["alice", "other"], 1: ["ours"]}
 
 
-async def test_when_asked_all_is_made_that_can_be(written: Run, store: Neo4jStore, world: Any) -> None:
+async def test_when_asked_all_is_made_that_can_be(
+    written: Run, store: Neo4jStore, world: Any
+) -> None:
     before = theirs(written)
     await store.ensure(MEMORY, 4)
     said = await store.settle(MEMORY, 4, drop=False)
@@ -335,7 +418,9 @@ async def test_when_asked_all_is_made_that_can_be(written: Run, store: Neo4jStor
     assert [line for line in again if "not made" not in line] == ["made: unique uuid of Entity"]
 
 
-async def test_rows_without_a_vector_are_counted_when_all_is_made(written: Run, store: Neo4jStore) -> None:
+async def test_rows_without_a_vector_are_counted_when_all_is_made(
+    written: Run, store: Neo4jStore
+) -> None:
     written("MATCH (n:Entity {uuid: 'corp'}) REMOVE n.name_embedding")
     said = await store.settle(MEMORY, 4, drop=False)
     [line] = [line for line in said if "name_embedding: " in line]
@@ -367,9 +452,13 @@ async def test_a_plan_that_reads_sends_nothing_that_writes_to_another_programs_d
 
     monkeypatch.setattr(neo4j_bolt.Bolt, "write", writes)
     monkeypatch.setattr(neo4j_bolt.Bolt, "in_batches", writes)
-    (tmp_path / "graph.yaml").write_text((Path(__file__).parents[2] / "plans" / "graph.yaml").read_text())
+    (tmp_path / "graph.yaml").write_text(
+        (Path(__file__).parents[2] / "plans" / "graph.yaml").read_text()
+    )
     (tmp_path / "looks.yaml").write_text(READS)
-    async with Session(llm=Oracle(Mind()), store=store, journal=False, runs="", folder=tmp_path) as session:
+    async with Session(
+        llm=Oracle(Mind()), store=store, journal=False, runs="", folder=tmp_path
+    ) as session:
         found = await session.arun("looks.yaml", asked=[{"text": "Alice Chen", "group_id": "g"}])
     assert found.tables["tied"].to_pylist() == [{"fact": "f1"}]
     assert found.notes[0].startswith(
@@ -378,7 +467,9 @@ async def test_a_plan_that_reads_sends_nothing_that_writes_to_another_programs_d
     assert written(SHOW_ALL) == before
 
 
-async def test_only_what_bears_a_name_of_the_graph_is_dropped(written: Run, store: Neo4jStore) -> None:
+async def test_only_what_bears_a_name_of_the_graph_is_dropped(
+    written: Run, store: Neo4jStore
+) -> None:
     written("CREATE INDEX mine FOR (n:Entity) ON (n.role)")
     said = await store.settle(MEMORY, 4, drop=True)
     assert "dropped: node_name_and_summary" in said
@@ -387,11 +478,17 @@ async def test_only_what_bears_a_name_of_the_graph_is_dropped(written: Run, stor
     assert {"mine", "entity_uuid", "relation_uuid", "node_name_and_summary"} <= names
     assert sum(line.startswith("dropped") for line in said) == 2
     again = await store.settle(MEMORY, 4, drop=True)
-    assert sum(line.startswith("dropped") for line in again) == sum(line.startswith("made") for line in again)
+    assert sum(line.startswith("dropped") for line in again) == sum(
+        line.startswith("made") for line in again
+    )
 
 
-async def test_keys_that_are_there_twice_are_reported_and_left_alone(bare: Run, store: Neo4jStore) -> None:
-    bare("UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g', name: 'n'})")
+async def test_keys_that_are_there_twice_are_reported_and_left_alone(
+    bare: Run, store: Neo4jStore
+) -> None:
+    bare(
+        "UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g', name: 'n'})"
+    )
     await store.ensure(MEMORY, None)
     said = await store.settle(MEMORY, None, drop=False)
     [twice] = [line for line in said if "several times" in line]
@@ -409,7 +506,9 @@ async def test_values_of_another_type_are_reported(run: Run, store: Neo4jStore, 
         await store.scan("Note", ("at",), None, ())
 
 
-async def test_equal_instants_are_equal_in_any_zone(run: Run, store: Neo4jStore, world: Any) -> None:
+async def test_equal_instants_are_equal_in_any_zone(
+    run: Run, store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
     east = JANUARY.astimezone(timezone(timedelta(hours=9)))
     run("CREATE (:Note {uuid: 'n', group_id: 'g', at: $east})", east=east)
@@ -421,13 +520,17 @@ async def test_equal_instants_are_equal_in_any_zone(run: Run, store: Neo4jStore,
         "NOT hit.at < at AND NOT hit.at > at",
         "hit.at IN (at)",
     ):
-        [found] = await store.search([world.query("Note", Method("order"), properties=("at",), where=where)], rows)
+        [found] = await store.search(
+            [world.query("Note", Method("order"), properties=("at",), where=where)], rows
+        )
         assert found.column("at").to_pylist() == [JANUARY, JANUARY], where
 
 
 async def test_marks_are_nobodys_nodes(run: Run, store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 4)
-    await world.commit(store, world.write("Note", {"uuid": "n1"}), mark=world.mark("h1", witness="Note"))
+    await world.commit(
+        store, world.write("Note", {"uuid": "n1"}), mark=world.mark("h1", witness="Note")
+    )
     assert run("MATCH (n) UNWIND labels(n) AS label RETURN label ORDER BY label") == [
         {"label": "Note"}, {"label": "_SemgraphHead"}, {"label": "_SemgraphMark"},
     ]  # fmt: skip
@@ -439,21 +542,34 @@ async def test_marks_are_nobodys_nodes(run: Run, store: Neo4jStore, world: Any) 
 async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 4)
     people = world.write("Person", *({"uuid": key} for key in "abc"))
-    await world.commit(store, people, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}))
+    await world.commit(
+        store, people, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"})
+    )
     with pytest.raises(DataError, match=r"'k'.*an edge keeps its ends; nothing was written"):
         await world.commit(store, world.write("KNOWS", {"uuid": "k", "source": "a", "target": "c"}))
 
 
-async def test_rows_that_break_a_constraint_of_the_user_are_named(run: Run, store: Neo4jStore, world: Any) -> None:
+async def test_rows_that_break_a_constraint_of_the_user_are_named(
+    run: Run, store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
     run("CREATE CONSTRAINT one_content FOR (n:Note) REQUIRE n.content IS UNIQUE")
     try:
-        texts = {f"n{i}": "Ann" if i in (5, 9) else "Ben" if i in (7, 11) else f"text {i}" for i in range(12)}
-        notes = world.write("Note", *({"uuid": key, "content": text} for key, text in texts.items()))
+        texts = {
+            f"n{i}": "Ann" if i in (5, 9) else "Ben" if i in (7, 11) else f"text {i}"
+            for i in range(12)
+        }
+        notes = world.write(
+            "Note", *({"uuid": key, "content": text} for key, text in texts.items())
+        )
         people = world.write("Person", {"uuid": "p"})
-        with pytest.raises(RowsRefused, match="already exists with label `Note` and property `content`") as caught:
+        with pytest.raises(
+            RowsRefused, match="already exists with label `Note` and property `content`"
+        ) as caught:
             await world.commit(store, people, notes, mark=world.mark("h1"))
-        assert sorted(row.key for row in caught.value.rows) == ["n11", "n9"], "the first of a text is not at fault"
+        assert sorted(row.key for row in caught.value.rows) == ["n11", "n9"], (
+            "the first of a text is not at fault"
+        )
         assert {row.write.label for row in caught.value.rows} == {"Note"}
         assert sum((await store.statistics()).counts.values()) == 0
     finally:
@@ -461,7 +577,9 @@ async def test_rows_that_break_a_constraint_of_the_user_are_named(run: Run, stor
 
 
 @pytest.mark.parametrize("label", ["Note", "_SemgraphMark"])
-async def test_a_label_that_means_something_is_not_given_to_others(store: Neo4jStore, world: Any, label: str) -> None:
+async def test_a_label_that_means_something_is_not_given_to_others(
+    store: Neo4jStore, world: Any, label: str
+) -> None:
     await store.ensure(world.graph, 4)
     with pytest.raises(DataError, match=f'"{label}" cannot be a further label of Person p'):
         await world.commit(store, world.write("Person", {"uuid": "p", "labels": [label]}))
@@ -501,7 +619,9 @@ def scores(tables: list[Any]) -> dict[tuple[Any, ...], float]:
 async def test_the_index_finds_nearly_all_that_reading_all_finds(
     store: Neo4jStore, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is approximate: it may pass over a row, but never invents one, shows one of another group, or gives a wrong score."""
+    """It is approximate: it may pass over a row, but never invents one, shows one of another group,
+    or gives a wrong score.
+    """
     draw = random.Random(1)
 
     def anywhere() -> list[float]:
@@ -542,7 +662,10 @@ async def test_the_index_finds_nearly_all_that_reading_all_finds(
     before = store.round_trips
     by_index = await store.search(queries, rows)
     assert store.round_trips > before + 1  # hits of other groups had to be read past
-    for found in (by_index, await store.search(queries, rows)):  # what is large is not counted any more
+    for found in (
+        by_index,
+        await store.search(queries, rows),
+    ):  # what is large is not counted any more
         near = scores(found)
         assert near == {hit: pytest.approx(whole[hit], abs=1e-6) for hit in near}
         assert Counter(hit[:3] for hit in near) <= Counter(hit[:3] for hit in exact)
@@ -560,7 +683,10 @@ async def test_a_partition_that_became_small_is_read_whole_again(
     await store.ensure(world.graph, 4)
     people = [{"uuid": f"p{i:03}", "name_embedding": [i, 1, 1, 1]} for i in range(60)]
     await world.commit(store, world.write("Person", *people))
-    query, rows = world.query("Person", Method("nearest", "name", "vector", k=3)), world.rows(vector=[[1, 1, 1, 1]])
+    query, rows = (
+        world.query("Person", Method("nearest", "name", "vector", k=3)),
+        world.rows(vector=[[1, 1, 1, 1]]),
+    )
 
     async def known_as_large() -> bool:
         """Whether a search says that nothing has to be counted before its index is read."""
@@ -589,12 +715,16 @@ async def test_full_text_is_read_on_until_k_have_passed(store: Neo4jStore, world
     await store.ensure(world.graph, 4)
     notes = [{"uuid": f"n{i:04}", "content": "heron", "weight": float(i)} for i in range(1200)]
     await world.commit(store, world.write("Note", *notes))
-    query = world.query("Note", Method("fulltext", "content", "text", k=3), where="hit.weight >= 1197")
+    query = world.query(
+        "Note", Method("fulltext", "content", "text", k=3), where="hit.weight >= 1197"
+    )
     [found] = await store.search([query], world.rows(text=["heron"]))
     assert world.keys(found) == {0: ["n1197", "n1198", "n1199"]}
 
 
-async def test_vectors_of_another_length_are_refused_everywhere(run: Run, store: Neo4jStore, world: Any) -> None:
+async def test_vectors_of_another_length_are_refused_everywhere(
+    run: Run, store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
     await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]}))
     with pytest.raises(StoreUnavailable, match=r"Person.*4-dimensional.*3\. Nothing was written"):
@@ -605,13 +735,20 @@ async def test_vectors_of_another_length_are_refused_everywhere(run: Run, store:
     with pytest.raises(StoreUnavailable, match=r"Person.*4-dimensional.*3\. Nothing was written"):
         await short.commit(store, short.write("Person", {"uuid": "q", "name_embedding": [1, 0, 0]}))
     with pytest.raises(StoreUnavailable, match=r"4-dimensional"):
-        await store.search([world.query("Person", Method("nearest", "name", "vector"))], short.rows(vector=[[1, 0, 0]]))
+        await store.search(
+            [world.query("Person", Method("nearest", "name", "vector"))],
+            short.rows(vector=[[1, 0, 0]]),
+        )
     assert run("MATCH (n:Person) RETURN n.uuid AS k") == [{"k": "p"}]
 
 
 @pytest.mark.parametrize("lengths", [(4, 3), (None, None)], ids=["known", "not known"])
 async def test_of_two_programs_the_first_to_write_decides_on_the_length_of_vectors(
-    run: Run, store: Neo4jStore, world: Any, neo4j_database: Any, lengths: tuple[int | None, int | None]
+    run: Run,
+    store: Neo4jStore,
+    world: Any,
+    neo4j_database: Any,
+    lengths: tuple[int | None, int | None],
 ) -> None:
     from dataclasses import replace
 
@@ -623,7 +760,9 @@ async def test_of_two_programs_the_first_to_write_decides_on_the_length_of_vecto
         await store.ensure(world.graph, lengths[0])
         await other.ensure(world.graph, lengths[1])  # neither has written yet
         ends = await asyncio.gather(
-            world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]})),
+            world.commit(
+                store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]})
+            ),
             short.commit(other, short.write("Person", {"uuid": "q", "name_embedding": [1, 0, 0]})),
             return_exceptions=True,
         )
@@ -633,14 +772,18 @@ async def test_of_two_programs_the_first_to_write_decides_on_the_length_of_vecto
     assert isinstance(refused, StoreUnavailable)
     assert "Person here has" in str(refused)
     assert len(run("MATCH (n:Person) RETURN n.uuid AS k")) == 1
-    assert run("MATCH (n) WHERE NOT n:Person RETURN labels(n) AS l") == [], "nothing is left of how they took turns"
+    assert run("MATCH (n) WHERE NOT n:Person RETURN labels(n) AS l") == [], (
+        "nothing is left of how they took turns"
+    )
 
 
 async def test_an_empty_database_takes_any_length(bare: Run, store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 3)
     await store.ensure(world.graph, 4)
     await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]}))
-    shown = bare("SHOW VECTOR INDEXES YIELD name, options RETURN name, options.indexConfig['vector.dimensions'] AS d")
+    shown = bare(
+        "SHOW VECTOR INDEXES YIELD name, options RETURN name, options.indexConfig['vector.dimensions'] AS d"
+    )
     assert {(index["name"], index["d"]) for index in shown} == {
         ("Person_name_embedding", 4),
         ("KNOWS_fact_embedding", 4),
@@ -662,14 +805,23 @@ async def test_nobody_answers(world: Any) -> None:
     ("how", "said"),
     [
         ({"password": "wrong"}, 'rejects user "neo4j".*NEO4J_PASSWORD'),
-        ({"uri": "ftp://127.0.0.1"}, "ftp://127.0.0.1  is no address of a Neo4j server.*bolt://host:7687"),
+        (
+            {"uri": "ftp://127.0.0.1"},
+            "ftp://127.0.0.1  is no address of a Neo4j server.*bolt://host:7687",
+        ),
         ({"database": "nothing"}, 'has no database "nothing".*NEO4J_DATABASE'),
         ({"uri": "bolt://nowhere.invalid"}, r"no answer in 5 s \(unknown host\)"),
     ],
     ids=["password", "address", "database", "host"],
 )
-async def test_it_says_what_is_wrong(neo4j_database: Any, world: Any, how: dict[str, str], said: str) -> None:
-    right = {"uri": neo4j_database.uri, "user": neo4j_database.user, "password": neo4j_database.password}
+async def test_it_says_what_is_wrong(
+    neo4j_database: Any, world: Any, how: dict[str, str], said: str
+) -> None:
+    right = {
+        "uri": neo4j_database.uri,
+        "user": neo4j_database.user,
+        "password": neo4j_database.password,
+    }
     store = Neo4jStore(**(right | how))
     with pytest.raises(StoreUnavailable, match=said):
         await store.ensure(world.graph, 4)
@@ -677,7 +829,9 @@ async def test_it_says_what_is_wrong(neo4j_database: Any, world: Any, how: dict[
 
 
 class Flaky:
-    """A way to a server that breaks off connections: so many of the next ones, and all that are open when told to."""
+    """A way to a server that breaks off connections: so many of the next ones, and all that are
+    open when told to.
+    """
 
     def __init__(self, uri: str) -> None:
         self.host, _, port = uri.split("//")[1].partition(":")
@@ -724,10 +878,14 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 async def test_connections_that_break_off_are_tried_again(
     neo4j_database: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More often than the driver tries by itself; the first time before the server has answered at all."""
+    """More often than the driver tries by itself; the first time before the server has answered at
+    all.
+    """
     monkeypatch.setattr(neo4j_bolt, "SECONDS", 0.1)
     async with Flaky(neo4j_database.uri) as way:
-        store = Neo4jStore(f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password)
+        store = Neo4jStore(
+            f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password
+        )
         way.break_off(3)
         await store.ensure(world.graph, 4)
         assert way.seen > 3
@@ -745,7 +903,9 @@ async def test_a_connection_that_stays_broken_is_an_error(
 ) -> None:
     monkeypatch.setattr(neo4j_bolt, "PATIENCE", 0.5)
     async with Flaky(neo4j_database.uri) as way:
-        store = Neo4jStore(f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password)
+        store = Neo4jStore(
+            f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password
+        )
         await store.ensure(world.graph, 4)
         way.break_off(1_000_000)
         with pytest.raises(StoreUnavailable, match=r"no answer in .* Is it running\?"):
@@ -754,7 +914,9 @@ async def test_a_connection_that_stays_broken_is_an_error(
         await store.aclose()
 
 
-@pytest.mark.parametrize("uri", ["neo4j://127.0.0.1:{port}?policy=eu", "neo4j+ssc://127.0.0.1:{port}/?policy=eu&a=b"])
+@pytest.mark.parametrize(
+    "uri", ["neo4j://127.0.0.1:{port}?policy=eu", "neo4j+ssc://127.0.0.1:{port}/?policy=eu&a=b"]
+)
 async def test_an_address_may_have_routing_settings(world: Any, uri: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -764,7 +926,9 @@ async def test_an_address_may_have_routing_settings(world: Any, uri: str) -> Non
     await store.aclose()
 
 
-async def test_an_old_server_is_refused(store: Neo4jStore, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_server_is_refused(
+    store: Neo4jStore, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(neo4j_bolt, "OLDEST", (9999, 1))
     with pytest.raises(StoreUnavailable, match=r"is Neo4j/\d.*needs Neo4j 9999\.1 or later"):
         await store.ensure(world.graph, 4)
@@ -816,7 +980,9 @@ def start(name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-async def test_of_two_processes_one_wins_each_time(neo4j_database: Any, store: Neo4jStore, world: Any) -> None:
+async def test_of_two_processes_one_wins_each_time(
+    neo4j_database: Any, store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
     racers = [start(name) for name in ("one", "two")]
 
@@ -862,7 +1028,9 @@ async def test_what_cannot_be_stored_is_refused(
     assert (await store.statistics()).counts["Person"] == 0
 
 
-async def test_vectors_need_not_have_a_fixed_length_in_their_type(store: Neo4jStore, world: Any) -> None:
+async def test_vectors_need_not_have_a_fixed_length_in_their_type(
+    store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
     vectors = pa.array([[1.0, 0.0, 0.0, 0.0], None, [0.0, 0.0, 0.0, 0.0]], pa.list_(pa.float64()))
     rows = pa.table({"uuid": ["a", "b", "c"], "group_id": ["g"] * 3, "name_embedding": vectors})
@@ -871,9 +1039,18 @@ async def test_vectors_need_not_have_a_fixed_length_in_their_type(store: Neo4jSt
     assert found.column("name_embedding").to_pylist() == [[1, 0, 0, 0], None, None]
 
 
-async def test_attributes_that_neo4j_has_no_form_for_are_kept_as_json(run: Run, store: Neo4jStore, world: Any) -> None:
+async def test_attributes_that_neo4j_has_no_form_for_are_kept_as_json(
+    run: Run, store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
-    given = {"deep": {"a": [1]}, "mixed": [1, "x"], "huge": 1 << 70, "flat": ["x", "y"], "none": None, "empty": []}
+    given = {
+        "deep": {"a": [1]},
+        "mixed": [1, "x"],
+        "huge": 1 << 70,
+        "flat": ["x", "y"],
+        "none": None,
+        "empty": [],
+    }
     await world.commit(store, world.write("Person", {"uuid": "p", "attributes": given}))
     [row] = run("MATCH (n:Person) RETURN n {.deep, .mixed, .huge, .flat, .none, .empty} AS n")
     assert row["n"] == {
@@ -881,7 +1058,9 @@ async def test_attributes_that_neo4j_has_no_form_for_are_kept_as_json(run: Run, 
     }  # fmt: skip
 
 
-async def test_a_database_that_lacks_nothing_is_looked_at_once(bare: Run, store: Neo4jStore) -> None:
+async def test_a_database_that_lacks_nothing_is_looked_at_once(
+    bare: Run, store: Neo4jStore
+) -> None:
     heard: list[str] = []
     await store.ensure(MEMORY, 4)
     store.listen(heard.append)
@@ -889,12 +1068,16 @@ async def test_a_database_that_lacks_nothing_is_looked_at_once(bare: Run, store:
     await store.attach(MEMORY, 4)
     await store.attach(MEMORY)
     assert heard == []
-    bare("CREATE (:Entity {uuid: 'a', group_id: 'g', name: 'n', name_embedding: [1.0, 0.0, 0.0, 0.0]})")
+    bare(
+        "CREATE (:Entity {uuid: 'a', group_id: 'g', name: 'n', name_embedding: [1.0, 0.0, 0.0, 0.0]})"
+    )
     with pytest.raises(StoreUnavailable):
         await store.ensure(MEMORY, 8)
 
 
-async def test_a_database_that_lacks_something_is_looked_at_each_time(written: Run, store: Neo4jStore) -> None:
+async def test_a_database_that_lacks_something_is_looked_at_each_time(
+    written: Run, store: Neo4jStore
+) -> None:
     heard: list[str] = []
     store.listen(heard.append)
     assert await store.attach(MEMORY, 4)

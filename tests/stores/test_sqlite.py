@@ -1,4 +1,6 @@
-"""What is SQLite's alone: the file, its layout, what it costs, and what it says when something is wrong with it."""
+"""What is SQLite's alone: the file, its layout, what it costs, and what it says when something is
+wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,8 @@ async def test_a_place_where_no_file_can_be(tmp_path, world):
 
 
 @pytest.mark.parametrize(
-    ("version", "modules", "said"), [("3.34.1", {"fts5"}, "3.34.1 .* too old"), ("3.40.1", {"fts3"}, "FTS5")]
+    ("version", "modules", "said"),
+    [("3.34.1", {"fts5"}, "3.34.1 .* too old"), ("3.40.1", {"fts3"}, "FTS5")],
 )
 def test_a_library_that_lacks_what_is_needed(version, modules, said):
     with pytest.raises(StoreUnavailable, match=rf"memory .*{said}.*another store"):
@@ -122,7 +125,10 @@ def test_a_library_that_lacks_what_is_needed(version, modules, said):
 
 async def test_a_damaged_file(path, world):
     async with opened(path, world.graph) as store:
-        await world.commit(store, world.write("Note", *({"uuid": f"n{i}", "content": "x" * 500} for i in range(200))))
+        await world.commit(
+            store,
+            world.write("Note", *({"uuid": f"n{i}", "content": "x" * 500} for i in range(200))),
+        )
     raw = bytearray(path.read_bytes())
     raw[4096:] = b"\xaa" * (len(raw) - 4096)
     path.write_bytes(raw)
@@ -141,7 +147,9 @@ async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
     assert (await file.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
     assert (await file.states("p", ["g"]))["g"].head == "h1"
     file._file._con.execute("PRAGMA max_page_count = 1000000")
-    await world.commit(file, world.write("Note", {"uuid": "more"}), mark=world.mark("h2", before="h1"))
+    await world.commit(
+        file, world.write("Note", {"uuid": "more"}), mark=world.mark("h2", before="h1")
+    )
 
 
 async def test_a_read_only_file_can_be_read(file, world):
@@ -159,7 +167,9 @@ async def test_half_a_surrogate_pair_is_refused(file, world):
 
 
 async def test_names_that_differ_by_case_alone(path, world):
-    graph = Graph.build({"nodes": {"Note": {"properties": {"name": "string", "Name": "string"}}, "note": {}}})
+    graph = Graph.build(
+        {"nodes": {"Note": {"properties": {"name": "string", "Name": "string"}}, "note": {}}}
+    )
     said = await refused(path, type(world)(graph=graph), PlanError)
     assert '"Note" and "note"' in said
     assert '"name" and "Name"' in said
@@ -170,9 +180,15 @@ async def test_names_that_mean_something_to_sqlite(path, world):
     graph = Graph.build(
         {
             "nodes": {
-                "Order": {"properties": dict.fromkeys(words, "string"), "fulltext": {"index": words}, "index": words}
+                "Order": {
+                    "properties": dict.fromkeys(words, "string"),
+                    "fulltext": {"index": words},
+                    "index": words,
+                }
             },
-            "edges": {"GROUP": {"source": "Order", "target": "Order", "properties": {"values": "string"}}},
+            "edges": {
+                "GROUP": {"source": "Order", "target": "Order", "properties": {"values": "string"}}
+            },
         }
     )
     own = type(world)(graph=graph)
@@ -184,15 +200,23 @@ async def test_names_that_mean_something_to_sqlite(path, world):
             own.write("GROUP", {"uuid": "k", "source": "a", "target": "a"}),
         )
         query = own.query(
-            "Order", Method("fulltext", "rank", "text"), properties=words[1:], where="hit.rowid = rowid AND hit.q = q"
+            "Order",
+            Method("fulltext", "rank", "text"),
+            properties=words[1:],
+            where="hit.rowid = rowid AND hit.q = q",
         )
-        [found] = await store.search([query], own.rows(text=["heron"], rowid=[row["rowid"]], q=[row["q"]]))
+        [found] = await store.search(
+            [query], own.rows(text=["heron"], rowid=[row["rowid"]], q=[row["q"]])
+        )
         assert found.select(words[1:]).to_pylist() == [{name: row[name] for name in words[1:]}]
 
 
 async def test_full_text_that_is_declared_otherwise_is_made_anew(path, world):
     def graph(*properties):
-        body = {"properties": {"content": "string", "title": "string"}, "fulltext": {"words": list(properties)}}
+        body = {
+            "properties": {"content": "string", "title": "string"},
+            "fulltext": {"words": list(properties)},
+        }
         return Graph.build({"nodes": {"Note": body}})
 
     async def found(store):
@@ -201,7 +225,9 @@ async def test_full_text_that_is_declared_otherwise_is_made_anew(path, world):
 
     own = type(world)(graph=graph("title"))
     async with opened(path, own.graph) as store:
-        await own.commit(store, own.write("Note", {"uuid": "n", "content": "heron", "title": "stork"}))
+        await own.commit(
+            store, own.write("Note", {"uuid": "n", "content": "heron", "title": "stork"})
+        )
         assert await found(store) == 0
     async with opened(path, graph("title", "content")) as store:
         assert await found(store) == 1
@@ -214,20 +240,29 @@ async def test_full_text_that_is_declared_otherwise_is_made_anew(path, world):
 
 async def test_all_vectors_gone_another_embedder_may_come(path, world):
     async with opened(path, world.graph) as store:
-        await world.commit(store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+        await world.commit(
+            store, world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]})
+        )
         await store.clear()
     longer = type(world)(dimensions=6)
     async with opened(path, world.graph, 6) as store:
         await longer.commit(
-            store, longer.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0, 0, 1]})
+            store,
+            longer.write(
+                "Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0, 0, 1]}
+            ),
         )
         query = longer.query("Person", Method("nearest", "name", "vector"))
-        assert (await store.search([query], longer.rows(vector=[[1, 0, 0, 0, 0, 0]])))[0].num_rows == 1
+        assert (await store.search([query], longer.rows(vector=[[1, 0, 0, 0, 0, 0]])))[
+            0
+        ].num_rows == 1
 
 
 async def test_a_row_that_is_made_anew_in_another_partition(file, world):
     person = {"uuid": "p", "name": "heron", "name_embedding": [1, 0, 0, 0]}
-    query = world.query("Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text"))
+    query = world.query(
+        "Person", Method("nearest", "name", "vector"), Method("fulltext", "name", "text")
+    )
     rows = world.rows(vector=[[1, 0, 0, 0]] * 2, text=["heron"] * 2, group_id=["g", "h"])
 
     async def seen():
@@ -236,15 +271,24 @@ async def test_a_row_that_is_made_anew_in_another_partition(file, world):
 
     await world.commit(file, world.write("Person", person))
     assert await seen() == ({0: ["p"]}, {0: ["p"]})
-    await world.commit(file, world.delete("Person", "p"), world.write("Person", {**person, "group_id": "h"}))
+    await world.commit(
+        file, world.delete("Person", "p"), world.write("Person", {**person, "group_id": "h"})
+    )
     assert await seen() == ({1: ["p"]}, {1: ["p"]})
 
 
 async def test_a_row_without_vector_in_the_place_of_one_with_it(file, world):
-    query, rows = world.query("Person", Method("nearest", "name", "vector")), world.rows(vector=[[1, 0, 0, 0]])
-    await world.commit(file, world.write("Person", {"uuid": "old", "name": "x", "name_embedding": [1, 0, 0, 0]}))
+    query, rows = (
+        world.query("Person", Method("nearest", "name", "vector")),
+        world.rows(vector=[[1, 0, 0, 0]]),
+    )
+    await world.commit(
+        file, world.write("Person", {"uuid": "old", "name": "x", "name_embedding": [1, 0, 0, 0]})
+    )
     assert world.keys((await file.search([query], rows))[0]) == {0: ["old"]}
-    await world.commit(file, world.delete("Person", "old"), world.write("Person", {"uuid": "new", "name": "x"}))
+    await world.commit(
+        file, world.delete("Person", "old"), world.write("Person", {"uuid": "new", "name": "x"})
+    )
     assert world.keys((await file.search([query], rows))[0]) == {}
 
 
@@ -269,7 +313,9 @@ async def test_little_memory_for_vectors_changes_no_answer(file, world):
 
 
 async def test_large_and_small_partitions_rank_alike(file, world):
-    """Full text confined after the index, within it, or not at all gives the same hits and scores."""
+    """Full text confined after the index, within it, or not at all gives the same hits and
+    scores.
+    """
 
     def notes(group, count):
         return [
@@ -278,7 +324,9 @@ async def test_large_and_small_partitions_rank_alike(file, world):
         ]
 
     query = world.query("Note", Method("fulltext", "content", "text", k=12))
-    filtered = world.query("Note", Method("fulltext", "content", "text", k=12), where="hit.content <> 'none'")
+    filtered = world.query(
+        "Note", Method("fulltext", "content", "text", k=12), where="hit.content <> 'none'"
+    )
     rows = world.rows(text=["heron stork", "stork"])
     await world.commit(file, world.write("Note", *notes("g", 40)))
     alone = await file.search([query, filtered], rows)
@@ -297,7 +345,12 @@ async def test_large_and_small_partitions_rank_alike(file, world):
 async def crowd(file, world):
     """1,000 people in a ring, each knowing two, with vectors."""
     people = [
-        {"uuid": f"p{i:04}", "name": f"name {i}", "name_embedding": [1, i, 0, 0], "created_at": world.at(1, i % 60)}
+        {
+            "uuid": f"p{i:04}",
+            "name": f"name {i}",
+            "name_embedding": [1, i, 0, 0],
+            "created_at": world.at(1, i % 60),
+        }
         for i in range(1000)
     ]
     edges = [
@@ -333,9 +386,16 @@ async def test_what_an_index_can_find_is_not_looked_for_row_by_row(crowd, world,
         "equal": world.query("Person", Method("equal", "name", "name")),
         "key": world.query("Person", Method("nearest", "name", "vector"), where="hit.uuid = who"),
         "ends": world.query(
-            "KNOWS", near, Method("equal", "fact", "name"), Method("order"), where=ENDS, order=(("fact", True),)
+            "KNOWS",
+            near,
+            Method("equal", "fact", "name"),
+            Method("order"),
+            where=ENDS,
+            order=(("fact", True),),
         ),
-        "pair": world.query("KNOWS", near, where="list_sort([hit.source, hit.target]) = list_sort([who, other])"),
+        "pair": world.query(
+            "KNOWS", near, where="list_sort([hit.source, hit.target]) = list_sort([who, other])"
+        ),
         "order": world.query("Person", Method("order", k=3), order=(("created_at", True),)),
     }
     if asks in queries:
@@ -348,7 +408,11 @@ async def test_what_an_index_can_find_is_not_looked_for_row_by_row(crowd, world,
 
     con = crowd._file._con
     con.set_progress_handler(count, 10)
-    found = await (crowd.search([queries[asks]], asked) if asks in queries else crowd.match(world.pattern(asks), asked))
+    found = await (
+        crowd.search([queries[asks]], asked)
+        if asks in queries
+        else crowd.match(world.pattern(asks), asked)
+    )
     con.set_progress_handler(None, 0)
     assert (found[0] if asks in queries else found).num_rows >= rows
     assert steps * 10 < 500 + 700 * rows
@@ -357,18 +421,25 @@ async def test_what_an_index_can_find_is_not_looked_for_row_by_row(crowd, world,
 async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
     read = []
     crowd.listen(lambda sql: read.append(sql) if "vector FROM" in sql else None)
-    query, rows = world.query("Person", Method("nearest", "name", "vector", k=1)), world.rows(vector=[[1, 5, 0, 0]])
+    query, rows = (
+        world.query("Person", Method("nearest", "name", "vector", k=1)),
+        world.rows(vector=[[1, 5, 0, 0]]),
+    )
     await crowd.search([query], rows)
     assert len(read) == 1
     await crowd.search([query], rows)
     assert len(read) == 1
     held = crowd._memory.vectors._held["Person#vector#name_embedding", "g"]
     version = held.version
-    await world.commit(crowd, world.write("Person", {"uuid": "new", "name_embedding": [1, 5, 0, 0]}))
+    await world.commit(
+        crowd, world.write("Person", {"uuid": "new", "name_embedding": [1, 5, 0, 0]})
+    )
     assert world.keys((await crowd.search([query], rows))[0]) == {0: ["new"]}
     assert len(read) == 2
     assert f"changed > {version}" in read[1]
-    await world.commit(crowd, world.write("Person", {"uuid": "new", "name": "y", "name_embedding": [1, 5, 0, 0]}))
+    await world.commit(
+        crowd, world.write("Person", {"uuid": "new", "name": "y", "name_embedding": [1, 5, 0, 0]})
+    )
     newest = 'SELECT max(changed) FROM "Person#vector#name_embedding"'
     assert crowd._file._con.execute(newest).fetchone()[0] == version + 1
     assert crowd._memory.vectors._held["Person#vector#name_embedding", "g"] is held
@@ -392,7 +463,8 @@ async def test_the_database_is_sound_after_all_this(crowd, world):
     ]
     assert counts == [999, 999]
     counts = [
-        con.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in ("KNOWS", "KNOWS#vector#fact_embedding")
+        con.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+        for name in ("KNOWS", "KNOWS#vector#fact_embedding")
     ]
     assert counts[0] == counts[1] == (await crowd.statistics()).counts["KNOWS"]
 

@@ -1,4 +1,6 @@
-"""What a run says it did is what came over the wire: attempts all of them, tokens of the answers that came, however much goes wrong."""
+"""What a run says it did is what came over the wire: attempts all of them, tokens of the answers
+that came, however much goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,19 @@ async def run(server: StandIn, way: str, folder: Path) -> Result:
     path = folder / "asked.yaml"
     path.write_text(PLAN.format(step=step))
     inputs: dict[str, Any] = {"texts": [{"id": n, "text": text} for n, text in enumerate(MOVED)]}
-    inputs |= {"others": [{"id": n, "text": text} for n, text in enumerate(KNOWN)]} if way == "pairs" else {}
-    llm = OpenAI("gpt-4.1-mini", server.base_url, "none", timeout=5)  # no answer is on its way when it is given up
+    inputs |= (
+        {"others": [{"id": n, "text": text} for n, text in enumerate(KNOWN)]}
+        if way == "pairs"
+        else {}
+    )
+    llm = OpenAI(
+        "gpt-4.1-mini", server.base_url, "none", timeout=5
+    )  # no answer is on its way when it is given up
     embedder = OpenAIEmbedder("stand-in", 256, server.base_url, "none")
     try:
-        async with Session(llm=llm, embedder=embedder, store="memory", journal=False, runs="") as session:
+        async with Session(
+            llm=llm, embedder=embedder, store="memory", journal=False, runs=""
+        ) as session:
             return await session.arun(path, **inputs, use={"found": use} if use else None)
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose())
@@ -98,7 +108,9 @@ async def test_what_is_refused_for_its_rate_is_an_attempt_and_no_answer(tmp_path
 
 
 async def test_what_comes_too_late_is_an_attempt_that_was_given_up(tmp_path: Path) -> None:
-    async with StandIn(latency=Latency(first=0.05), faults=(Fault("stall", on=(1, 2), late=60),)) as server:
+    async with StandIn(
+        latency=Latency(first=0.05), faults=(Fault("stall", on=(1, 2), late=60),)
+    ) as server:
         result = await run(server, "packed", tmp_path)
         agree(result, server)
     assert not result.failed
@@ -108,7 +120,9 @@ async def test_what_comes_too_late_is_an_attempt_that_was_given_up(tmp_path: Pat
 async def test_what_is_under_way_when_the_counters_are_set_back_is_counted_no_more() -> None:
     body = {
         "model": "m",
-        "messages": [{"role": "user", "content": "Said at: 2025-01-15T09:00:00Z\nFact: Ann works at Luma."}],
+        "messages": [
+            {"role": "user", "content": "Said at: 2025-01-15T09:00:00Z\nFact: Ann works at Luma."}
+        ],
         "response_format": {"json_schema": {"schema": {"properties": {"since": {}, "until": {}}}}},
     }
     async with StandIn(latency=0.2) as server, aiohttp.ClientSession() as client:

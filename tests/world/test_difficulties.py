@@ -1,4 +1,6 @@
-"""What makes a world difficult, one by one: how it is told, how it is read, and the graph that it leaves."""
+"""What makes a world difficult, one by one: how it is told, how it is read, and the graph that it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,16 @@ SAID = "2025-01-15T09:00:00Z"
 
 def said(text: str, *history: str) -> list[str]:
     """The facts that a message tells, as the server reads them."""
-    return [f["fact"] for f in facts({"content": text, "history": list(history), "valid_at": SAID})["facts"]]
+    return [
+        f["fact"]
+        for f in facts({"content": text, "history": list(history), "valid_at": SAID})["facts"]
+    ]
 
 
 def test_levels_are_called_by_number_or_name_and_changed_in_words() -> None:
-    assert World.make(1, 4, 1).rows == World.make(1, 4, "1").rows == World.make(1, 4, LEVELS["1"]).rows
+    assert (
+        World.make(1, 4, 1).rows == World.make(1, 4, "1").rows == World.make(1, 4, LEVELS["1"]).rows
+    )
     changed = Difficulty.parse("1,slips=0.4,homonyms=1")
     assert (changed.slips, changed.homonyms, changed.talk) == (0.4, True, LEVELS["1"].talk)
     assert str(changed) == "1,slips=0.4,homonyms=1"
@@ -54,13 +61,22 @@ def test_one_thing_more_leaves_the_truth_as_it_is(level: str) -> None:
 @pytest.mark.parametrize(
     ("message", "facts"),
     [
-        ("Ada Costa(user): No, I work at Kestrel Labs, not Luma.", ["Ada Costa works at Kestrel Labs, not Luma."]),
+        (
+            "Ada Costa(user): No, I work at Kestrel Labs, not Luma.",
+            ["Ada Costa works at Kestrel Labs, not Luma."],
+        ),
         (
             "Bruno Weber(user): No, it was not Luma but Kestrel Labs that Ada Costa has joined on 2024-05-01.",
             ["Ada Costa has joined Kestrel Labs on 2024-05-01, not Luma."],
         ),
-        ("Ada Costa(user): No, it was not Oslo but Riga that I live in.", ["Ada Costa lives in Riga, not Oslo."]),
-        ("Ada Costa(user): I do not work at Luma any more.", ["Ada Costa does not work at Luma any more."]),
+        (
+            "Ada Costa(user): No, it was not Oslo but Riga that I live in.",
+            ["Ada Costa lives in Riga, not Oslo."],
+        ),
+        (
+            "Ada Costa(user): I do not work at Luma any more.",
+            ["Ada Costa does not work at Luma any more."],
+        ),
         ("Ada Costa(user): I have never worked at Luma.", ["Ada Costa has never worked at Luma."]),
         ("Ada Costa(user): Bruno does not work at Luma.", []),
     ],
@@ -72,24 +88,44 @@ def test_what_is_put_right_ended_and_denied_is_read(message: str, facts: list[st
 @pytest.mark.parametrize(
     ("new", "known", "expected"),
     [
-        ("Ada Costa knows Clara Petrov, not Bruno Weber.", "Ada Costa knows Bruno Weber.", "contradicts"),
+        (
+            "Ada Costa knows Clara Petrov, not Bruno Weber.",
+            "Ada Costa knows Bruno Weber.",
+            "contradicts",
+        ),
         ("Ada Costa knows Clara Petrov, not Bruno Weber.", "Ada Costa knows Felix Rossi.", None),
-        ("Ada Costa knows Clara Petrov.", "Ada Costa knows Clara Petrov, not Bruno Weber.", "duplicate"),
-        ("Ada Costa does not work at Luma any more.", "Ada Costa works at Luma since 2020-01-01.", "contradicts"),
+        (
+            "Ada Costa knows Clara Petrov.",
+            "Ada Costa knows Clara Petrov, not Bruno Weber.",
+            "duplicate",
+        ),
+        (
+            "Ada Costa does not work at Luma any more.",
+            "Ada Costa works at Luma since 2020-01-01.",
+            "contradicts",
+        ),
         ("Ada Costa does not work at Luma any more.", "Ada Costa has left Luma.", "duplicate"),
         ("Ada Costa has never worked at Luma.", "Ada Costa is employed by Luma.", "contradicts"),
         ("Ada Costa has never worked at Luma.", "Ada Costa works at Acme.", None),
-        ("Ada Costa does not lead Project Kite any more.", "Ada Costa leads Project Kite.", "contradicts"),
+        (
+            "Ada Costa does not lead Project Kite any more.",
+            "Ada Costa leads Project Kite.",
+            "contradicts",
+        ),
     ],
 )
-def test_what_is_put_right_ended_and_denied_is_compared(new: str, known: str, expected: str | None) -> None:
+def test_what_is_put_right_ended_and_denied_is_compared(
+    new: str, known: str, expected: str | None
+) -> None:
     assert verdict(new, known) == expected
 
 
 @pytest.mark.parametrize("kind", NEGATED)
 @given(day=st.dates())
 def test_an_end_in_other_words_is_read_back(kind: str, day: object) -> None:
-    text = write(kind, "Ada Costa", NEGATED[kind], "Project Kite", role="pilot", when=f"since {day}")
+    text = write(
+        kind, "Ada Costa", NEGATED[kind], "Project Kite", role="pilot", when=f"since {day}"
+    )
     claim = read(text)
     assert claim is not None
     assert (claim.kind, claim.subject, claim.target, claim.role, claim.text) == (
@@ -100,7 +136,12 @@ def test_an_end_in_other_words_is_read_back(kind: str, day: object) -> None:
 def wrongly(world: World) -> list[tuple[Episode, Episode]]:
     """The messages that tell what is not so, each with the one that puts it right."""
     right = {s.retracts.key: e for e in world.episodes for s in e.statements if s.retracts}
-    return [(e, right[s.span.key]) for e in world.episodes for s in e.statements if s.span and s.span.key in right]
+    return [
+        (e, right[s.span.key])
+        for e in world.episodes
+        for s in e.statements
+        if s.span and s.span.key in right
+    ]
 
 
 def told(world: World, after: int) -> dict[str, Fact]:
@@ -111,7 +152,9 @@ def told(world: World, after: int) -> dict[str, Fact]:
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000))
 @example(seed=637)  # something true is told between what was wrong and what puts it right
-def test_what_was_wrong_is_believed_until_it_is_put_right_and_then_never_held(level: str, seed: int) -> None:
+def test_what_was_wrong_is_believed_until_it_is_put_right_and_then_never_held(
+    level: str, seed: int
+) -> None:
     world = World.make(seed, 12, level)
     assert wrongly(world)
     for first, second in wrongly(world):
@@ -125,14 +168,18 @@ def test_what_was_wrong_is_believed_until_it_is_put_right_and_then_never_held(le
             assert right.span is not None
             assert after[right.span.key].valid_at == before[wrong.key].valid_at
         unsaid = [e for e in world.episodes[: second.number] if e not in (first, second)]
-        assert all(after[f.key].invalid_at == f.invalid_at for f in gold(unsaid).facts if not right.wrong)
+        assert all(
+            after[f.key].invalid_at == f.invalid_at for f in gold(unsaid).facts if not right.wrong
+        )
 
 
 def test_what_was_taken_back_is_no_answer() -> None:
     world = World.make(2, 16, "everything")
     false = {fact.key for fact in world.gold().facts if fact.retracted}
     assert false
-    assert not false & {key for q in questions(world, world.episodes[-1].at, count=90) for key in q.edges}
+    assert not false & {
+        key for q in questions(world, world.episodes[-1].at, count=90) for key in q.edges
+    }
 
 
 def test_ends_are_told_by_themselves() -> None:
@@ -147,7 +194,12 @@ def test_ends_are_told_by_themselves() -> None:
 
 def test_what_is_told_late_shortens_what_came_before_it() -> None:
     world = World.make(1, 12, "backdated")
-    late = [(e, s) for e in world.episodes for s in e.statements if s.phrase is None and s.span and not s.span.old]
+    late = [
+        (e, s)
+        for e in world.episodes
+        for s in e.statements
+        if s.phrase is None and s.span and not s.span.old
+    ]
     assert late
     shortened = 0
     for episode, one in late:
@@ -165,11 +217,18 @@ async def after_each(world: World, server: StandIn) -> list[bool]:
     store = SqliteStore(":memory:")
     found = []
     try:
-        async with Session(llm=llm, embedder=embedder, store=store, journal=False, runs="") as session:
+        async with Session(
+            llm=llm, embedder=embedder, store=store, journal=False, runs=""
+        ) as session:
             for number, row in enumerate(world.rows, 1):
                 await session.arun(PLAN, episodes=[row])
                 score = score_graph(await held(store, world.group), as_graph(world.gold(number)))
-                parts = [score.pairs.f1, score.edges.f1, score.ended.f1, score.validity.f1 if score.validity else None]
+                parts = [
+                    score.pairs.f1,
+                    score.edges.f1,
+                    score.ended.f1,
+                    score.validity.f1 if score.validity else None,
+                ]
                 found.append(all(part in {None, 1.0} for part in parts))
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
@@ -177,7 +236,9 @@ async def after_each(world: World, server: StandIn) -> list[bool]:
 
 
 @pytest.mark.parametrize(("level", "seed"), [("negated", 10), ("backdated", 4), ("misspelt", 5)])
-async def test_what_can_be_read_is_remembered_as_it_is_told_after_each_message(level: str, seed: int) -> None:
+async def test_what_can_be_read_is_remembered_as_it_is_told_after_each_message(
+    level: str, seed: int
+) -> None:
     world = World.make(seed, 2, level)
     assert world.rows != World.make(seed, 2, 1).rows
     async with StandIn() as server:
@@ -191,7 +252,9 @@ async def told_to_the_plan(world: World) -> Scored:
 
 @pytest.mark.parametrize(("level", "seed"), [("corrected", 10), ("retracted", 42)])
 async def test_what_never_held_stays_in_the_graph_as_what_has_ended(level: str, seed: int) -> None:
-    """A fact has one interval there, and an end is when another begins: that something never held cannot be said."""
+    """A fact has one interval there, and an end is when another begins: that something never held
+    cannot be said.
+    """
     found = await told_to_the_plan(World.make(seed, 2, level))
     assert any(fact.retracted for fact in found.world.gold().facts)
     assert found.score.pairs.f1 == 1.0

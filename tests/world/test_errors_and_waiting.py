@@ -1,4 +1,6 @@
-"""Errors that grow with what is shown and asked, waiting that grows with what is read and with the load; the same for every program."""
+"""Errors that grow with what is shown and asked, waiting that grows with what is read and with the
+load; the same for every program.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,18 @@ from benchmarks.world.waiting import PROFILES
 
 def chat(*texts: str, **more: Any) -> dict[str, Any]:
     roles = ["system", "user"][-len(texts) :]
-    return {"model": "m", "messages": [{"role": r, "content": t} for r, t in zip(roles, texts, strict=True)], **more}
+    return {
+        "model": "m",
+        "messages": [{"role": r, "content": t} for r, t in zip(roles, texts, strict=True)],
+        **more,
+    }
 
 
 def form(name: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": {"properties": properties}}}
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": name, "schema": {"properties": properties}},
+    }
 
 
 def reranked(query: str, passage: str) -> dict[str, Any]:
@@ -37,7 +46,9 @@ def reranked(query: str, passage: str) -> dict[str, Any]:
 def resolved(names: list[str], known: list[str]) -> dict[str, Any]:
     """As graphiti-core asks which entities are the same."""
     mine = json.dumps([{"id": n, "name": name} for n, name in enumerate(names)])
-    theirs = json.dumps([{"candidate_id": n, "name": name, "summary": ""} for n, name in enumerate(known)])
+    theirs = json.dumps(
+        [{"candidate_id": n, "name": name, "summary": ""} for n, name in enumerate(known)]
+    )
     text = (
         f"<CURRENT MESSAGE>\nAda speaks.\n</CURRENT MESSAGE>\n<ENTITIES>\n{mine}\n</ENTITIES>\n"
         f"<EXISTING ENTITIES>\n{theirs}\n</EXISTING ENTITIES>"
@@ -59,7 +70,10 @@ def wrong(noise: Noise, bodies: list[dict[str, Any]]) -> float:
 
 def test_errors_are_more_frequent_in_longer_prompts() -> None:
     def asked(words: int) -> list[dict[str, Any]]:
-        return [claimed(f"Ada Costa(user): I have moved to Oslo {n}. {'And so on. ' * words}") for n in range(200)]
+        return [
+            claimed(f"Ada Costa(user): I have moved to Oslo {n}. {'And so on. ' * words}")
+            for n in range(200)
+        ]
 
     noise = Noise(verdict=0.05, length=2.0)
     assert wrong(noise, asked(0)) < 0.12, "some 60 tokens: 0.05 * 1.1"
@@ -81,7 +95,10 @@ def test_the_same_errors_are_made_whoever_asks() -> None:
 
 def test_many_pairs_in_one_prompt_of_graphitis_are_judged_worse() -> None:
     def matches(size: int) -> float:
-        bodies = [resolved([f"Ada Costa {n}"], [f"Bruno Weber {k}" for k in range(size)]) for n in range(100)]
+        bodies = [
+            resolved([f"Ada Costa {n}"], [f"Bruno Weber {k}" for k in range(size)])
+            for n in range(100)
+        ]
         return wrong(Noise(verdict=0.01, growth=0.5), bodies)
 
     assert matches(1) < 0.05
@@ -97,7 +114,12 @@ async def test_graphitis_reranker_gets_the_probability_of_its_word() -> None:
                 (choice,) = (await response.json())["choices"]
             (token,) = choice["logprobs"]["content"]
             shares = {one["token"]: math.exp(one["logprob"]) for one in token["top_logprobs"]}
-            assert choice["message"]["content"] == token["token"] == token["top_logprobs"][0]["token"] == word
+            assert (
+                choice["message"]["content"]
+                == token["token"]
+                == token["top_logprobs"][0]["token"]
+                == word
+            )
             assert sum(shares.values()) == pytest.approx(1)
             assert shares[word] >= 0.5
         assert server.calls == {"relevance": 2}
@@ -120,7 +142,10 @@ def test_waiting_grows_with_what_is_read_and_with_the_others() -> None:
 
 
 async def test_a_stalled_answer_comes_late_and_is_right() -> None:
-    async with StandIn(faults=(Fault.parse("stall@2:0.3"),)) as server, aiohttp.ClientSession() as client:
+    async with (
+        StandIn(faults=(Fault.parse("stall@2:0.3"),)) as server,
+        aiohttp.ClientSession() as client,
+    ):
         seconds, texts = [], []
         for _ in range(2):
             began = time.perf_counter()
@@ -150,7 +175,9 @@ def test_a_cache_may_be_off() -> None:
         ("--latency", "gpt-0"),
     ],
 )
-def test_switches_that_make_no_sense_are_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_switches_that_make_no_sense_are_refused(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main([option, value])
     assert f"argument {option}: invalid" in capsys.readouterr().err
@@ -160,7 +187,19 @@ def test_help_names_every_switch(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     said = capsys.readouterr().out
-    names = ["load=", "growth=", "length=", "429", "stall", "vllm-32b", "--rpm", "--tpm", "--cache", "tell", "score"]
+    names = [
+        "load=",
+        "growth=",
+        "length=",
+        "429",
+        "stall",
+        "vllm-32b",
+        "--rpm",
+        "--tpm",
+        "--cache",
+        "tell",
+        "score",
+    ]
     assert all(name in said for name in names)
 
 
@@ -172,5 +211,9 @@ def test_a_world_is_told_from_the_command_line(capsys: pytest.CaptureFixture[str
     assert [row["name"] for row in told("--count", "2")] == ["message 1", "message 2"]
     assert any("not" in row["content"] for row in told("--world", "2"))
     assert all(row["valid_at"] < "2024-06-01T00:00:00Z" for row in told("--at", "2024-06-01"))
-    assert {row.get("kind") for row in told("gold", "--at", "2024-06-01")} >= {"person", "place", None}
+    assert {row.get("kind") for row in told("gold", "--at", "2024-06-01")} >= {
+        "person",
+        "place",
+        None,
+    }
     assert len(told("questions", "--count", "7")) == 7

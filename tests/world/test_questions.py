@@ -1,4 +1,6 @@
-"""Questions in words, asked by semgraph's operators in each of their ways: the answers are those of the text, however it is asked."""
+"""Questions in words, asked by semgraph's operators in each of their ways: the answers are those of
+the text, however it is asked.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,22 @@ def ask(model: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
     async def run(
-        step: str, texts: list[str] = TEXTS, use: str | None = None, more: dict[str, Any] | None = None
+        step: str,
+        texts: list[str] = TEXTS,
+        use: str | None = None,
+        more: dict[str, Any] | None = None,
     ) -> Result:
         path = tmp_path / "asked.yaml"
         path.write_text(PLAN.format(step=step) if "plan:" not in step else step)
         rows = [{"id": i, "text": text} for i, text in enumerate(texts)]
         llm = f"openai:gpt-4.1-mini@{model.base_url}"
         embedder = f"openai:stand-in@{model.base_url}?dimensions=256"
-        async with Session(llm=llm, embedder=embedder, store="memory", journal=False, runs="") as session:
-            return await session.arun(path, texts=rows, **(more or {}), use={"found": use} if use else None)
+        async with Session(
+            llm=llm, embedder=embedder, store="memory", journal=False, runs=""
+        ) as session:
+            return await session.arun(
+                path, texts=rows, **(more or {}), use={"found": use} if use else None
+            )
 
     return run
 
@@ -74,7 +83,9 @@ FILTERS = ["per_row", "packed(rows=2)", "packed(rows=20)"]
         ("Does {text} say that somebody knows somebody?", []),
     ],
 )
-async def test_yes_and_no_are_those_of_the_text(ask: Ask, question: str, kept: list[int], use: str) -> None:
+async def test_yes_and_no_are_those_of_the_text(
+    ask: Ask, question: str, kept: list[int], use: str
+) -> None:
     result = await ask(f'sem_filter: {{prompt: "{question}"}}', use=use)
     assert [row["id"] for row in found(result)] == kept
 
@@ -85,9 +96,21 @@ async def test_texts_are_sorted_and_taken_apart(ask: Ask, use: str) -> None:
     result = await ask(f'sem_map: {{prompt: "Take apart: {{text}}", add: {{{fields}}}}}', use=use)
     rows = found(result)
     assert [row["topic"] for row in rows] == ["home", "job", "home", "small_talk", "home"]
-    assert [row["person"] for row in rows] == ["Ada Costa", "Ada Costa", "Felix Rossi", "Dario Zhang", "Felix Rossi"]
+    assert [row["person"] for row in rows] == [
+        "Ada Costa",
+        "Ada Costa",
+        "Felix Rossi",
+        "Dario Zhang",
+        "Felix Rossi",
+    ]
     assert [row["place"] for row in rows] == ["Oslo", None, "Porto", None, "Riga"]
-    assert [row["since"] and row["since"].date().isoformat() for row in rows] == [None, None, None, None, "2024-03-01"]
+    assert [row["since"] and row["since"].date().isoformat() for row in rows] == [
+        None,
+        None,
+        None,
+        None,
+        "2024-03-01",
+    ]
     assert rows[1]["facts"] == ["Ada Costa works at Luma."]
 
 
@@ -102,7 +125,9 @@ returns: [found]
 """
 
 
-async def pairs(ask: Ask, question: str, left: list[str], right: list[str], use: str) -> list[tuple[int, int]]:
+async def pairs(
+    ask: Ask, question: str, left: list[str], right: list[str], use: str
+) -> list[tuple[int, int]]:
     others = [{"id": i, "text": text} for i, text in enumerate(right)]
     result = await ask(JOIN.format(prompt=question), left, use, {"others": others})
     return [(row["id"], row["o"]["id"]) for row in found(result)]
@@ -110,17 +135,33 @@ async def pairs(ask: Ask, question: str, left: list[str], right: list[str], use:
 
 @pytest.mark.parametrize("use", ["nested_loop", "block(left=2, right=2)", "block()"])
 async def test_pairs_are_compared_by_what_stands_in_them(ask: Ask, use: str) -> None:
-    people, known = ["Ada Costa", "KBL", "Felix Rossi"], ["Ada", "Kestrel Bridge Labs", "Felix Weber", "Felix Rosis"]
+    people, known = (
+        ["Ada Costa", "KBL", "Felix Rossi"],
+        ["Ada", "Kestrel Bridge Labs", "Felix Weber", "Felix Rosis"],
+    )
     same = "Are {text} and {o.text} the same person?"
     assert await pairs(ask, same, people, known, use) == [(0, 0), (1, 1), (2, 3)]
-    assert await pairs(ask, same, people[::-1], known[:1], use) == [(2, 0)], "other candidates, other answers"
+    assert await pairs(ask, same, people[::-1], known[:1], use) == [(2, 0)], (
+        "other candidates, other answers"
+    )
     new = ["Ada Costa has moved to Oslo.", "Ada Costa works at Luma."]
-    old = ["Ada Costa lives in Porto.", "Ada Costa is employed by Luma.", "Ada Costa lives in Oslo."]
-    assert await pairs(ask, "Do {text} and {o.text} contradict each other?", new, old, use) == [(0, 0)]
-    assert await pairs(ask, "Do {text} and {o.text} say the same?", new, old, use) == [(0, 2), (1, 1)]
+    old = [
+        "Ada Costa lives in Porto.",
+        "Ada Costa is employed by Luma.",
+        "Ada Costa lives in Oslo.",
+    ]
+    assert await pairs(ask, "Do {text} and {o.text} contradict each other?", new, old, use) == [
+        (0, 0)
+    ]
+    assert await pairs(ask, "Do {text} and {o.text} say the same?", new, old, use) == [
+        (0, 2),
+        (1, 1),
+    ]
 
 
-@pytest.mark.parametrize("use", ["pointwise", "packed(rows=2)", "listwise(window=4)", "tournament", "quickselect"])
+@pytest.mark.parametrize(
+    "use", ["pointwise", "packed(rows=2)", "listwise(window=4)", "tournament", "quickselect"]
+)
 async def test_the_best_are_those_that_say_it_most_clearly(ask: Ask, use: str) -> None:
     step = 'sem_topk: {k: 2, prompt: "How strongly does {text} say that Felix Rossi has moved to Riga?"}'
     assert [row["id"] for row in found(await ask(step, use=use))] == [4, 0]
@@ -130,7 +171,11 @@ async def test_the_best_are_those_that_say_it_most_clearly(ask: Ask, use: str) -
 async def test_groups_are_told_as_one(ask: Ask, use: str) -> None:
     step = 'sem_agg: {prompt: "What do we know? {text}", by: [], add: {summary: string, people: list<string>}}'
     (row,) = found(await ask(step, use=use))
-    said = ["Ada Costa has moved to Oslo.", "Ada Costa works at Luma.", "Felix Rossi lives in Porto."]
+    said = [
+        "Ada Costa has moved to Oslo.",
+        "Ada Costa works at Luma.",
+        "Felix Rossi lives in Porto.",
+    ]
     assert all(row["summary"].count(sentence) == 1 for sentence in said)
     assert {"Ada Costa", "Felix Rossi"} <= set(row["people"])
 

@@ -33,14 +33,22 @@ def record(turn: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("turn", "names"),
-    [(0, ["Alice Chen", "TechCorp"]), (1, ["Alice Chen", "Project Phoenix"]), (2, ["Alice Chen", "Project Phoenix"])],
+    [
+        (0, ["Alice Chen", "TechCorp"]),
+        (1, ["Alice Chen", "Project Phoenix"]),
+        (2, ["Alice Chen", "Project Phoenix"]),
+    ],
 )
 def test_it_names_whom_a_message_is_about(turn: int, names: list[str]) -> None:
     assert [e["name"] for e in entities(record(turn))["entities"]] == names
 
 
 def test_it_states_what_a_message_says() -> None:
-    said = [(f["source"], f["relation"], f["target"]) for turn in range(3) for f in facts(record(turn))["facts"]]
+    said = [
+        (f["source"], f["relation"], f["target"])
+        for turn in range(3)
+        for f in facts(record(turn))["facts"]
+    ]
     assert said == [
         ("Alice Chen", "WORKS_AT", "TechCorp"),
         ("Alice Chen", "LEADING_PROJECT", "Project Phoenix"),
@@ -50,7 +58,9 @@ def test_it_states_what_a_message_says() -> None:
 
 
 def test_a_meeting_ties_those_who_met_in_a_chain() -> None:
-    told = facts({"content": "user(user): Ada, Bora, Cleo, Dina met.", "history": [], "valid_at": SAID})["facts"]
+    told = facts(
+        {"content": "user(user): Ada, Bora, Cleo, Dina met.", "history": [], "valid_at": SAID}
+    )["facts"]
     assert [f["fact"] for f in told] == [
         "Ada is related to Bora.", "Bora is related to Cleo.", "Cleo is related to Dina.",
     ]  # fmt: skip
@@ -86,7 +96,11 @@ def test_it_dates_facts_by_their_words(text: str, since: str | None, until: str 
         ("Ann left Luma.", "Ann works at Luma as a cook.", "contradicts"),
         ("Ann moved to Rome.", "Ann lives in Oslo.", "contradicts"),
         ("Bob leads Project Kite.", "Ann leads Project Kite.", "contradicts"),
-        ("The deadline of Project Kite is May 1st.", "The deadline of Project Kite is May 3rd.", "contradicts"),
+        (
+            "The deadline of Project Kite is May 1st.",
+            "The deadline of Project Kite is May 3rd.",
+            "contradicts",
+        ),
         ("Ann works at Acme.", "Ann lives in Rome.", None),
         ("Ann will start at Acme in May.", "Ann works at Luma.", None),
         ("Ada is related to Bora.", "Bora is related to Ada.", None),
@@ -106,7 +120,9 @@ def test_it_compares_facts(new: str, known: str, expected: str | None) -> None:
         ("Sam", "Sam lost his cello.", "Sam", "Sam works at Luma.", False),
     ],
 )
-def test_it_tells_names_apart(name: str, content: str, known_name: str, known: str, expected: bool) -> None:
+def test_it_tells_names_apart(
+    name: str, content: str, known_name: str, known: str, expected: bool
+) -> None:
     assert same(name, content, known_name, known) is expected
 
 
@@ -114,7 +130,9 @@ def test_it_summarises_what_it_is_told_and_nothing_else() -> None:
     assert summary({"name": "Ann", "text": "Ann cooks.\nAnn sings.\nAnn cooks.", "heard": []}) == {
         "summary": "Ann cooks. Ann sings."
     }
-    assert summary({"name": "Ann", "text": "", "heard": ["Ann is late. Bob waits."]}) == {"summary": "Ann is late."}
+    assert summary({"name": "Ann", "text": "", "heard": ["Ann is late. Bob waits."]}) == {
+        "summary": "Ann is late."
+    }
 
 
 def test_it_knows_names_from_other_capitals() -> None:
@@ -145,7 +163,10 @@ def chat(user: str, **properties: Any) -> dict[str, Any]:
     return {
         "model": "m",
         "messages": [{"role": "system", "content": "rules"}, {"role": "user", "content": user}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": schema},
+        },
     }
 
 
@@ -157,17 +178,28 @@ async def test_it_speaks_the_protocol_and_counts(client: aiohttp.ClientSession) 
         body = chat(f"Said at: {SAID}\nFact: Ann works at Luma.", **DATES)
         async with client.post(f"{server.base_url}/chat/completions", json=body) as response:
             document = await response.json()
-        assert json.loads(document["choices"][0]["message"]["content"]) == {"since": SAID, "until": None}
+        assert json.loads(document["choices"][0]["message"]["content"]) == {
+            "since": SAID,
+            "until": None,
+        }
         async with client.get(server.base_url.replace("/v1", "/counters")) as response:
             counters = await response.json()
-    assert (counters["calls"], counters["attempts"], counters["by_question"]) == (1, 1, {"since until": 1})
+    assert (counters["calls"], counters["attempts"], counters["by_question"]) == (
+        1,
+        1,
+        {"since until": 1},
+    )
     assert counters["tokens_in"] == document["usage"]["prompt_tokens"] > 0
 
 
-async def test_what_it_does_not_understand_is_an_error_that_says_so(client: aiohttp.ClientSession) -> None:
+async def test_what_it_does_not_understand_is_an_error_that_says_so(
+    client: aiohttp.ClientSession,
+) -> None:
     async with (
         StandIn() as server,
-        client.post(f"{server.base_url}/chat/completions", json=chat("?", colour={"type": "string"})) as response,
+        client.post(
+            f"{server.base_url}/chat/completions", json=chat("?", colour={"type": "string"})
+        ) as response,
     ):
         assert response.status == 400
         assert "does not understand" in (await response.json())["error"]["message"]
@@ -206,7 +238,10 @@ async def test_it_hangs_where_it_is_told_to(client: aiohttp.ClientSession) -> No
     body = chat(f"Said at: {SAID}\nFact: Ann works at Luma.", **DATES)
     async with StandIn(faults=(Fault.parse("hang@1"),)) as server:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2), client.post(f"{server.base_url}/chat/completions", json=body):
+            async with (
+                asyncio.timeout(0.2),
+                client.post(f"{server.base_url}/chat/completions", json=body),
+            ):
                 pass
 
 
@@ -220,12 +255,25 @@ def test_faults_with_a_rate_hit_the_same_requests_every_time() -> None:
 
 
 async def test_it_runs_as_a_process_of_its_own(client: aiohttp.ClientSession) -> None:
-    command = [sys.executable, "-m", "benchmarks.world", "--latency", "0", "--undated", "--fault", "429@1"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.world",
+        "--latency",
+        "0",
+        "--undated",
+        "--fault",
+        "429@1",
+    ]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
     try:
         assert process.stdout is not None
         url = (await process.stdout.readline()).decode().strip()
-        async with client.post(f"{url}/embeddings", json={"model": "m", "input": ["Ann", "Bob"]}) as response:
+        async with client.post(
+            f"{url}/embeddings", json={"model": "m", "input": ["Ann", "Bob"]}
+        ) as response:
             assert len((await response.json())["data"]) == 2
         async with client.post(f"{url}/chat/completions", json=chat("?")) as response:
             assert response.status == 429

@@ -1,4 +1,6 @@
-"""Latency, rates, noise, faults and the cache: each by itself, each drawn alike every time; and counters that agree with semgraph's."""
+"""Latency, rates, noise, faults and the cache: each by itself, each drawn alike every time; and
+counters that agree with semgraph's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def chat(user: str, system: str = "rules", **properties: Any) -> dict[str, Any]:
     return {
         "model": "m",
         "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": schema},
+        },
     }
 
 
@@ -38,7 +43,9 @@ def message(content: str) -> dict[str, Any]:
 
 def compare(rights: list[str]) -> dict[str, Any]:
     system = "Numbered records follow, each a JSON object on a line of its own.\n\nAnswer with one JSON object and nothing else"
-    lines = "\n".join(f"{n}. {json.dumps({'old.fact': text})}" for n, text in enumerate(rights, 101))
+    lines = "\n".join(
+        f"{n}. {json.dumps({'old.fact': text})}" for n, text in enumerate(rights, 101)
+    )
     user = f'Left records:\n1. {{"fact": "Ann works at Acme."}} compare with: all\n\nRight records:\n{lines}'
     number = {"type": "integer"}
     verdict = {"type": "string", "enum": ["duplicate", "contradicts"]}
@@ -112,7 +119,9 @@ def test_verdicts_are_wrong_more_often_the_more_is_asked_in_one_call() -> None:
     server = StandIn(noise=noise)
 
     def wrong(size: int) -> float:
-        asked = [[f"Ann{call} works at Firm{n}." for n in range(size)] for call in range(400 // size)]
+        asked = [
+            [f"Ann{call} works at Firm{n}." for n in range(size)] for call in range(400 // size)
+        ]
         return sum(len(answer(server, compare(rights))["matches"]) for rights in asked) / 400
 
     assert wrong(1) < 0.06
@@ -122,11 +131,15 @@ def test_verdicts_are_wrong_more_often_the_more_is_asked_in_one_call() -> None:
 def test_a_latency_is_drawn_from_the_prompt_and_grows_with_the_answer() -> None:
     model = Latency(first=0.8, spread=0.35, each=0.01)
     assert model.seconds("a", Tokens(100, 0, 10)) == model.seconds("a", Tokens(100, 0, 10))
-    assert model.seconds("a", Tokens(100, 0, 20)) == pytest.approx(model.seconds("a", Tokens(100, 0, 10)) + 0.1)
+    assert model.seconds("a", Tokens(100, 0, 20)) == pytest.approx(
+        model.seconds("a", Tokens(100, 0, 10)) + 0.1
+    )
     drawn = sorted(model.seconds(str(n), Tokens(100, 0, 0)) for n in range(1001))
     assert drawn[500] == pytest.approx(0.8, rel=0.1)
     assert drawn[950] / drawn[500] == pytest.approx(1.78, rel=0.15)
-    assert model.seconds("a", Tokens(100, 100, 0)) == pytest.approx(model.seconds("a", Tokens(100, 0, 0)) / 2)
+    assert model.seconds("a", Tokens(100, 100, 0)) == pytest.approx(
+        model.seconds("a", Tokens(100, 0, 0)) / 2
+    )
     assert Latency.parse("0.2").seconds("a", Tokens(1, 0, 1)) == 0.2
 
 
@@ -147,7 +160,9 @@ def test_prompts_are_cached_by_whole_blocks_from_their_beginning() -> None:
     rules = "rule " * 100
     assert cache.cached([rules, "one"], len) == 0
     cache.remember([rules, "one"])
-    assert cache.cached([rules, "two"], len) == 250, "all 256-character steps that are equal, in tens"
+    assert cache.cached([rules, "two"], len) == 250, (
+        "all 256-character steps that are equal, in tens"
+    )
     assert cache.cached(["x" + rules, "one"], len) == 0
     assert PrefixCache(least=1024).cached([rules, "two"], len) == 0
 
@@ -173,18 +188,27 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_counters_are_told_over_http_and_can_be_set_back(client: aiohttp.ClientSession) -> None:
+async def test_counters_are_told_over_http_and_can_be_set_back(
+    client: aiohttp.ClientSession,
+) -> None:
     async with StandIn(rates=Rates(rpm=2), cache=PrefixCache(block=1, least=0)) as server:
         url = server.base_url.removesuffix("/v1")
         statuses = []
         for _ in range(3):
-            async with client.post(f"{url}/v1/chat/completions", json=message("Ann(user): I know Bob.")) as response:
+            async with client.post(
+                f"{url}/v1/chat/completions", json=message("Ann(user): I know Bob.")
+            ) as response:
                 statuses.append(response.status)
         assert statuses == [200, 200, 429]
         assert float(response.headers["Retry-After"]) > 0
         async with client.get(f"{url}/counters") as response:
             told = await response.json()
-        assert (told["calls"], told["attempts"], told["refused"], told["by_question"]) == (2, 3, 1, {"entities": 2})
+        assert (told["calls"], told["attempts"], told["refused"], told["by_question"]) == (
+            2,
+            3,
+            1,
+            {"entities": 2},
+        )
         assert told["tokens_in"] / 2 > told["tokens_cached"] > 0, (
             "the second prompt, without what surrounds its messages"
         )
@@ -218,7 +242,9 @@ async def test_semgraph_counts_what_the_wire_counts_when_much_goes_wrong() -> No
         Fault("prose", on=(2, 9)),
         Fault("truncated", on=(4,)),
     )
-    async with StandIn(faults=faults, noise=Noise(drop=0.1, spurious=0.1, verdict=0.1, slip=0.1)) as server:
+    async with StandIn(
+        faults=faults, noise=Noise(drop=0.1, spurious=0.1, verdict=0.1, slip=0.1)
+    ) as server:
         found = await scored(World.make(1, 2, 1), server)
         agree(found)
         assert set(server.faults.hit) == {"429", "500", "prose", "truncated"}
@@ -241,7 +267,9 @@ async def test_a_model_that_errs_is_scored_lower() -> None:
 
 
 def test_the_way_a_sentence_is_written_is_no_secret_between_world_and_server() -> None:
-    """The server reads sentences; it has never seen the world's keys, so a sentence of nobody's is answered as well."""
+    """The server reads sentences; it has never seen the world's keys, so a sentence of nobody's is
+    answered as well.
+    """
     text = write("home", "Nobody Known", None, "Atlantis", when="from 2001-01-01 to 2002-01-01")
     told = answer(StandIn(), chat(f"Said at: {SAID}\nFact: {text}", **SINCE))
     assert told == {"since": "2001-01-01T00:00:00Z", "until": "2002-01-01T00:00:00Z"}
@@ -252,12 +280,21 @@ def test_worlds_are_scored_from_the_command_line(capsys: pytest.CaptureFixture[s
     header, line, *differences = capsys.readouterr().out.splitlines()
     told = dict(
         zip(
-            header.replace(" F1", "_F1").replace(" P", "_P").replace(" R", "_R").replace("tokens in", "in").split(),
+            header.replace(" F1", "_F1")
+            .replace(" P", "_P")
+            .replace(" R", "_R")
+            .replace("tokens in", "in")
+            .split(),
             line.split(),
             strict=True,
         )
     )
-    assert (told["people"], told["level"], told["edge_R"], told["failed"]) == ("2", "0", "0.000", "0")
+    assert (told["people"], told["level"], told["edge_R"], told["failed"]) == (
+        "2",
+        "0",
+        "0.000",
+        "0",
+    )
     assert int(told["calls"]) == 2 * int(told["msgs"]), (
         "each message is asked for names and for facts; nothing came of it"
     )
@@ -268,9 +305,16 @@ def test_worlds_are_scored_from_the_command_line(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--noise", "drop=2"), ("--noise", "doubt=1"), ("--latency", "slow=1"), ("--fault", "flood=1")],
+    [
+        ("--noise", "drop=2"),
+        ("--noise", "doubt=1"),
+        ("--latency", "slow=1"),
+        ("--fault", "flood=1"),
+    ],
 )
-def test_switches_that_are_none_are_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_switches_that_are_none_are_refused(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main([option, value])
     assert f"argument {option}: invalid" in capsys.readouterr().err

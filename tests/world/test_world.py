@@ -1,4 +1,6 @@
-"""The world: the same from the same seed, told in sentences that can be read back, with a graph that is known at any time."""
+"""The world: the same from the same seed, told in sentences that can be read back, with a graph
+that is known at any time.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,12 @@ def test_what_is_written_is_read_back(kind, which, subject, target, role, day, h
     claim = read(text)
     assert claim is not None
     assert (claim.kind, claim.relation, claim.text) == (kind, WAYS[kind].relation, text)
-    assert (claim.subject, claim.target, claim.role, claim.event) == (subject, target, role, phrase.event)
+    assert (claim.subject, claim.target, claim.role, claim.event) == (
+        subject,
+        target,
+        role,
+        phrase.event,
+    )
     said = "2031-01-01T09:00:00Z"
     assert dated(claim, said).since == (f"{day}T00:00:00Z" if how else said)
 
@@ -64,13 +71,19 @@ def test_what_is_long_past_is_read_with_both_days(kind: str) -> None:
     claim = read(write(kind, "Ada Costa", None, "Luma", when="from 2019-02-01 to 2021-03-04"))
     assert claim is not None
     told = dated(claim, "2024-01-01T00:00:00Z")
-    assert (claim.kind, told.since, told.until) == (kind, "2019-02-01T00:00:00Z", "2021-03-04T00:00:00Z")
+    assert (claim.kind, told.since, told.until) == (
+        kind,
+        "2019-02-01T00:00:00Z",
+        "2021-03-04T00:00:00Z",
+    )
 
 
 @pytest.mark.parametrize("difficulty", LEVELS)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), people=st.integers(2, 12))
-def test_every_message_says_what_it_states_of_the_truth_and_nothing_else(difficulty, seed, people) -> None:
+def test_every_message_says_what_it_states_of_the_truth_and_nothing_else(
+    difficulty, seed, people
+) -> None:
     world = World.make(seed, people, difficulty)
     history: list[str] = []
     for episode, row in zip(world.episodes, world.rows, strict=True):
@@ -83,7 +96,9 @@ def test_every_message_says_what_it_states_of_the_truth_and_nothing_else(difficu
         ]
         assert said == stated, row["content"]
         named = {e["name"] for e in entities(record)["entities"]}
-        assert named <= {name for _, name in episode.mentions} | {thing.name for thing, _ in episode.mentions}
+        assert named <= {name for _, name in episode.mentions} | {
+            thing.name for thing, _ in episode.mentions
+        }
         assert {thing.name for thing, name in episode.mentions if name == thing.name} <= named
         history.append(row["content"])
 
@@ -110,7 +125,8 @@ def test_a_move_ends_the_home_before_it_once_it_is_told() -> None:
     everything = world.gold()
     person = next(p for p in {f.source for f in everything.facts} if len(homes(everything, p)) > 1)
     first, second = sorted(
-        (f for f in everything.facts if (f.source, f.relation) == (person, "LIVES_IN")), key=lambda f: f.valid_at
+        (f for f in everything.facts if (f.source, f.relation) == (person, "LIVES_IN")),
+        key=lambda f: f.valid_at,
     )[:2]
     assert first.invalid_at == second.valid_at
     told = next(e.number for e in world.episodes if e.uuid == second.episodes[0])
@@ -127,7 +143,9 @@ def test_what_is_said_again_is_one_fact_with_all_the_messages_that_say_so() -> N
     texts = [e.content for e in world.episodes if e.uuid in repeated.episodes]
     assert len(texts) == len(repeated.episodes) > 1
     first = next(e.number for e in world.episodes if e.uuid == repeated.episodes[0])
-    assert [f.episodes for f in world.gold(after=first).facts if f.key == repeated.key] == [repeated.episodes[:1]]
+    assert [f.episodes for f in world.gold(after=first).facts if f.key == repeated.key] == [
+        repeated.episodes[:1]
+    ]
 
 
 def test_names_are_those_that_messages_used() -> None:

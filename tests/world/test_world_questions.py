@@ -42,13 +42,17 @@ def test_every_kind_is_asked_alike_often_as_long_as_there_are_some() -> None:
 
 
 def test_a_world_of_which_too_little_is_told_says_how_much_can_be_asked() -> None:
-    with pytest.raises(ValueError, match=r"^\d+ questions can be asked of this world at .*, not 5000"):
+    with pytest.raises(
+        ValueError, match=r"^\d+ questions can be asked of this world at .*, not 5000"
+    ):
         questions(WORLD, END, count=5000)
 
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000), difficulty=st.sampled_from([0, 1, 2]), day=st.integers(100, 420))
-def test_answers_are_what_the_facts_say_that_were_told_by_then(seed: int, difficulty: int, day: int) -> None:
+def test_answers_are_what_the_facts_say_that_were_told_by_then(
+    seed: int, difficulty: int, day: int
+) -> None:
     world = World.make(seed, 10, difficulty)
     at, called = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=day), names(world)
     for one in questions(world, at, count=30, seed=seed):

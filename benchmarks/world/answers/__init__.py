@@ -31,14 +31,25 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
             return told if question.given is None else _missed(told, question.given)
         case "records":
             each = {n: _of_row(question, record, row) for n, record in question.lefts.items()}
-            return {"answers": [{"id": n, **noise.answer(a, question.schema, n)} for n, a in each.items()]}
+            return {
+                "answers": [
+                    {"id": n, **noise.answer(a, question.schema, n)} for n, a in each.items()
+                ]
+            }
         case "pair":
             ((pair, values),) = _of_pairs(question)
             values = noise.verdict(values, question.schema, *pair)
-            return {"match": values is not None, **{name: (values or {}).get(name) for name in question.schema}}
+            return {
+                "match": values is not None,
+                **{name: (values or {}).get(name) for name in question.schema},
+            }
         case "block":
-            found = ((pair, noise.verdict(v, question.schema, *pair)) for pair, v in _of_pairs(question))
-            return {"matches": [{"left": a, "right": b, **v} for (a, b), v in found if v is not None]}
+            found = (
+                (pair, noise.verdict(v, question.schema, *pair)) for pair, v in _of_pairs(question)
+            )
+            return {
+                "matches": [{"left": a, "right": b, **v} for (a, b), v in found if v is not None]
+            }
         case "window":
             return {"ranking": noise.ranking(_ranked(question))}
     return noise.answer(_of_group(question), question.schema, 1)
@@ -51,13 +62,18 @@ def _of_row(question: Question, record: Record, row: Row) -> Answer:
         return reading.attributes(record, question.schema["attributes"])
     if question.shipped:
         return row(question.skill, record)
-    return _in_words(question, question.said if question.form == "row" else f"{question.said}{question.words(record)}")
+    return _in_words(
+        question,
+        question.said if question.form == "row" else f"{question.said}{question.words(record)}",
+    )
 
 
 def _missed(told: Answer, given: Record) -> Answer:
     """What an earlier answer lacks of the lists, and the other values as they should be."""
     return {
-        name: [entry for entry in value if entry not in given.get(name, [])] if isinstance(value, list) else value
+        name: [entry for entry in value if entry not in given.get(name, [])]
+        if isinstance(value, list)
+        else value
         for name, value in told.items()
     }
 
@@ -69,7 +85,9 @@ def _in_words(question: Question, asked: str) -> Answer:
         return {"score": strength(asked, rules)}
     first = next(iter(schema), "")
     if first == "answer" and set(schema[first].get("enum", ())) == {"yes", "no"}:
-        rest = filled({name: kind for name, kind in schema.items() if name != "answer"}, Source(asked, rules))
+        rest = filled(
+            {name: kind for name, kind in schema.items() if name != "answer"}, Source(asked, rules)
+        )
         return {"answer": "yes" if holds(asked, rules) else "no", **rest}
     return filled(schema, Source(asked, rules))
 
@@ -116,11 +134,15 @@ def _of_group(question: Question) -> Answer:
             raise NotUnderstood(f'no rule for groups with "{question.prompt}"')
         return GROUPS[question.prompt](list(question.lefts.values()), question.context)
     earlier = [record for n, record in question.lefts.items() if n in question.parts]
-    texts = [question.words(record) for n, record in question.lefts.items() if n not in question.parts]
+    texts = [
+        question.words(record) for n, record in question.lefts.items() if n not in question.parts
+    ]
     return combined(question.schema, [Source(text, question.rules) for text in texts], earlier)
 
 
 def _ranked(question: Question) -> list[int]:
     """The numbers of the records, the one that fits best first; equal ones by number."""
-    scores = {n: strength(question.words(record), question.rules) for n, record in question.lefts.items()}
+    scores = {
+        n: strength(question.words(record), question.rules) for n, record in question.lefts.items()
+    }
     return sorted(scores, key=lambda n: (-scores[n], n))

@@ -1,4 +1,6 @@
-"""Answers of any schema, from the claims in a text: field by field, by the fields' names and types."""
+"""Answers of any schema, from the claims in a text: field by field, by the fields' names and
+types.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Source:
         if self.said_at:
             return dated(claim, self.said_at)
         told = dated(claim, "0001-01-01T00:00:00Z")
-        return told if told.since and not told.since.startswith("0001") else replace(told, since=None)
+        return (
+            told if told.since and not told.since.startswith("0001") else replace(told, since=None)
+        )
 
     @cached_property
     def wanted(self) -> list[Claim]:
@@ -89,7 +93,9 @@ def _text(_: Schema, name: str, source: Source, claims: Sequence[Claim]) -> str:
 
 
 def _object(schema: Schema, _: str, source: Source, claims: Sequence[Claim]) -> dict[str, Value]:
-    return {name: value(kind, name, source, claims[:1]) for name, kind in schema["properties"].items()}
+    return {
+        name: value(kind, name, source, claims[:1]) for name, kind in schema["properties"].items()
+    }
 
 
 def _listed(schema: Schema, name: str, source: Source, claims: Sequence[Claim]) -> list[Value]:
@@ -112,7 +118,9 @@ _BY_TYPE: Mapping[str, Callable[[Schema, str, Source, Sequence[Claim]], Value]] 
 
 
 def chosen(values: Sequence[str], source: Source, claims: Sequence[Claim]) -> str:
-    """The value that names the kind of the first claim; without a claim, the one that stands for nothing; else the last."""
+    """The value that names the kind of the first claim; without a claim, the one that stands for
+    nothing; else the last.
+    """
     if {v.lower() for v in values} == {"yes", "no"}:
         said = holds(source.question, source.rules)
         return next(v for v in values if (v.lower() == "yes") == said)
@@ -145,7 +153,10 @@ def _names(source: Source, _: object) -> list[str]:
 _FIELDS: tuple[tuple[str, Callable[[Source, Sequence[Claim]], Sequence[str | None]]], ...] = (
     ("since from start valid date when at began", lambda _, claims: [c.since for c in claims]),
     ("until end ended to invalid", lambda _, claims: [c.until for c in claims]),
-    ("speaker author", lambda source, _: [speaker_of(bare(line))[0] for line in source.asked.text.splitlines()]),
+    (
+        "speaker author",
+        lambda source, _: [speaker_of(bare(line))[0] for line in source.asked.text.splitlines()],
+    ),
     ("fact statement sentence claim summary text", lambda _, claims: [c.text for c in claims]),
     ("relation verb predicate", lambda _, claims: [c.relation for c in claims]),
     ("organisation organization employer company firm", _targets("job", "left")),
@@ -164,9 +175,13 @@ _FIELDS: tuple[tuple[str, Callable[[Source, Sequence[Claim]], Sequence[str | Non
 def combined(
     schema: Mapping[str, Schema], source: list[Source], earlier: Sequence[Mapping[str, Value]]
 ) -> dict[str, Value]:
-    """One answer for several texts and earlier answers: sentences and lists united, numbers added, else the commonest."""
+    """One answer for several texts and earlier answers: sentences and lists united, numbers added,
+    else the commonest.
+    """
     answers = [*earlier, *(_one(schema, one) for one in source)]
-    return {name: _united(kind, [answer[name] for answer in answers]) for name, kind in schema.items()}
+    return {
+        name: _united(kind, [answer[name] for answer in answers]) for name, kind in schema.items()
+    }
 
 
 def _one(schema: Mapping[str, Schema], source: Source) -> dict[str, Value]:
@@ -178,7 +193,9 @@ def _one(schema: Mapping[str, Schema], source: Source) -> dict[str, Value]:
 
 
 def _is_text(schema: Schema) -> bool:
-    inner = next((one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"), schema)
+    inner = next(
+        (one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"), schema
+    )
     return inner.get("type") == "string" and "enum" not in inner and "format" not in inner
 
 

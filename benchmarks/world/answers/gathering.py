@@ -21,7 +21,9 @@ def merged(records: Sequence[Record], _: Record) -> Answer:
 
 
 def heading(text: str) -> str:
-    """After the name that most of the sentences of a text name; of equals the first in the alphabet."""
+    """After the name that most of the sentences of a text name; of equals the first in the
+    alphabet.
+    """
     named = Counter(name for sentence in distinct([text]) for name in names_in(sentence))
     most = min(named, key=lambda name: (-named[name], name), default="")
     return f"Around {most}" if most else ""
@@ -34,14 +36,20 @@ def united(records: Sequence[Record], _: Record) -> Answer:
 
 def retold(records: Sequence[Record], context: Record) -> Answer:
     """What is known, then what the episodes say, each sentence once."""
-    said = [" ".join(sentences_of(r["content"])) if "content" in r else r["summary"] for r in records]
+    said = [
+        " ".join(sentences_of(r["content"])) if "content" in r else r["summary"] for r in records
+    ]
     return {"summary": " ".join(distinct([context.get("known", ""), *said]))}
 
 
 def about(records: Sequence[Record], context: Record) -> Answer:
     """The sentences of the episodes that hold a name."""
     said = retold(records, {})["summary"]
-    return {"summary": " ".join(s for s in distinct([said]) if context.get("name", "").lower() in s.lower())}
+    return {
+        "summary": " ".join(
+            s for s in distinct([said]) if context.get("name", "").lower() in s.lower()
+        )
+    }
 
 
 def _text(records: Sequence[Record], field: str) -> str:

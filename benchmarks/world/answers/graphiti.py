@@ -1,7 +1,9 @@
-"""Answers to graphiti-core's prompts: the form of the answer says which it is, tags in the text hold what it is about.
+"""Answers to graphiti-core's prompts: the form of the answer says which it is, tags in the text
+hold what it is about.
 
-Read for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, and errs at the same rates, so that
-both are asked of one model. Its reranker reads the probability of "True", which is the score that semgraph's prompt gets.
+Read for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, and errs at
+the same rates, so that both are asked of one model. Its reranker reads the probability of "True",
+which is the score that semgraph's prompt gets.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from benchmarks.world.requests import NotUnderstood
 Answer = dict[str, Any]
 MakeDraw = Callable[[int], Draw]
 """The noise of a prompt, given how many items share it."""
-_RELEVANT = re.compile(r"<PASSAGE>\s*(?P<passage>.*?)\s*</PASSAGE>\s*<QUERY>\s*(?P<query>.*?)\s*</QUERY>", re.DOTALL)
+_RELEVANT = re.compile(
+    r"<PASSAGE>\s*(?P<passage>.*?)\s*</PASSAGE>\s*<QUERY>\s*(?P<query>.*?)\s*</QUERY>", re.DOTALL
+)
 _VERDICTS = {"verdict": {"enum": ["duplicate", "contradicts"]}}
 
 
@@ -66,9 +70,17 @@ class Asked:
 
 
 def _nodes(asked: Asked) -> Answer:
-    names = names_in(asked.part("JSON")) if "<JSON>" in asked.text else names_of(asked.content, asked.history)
-    told = asked.noise(1).answer({"entities": [{"name": name} for name in names]}, {}, 1)["entities"]
-    return {"extracted_entities": [{**one, "entity_type_id": 0, "episode_indices": [0]} for one in told]}
+    names = (
+        names_in(asked.part("JSON"))
+        if "<JSON>" in asked.text
+        else names_of(asked.content, asked.history)
+    )
+    told = asked.noise(1).answer({"entities": [{"name": name} for name in names]}, {}, 1)[
+        "entities"
+    ]
+    return {
+        "extracted_entities": [{**one, "entity_type_id": 0, "episode_indices": [0]} for one in told]
+    }
 
 
 def _facts(asked: Asked, said_at: str, *, undated: bool) -> list[Answer]:
@@ -105,7 +117,11 @@ def _timestamps(asked: Asked) -> Answer:
 def _timestamps_batch(asked: Asked) -> Answer:
     facts = asked.parts("FACTS")
     noise = asked.noise(len(facts))
-    return {"timestamps": [_dated(one["fact"], one["reference_time"], noise, n) for n, one in enumerate(facts, 1)]}
+    return {
+        "timestamps": [
+            _dated(one["fact"], one["reference_time"], noise, n) for n, one in enumerate(facts, 1)
+        ]
+    }
 
 
 def _resolutions(asked: Asked) -> Answer:
@@ -117,16 +133,23 @@ def _resolutions(asked: Asked) -> Answer:
             k["candidate_id"]
             for k in known
             if noise.yes(
-                same(one["name"], asked.content, k["name"], k.get("summary", "")), one["id"], k["candidate_id"]
+                same(one["name"], asked.content, k["name"], k.get("summary", "")),
+                one["id"],
+                k["candidate_id"],
             )
         )
-        found.append({"id": one["id"], "name": one["name"], "duplicate_candidate_id": next(fits, -1)})
+        found.append(
+            {"id": one["id"], "name": one["name"], "duplicate_candidate_id": next(fits, -1)}
+        )
     return {"entity_resolutions": found}
 
 
 def _verdicts(asked: Asked) -> Answer:
     new = asked.part("NEW FACT")
-    pools = {"same": asked.parts("EXISTING FACTS"), "rival": asked.parts("FACT INVALIDATION CANDIDATES")}
+    pools = {
+        "same": asked.parts("EXISTING FACTS"),
+        "rival": asked.parts("FACT INVALIDATION CANDIDATES"),
+    }
     noise = asked.noise(max(1, sum(map(len, pools.values()))))
     told = []
     for pool, one in ((pool, one) for pool, facts in pools.items() for one in facts):
@@ -134,14 +157,19 @@ def _verdicts(asked: Asked) -> Answer:
         answer = noise.verdict({"verdict": said} if said else None, _VERDICTS, 1, one["idx"])
         told.append((pool, one["idx"], answer and answer["verdict"]))
     return {
-        "duplicate_facts": [idx for pool, idx, said in told if (pool, said) == ("same", "duplicate")],
+        "duplicate_facts": [
+            idx for pool, idx, said in told if (pool, said) == ("same", "duplicate")
+        ],
         "contradicted_facts": [idx for _, idx, said in told if said == "contradicts"],
     }
 
 
 def _summaries(asked: Asked) -> Answer:
     tag = "EPISODES" if "<EPISODES>" in asked.text else "MESSAGES"
-    heard = [{"content": text} for text in re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', asked.part(tag))]
+    heard = [
+        {"content": text}
+        for text in re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', asked.part(tag))
+    ]
     last = asked.part(tag).splitlines()[-1]
     heard.append({"content": json.loads(last) if last.startswith('"') else last})
     return {
@@ -149,7 +177,12 @@ def _summaries(asked: Asked) -> Answer:
             {
                 "name": one["name"],
                 "summary": " ".join(
-                    distinct([one.get("summary") or "", gathering.about(heard, {"name": one["name"]})["summary"]])
+                    distinct(
+                        [
+                            one.get("summary") or "",
+                            gathering.about(heard, {"name": one["name"]})["summary"],
+                        ]
+                    )
                 ),
             }
             for one in asked.parts("ENTITIES")
@@ -161,13 +194,17 @@ def _pair(asked: Asked) -> Answer:
     listed = re.search(r"^\s*(\[.*\])\s*$", asked.text, re.MULTILINE)
     if listed is None:
         raise NotUnderstood("no summaries in the prompt")
-    texts = [one if isinstance(one, str) else one.get("summary", "") for one in json.loads(listed[1])]
+    texts = [
+        one if isinstance(one, str) else one.get("summary", "") for one in json.loads(listed[1])
+    ]
     return {"summary": " ".join(distinct(texts))}
 
 
 def _description(asked: Asked) -> Answer:
     text = re.search(r'^\s*(".*")\s*$', asked.text, re.MULTILINE)
-    return {"description": gathering.heading(json.loads(text[1]) if text else "") or "Around nobody"}
+    return {
+        "description": gathering.heading(json.loads(text[1]) if text else "") or "Around nobody"
+    }
 
 
 _FORMS: Mapping[str, Callable[[Asked], Answer]] = {

@@ -29,12 +29,16 @@ def verdict(new: str, known: str) -> str | None:
 
 def _verdict(a: Claim, b: Claim) -> str | None:
     subjects, targets = alike(a.subject, b.subject) and _one_role(a, b), alike(a.target, b.target)
-    if subjects and ((a.wrong and alike(a.wrong, b.target)) or (b.wrong and alike(b.wrong, a.target))):
+    if subjects and (
+        (a.wrong and alike(a.wrong, b.target)) or (b.wrong and alike(b.wrong, a.target))
+    ):
         return "contradicts"
     if a.kind == "deadline":
         return None if not targets else "duplicate" if a.value == b.value else "contradicts"
     if subjects and targets:
-        return "duplicate" if period(a.text) == period(b.text) else None  # twice at one place are two times
+        return (
+            "duplicate" if period(a.text) == period(b.text) else None
+        )  # twice at one place are two times
     if (a.kind in _ONE_TARGET and subjects) or (a.kind in _ONE_SUBJECT and targets):
         return "contradicts"
     return None
@@ -45,7 +49,9 @@ def _one_role(a: Claim, b: Claim) -> bool:
 
 
 def same(name: str, content: str, known_name: str, known: str) -> bool:
-    """Whether a name in a message is that of a known thing: by the name, and for equal names by what is known."""
+    """Whether a name in a message is that of a known thing: by the name, and for equal names by
+    what is known.
+    """
     if words(name) == words(known_name):
         mine, theirs = _role(name, content), _role(known_name, known)
         if mine and theirs:
@@ -56,7 +62,9 @@ def same(name: str, content: str, known_name: str, known: str) -> bool:
 
 
 def is_form_of(a: str, b: str) -> bool:
-    """Whether one name is another form of the other: a part of it, its initials, or a slip of one letter."""
+    """Whether one name is another form of the other: a part of it, its initials, or a slip of one
+    letter.
+    """
     mine, theirs = words(a), words(b)
     if set(mine) <= set(theirs) or set(theirs) <= set(mine):
         return True
@@ -72,7 +80,9 @@ def alike(a: str, b: str) -> bool:
 
 
 def _slip(a: str, b: str) -> bool:
-    """Whether two long names without digits differ by one letter: put in, left out, or two exchanged."""
+    """Whether two long names without digits differ by one letter: put in, left out, or two
+    exchanged.
+    """
     if min(len(a), len(b)) < _LONG or any(c.isdigit() for c in a + b) or a[0] != b[0]:
         return False
     if abs(len(a) - len(b)) == 1:

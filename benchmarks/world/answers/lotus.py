@@ -1,4 +1,6 @@
-"""Answers to LOTUS's prompts, which are told by their first words; texts in them are between « and »."""
+"""Answers to LOTUS's prompts, which are told by their first words; texts in them are between « and
+».
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from benchmarks.world.requests import NotUnderstood
 
 _FIELD = re.compile(r"\[([\w:]+)\]: «(.*?)»", re.DOTALL)
 _AGG = "Your job is to provide an answer to the user's instruction given the context below"
-_FORMS = ("Your job is to to select", "The user will provide a claim", "The user will provide an instruction", _AGG)
+_FORMS = (
+    "Your job is to to select",
+    "The user will provide a claim",
+    "The user will provide an instruction",
+    _AGG,
+)
 
 
 def asked(texts: Sequence[str]) -> bool:
@@ -59,5 +66,7 @@ def _schema(body: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         found: Mapping[str, Any] = body["response_format"]["json_schema"]["schema"]["properties"]
     except (KeyError, TypeError):
-        raise NotUnderstood("a chat needs a response_format with a JSON Schema of an object") from None
+        raise NotUnderstood(
+            "a chat needs a response_format with a JSON Schema of an object"
+        ) from None
     return found

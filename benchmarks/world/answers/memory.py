@@ -1,4 +1,6 @@
-"""Answers to the prompts of the shipped plans. What is answered about a record depends on that record alone."""
+"""Answers to the prompts of the shipped plans. What is answered about a record depends on that
+record alone.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,30 @@ def dates(record: Record) -> Answer:
 
 def judged(record: Record) -> Answer:
     """When a fact holds, and what it is to each of the known ones."""
-    found = [(known["number"], verdict(record["fact"], known["fact"])) for known in listed(record["known"])]
-    lists = {name: [n for n, said in found if said == name] for name in ("duplicate", "contradicts")}
+    found = [
+        (known["number"], verdict(record["fact"], known["fact"]))
+        for known in listed(record["known"])
+    ]
+    lists = {
+        name: [n for n, said in found if said == name] for name in ("duplicate", "contradicts")
+    }
     return dates(record) | {"duplicates": lists["duplicate"], "contradicts": lists["contradicts"]}
 
 
 def placed(record: Record) -> Answer:
-    """Which of its candidates each name in doubt is; what each new fact is to the known ones that it has the numbers of."""
+    """Which of its candidates each name in doubt is; what each new fact is to the known ones that
+    it has the numbers of.
+    """
     entities = {k["number"]: k for k in listed(record["entities"])}
     known = {k["number"]: k["fact"] for k in listed(record["known"])}
     names, facts = [], []
     for name in listed(record["open_names"]):
         shown = [entities[number] for number in name["candidates"]]
-        held = [k["number"] for k in shown if same(name["name"], record["content"], k["name"], k["known"] or "")]
+        held = [
+            k["number"]
+            for k in shown
+            if same(name["name"], record["content"], k["name"], k["known"] or "")
+        ]
         names.append({"number": name["number"], "known": held[0] if held else None})
     for fact in listed(record["open_facts"]):
         shown = [{"number": number, "fact": known[number]} for number in fact["compare"]]
@@ -51,14 +64,20 @@ def placed(record: Record) -> Answer:
 
 
 def summary(record: Record) -> Answer:
-    """The statements known, each once, without what is said to be over; without any, the sentences that hold the name."""
+    """The statements known, each once, without what is said to be over; without any, the sentences
+    that hold the name.
+    """
     if "gone" in record:
         over = set(listed(record["gone"]))
         told = re.split(r"(?<=[.!?])\s+", record["before"] or "") + listed(record["pending"])
-        return {"summary": " ".join(dict.fromkeys(line for line in told if line and line not in over))}
+        return {
+            "summary": " ".join(dict.fromkeys(line for line in told if line and line not in over))
+        }
     lines = [line.strip() for line in (record["text"] or "").splitlines() if line.strip()]
     if not lines:
-        said = [part for text in listed(record["heard"]) for part in re.split(r"(?<=[.!?])\s+", text)]
+        said = [
+            part for text in listed(record["heard"]) for part in re.split(r"(?<=[.!?])\s+", text)
+        ]
         lines = [part for part in said if record["name"].lower() in part.lower()]
     return {"summary": " ".join(dict.fromkeys(lines))}
 
@@ -76,7 +95,11 @@ def compared(left: Record, right: Record) -> Answer | None:
 
 def matched(left: Record, right: Record) -> Answer | None:
     """An empty answer where a name in a message is that of a known entity."""
-    return {} if same(left["name"], left["content"], right["cand.name"], right.get("known") or "") else None
+    return (
+        {}
+        if same(left["name"], left["content"], right["cand.name"], right.get("known") or "")
+        else None
+    )
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
@@ -84,5 +107,12 @@ ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "since until duplicates contradicts": judged, "names facts": placed, "summary": summary, "name": named,
     "mentions": mentions, "relations": relations,
 }  # fmt: skip
-DATED: Mapping[str, Callable[..., Answer]] = {"facts": facts, "entities facts": graph, "read": linked}
-PAIRS: Mapping[str, Callable[[Record, Record], Answer | None]] = {"verdict": compared, "match": matched}
+DATED: Mapping[str, Callable[..., Answer]] = {
+    "facts": facts,
+    "entities facts": graph,
+    "read": linked,
+}
+PAIRS: Mapping[str, Callable[[Record, Record], Answer | None]] = {
+    "verdict": compared,
+    "match": matched,
+}

@@ -33,7 +33,13 @@ def relations(record: Record) -> Answer:
             source, target = _number(who, known), _number(whom, known)
             if source and target:
                 found.append(
-                    {"source": source, "target": target, "type": kind, "description": sentence, "confidence": 0.9}
+                    {
+                        "source": source,
+                        "target": target,
+                        "type": kind,
+                        "description": sentence,
+                        "confidence": 0.9,
+                    }
                 )
     return {"relations": found}
 

@@ -28,13 +28,21 @@ def as_json(body: Mapping[str, Any]) -> dict[str, Any] | None:
     schema = {"type": "object", "properties": {name: _SCHEMAS[name]}, "required": [name]}
     return {
         **body,
-        "messages": [{"role": "system", "content": rules}, {"role": "user", "content": left + rest}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+        "messages": [
+            {"role": "system", "content": rules},
+            {"role": "user", "content": left + rest},
+        ],
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": schema},
+        },
     }
 
 
 def chances(document: Mapping[str, Any]) -> Chances:
-    """The words and their probabilities, the most probable first, that say the same as a JSON answer."""
+    """The words and their probabilities, the most probable first, that say the same as a JSON
+    answer.
+    """
     if "score" in document:
         digit = document["score"] / 100 * 9
         low = math.floor(digit)

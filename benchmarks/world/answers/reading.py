@@ -1,4 +1,6 @@
-"""Answers to the prompts that read an episode: names of users' types, names and facts at once, values of fields."""
+"""Answers to the prompts that read an episode: names of users' types, names and facts at once,
+values of fields.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from benchmarks.world.requests import Record
 
 Answer = dict[str, Any]
 # What types are called of which a name is, by what is said of it.
-_TARGETS = {"job": r"compan|organi|employ|firm", "home": r"place|city|town|location", "lead": r"project"}
+_TARGETS = {
+    "job": r"compan|organi|employ|firm",
+    "home": r"place|city|town|location",
+    "lead": r"project",
+}
 _PERSON = r"person|people|human"
 
 
@@ -26,7 +32,9 @@ def listed(value: Any) -> list[Any]:
 
 
 def entities(record: Record) -> Answer:
-    """What an episode names, also by "she" and "the project", and of which of the users' types each is, if there are any."""
+    """What an episode names, also by "she" and "the project", and of which of the users' types each
+    is, if there are any.
+    """
     types = listed(record.get("kinds.shown"))
     names = _names(record)
     claims = _claims(record)
@@ -34,7 +42,9 @@ def entities(record: Record) -> Answer:
 
 
 def facts(record: Record, *, undated: bool = False) -> Answer:
-    """The claims of an episode, dated if they are asked to be, with users' types of facts, if any."""
+    """The claims of an episode, dated if they are asked to be, with users' types of facts, if
+    any.
+    """
     types = [entry["type"] for entry in listed(record.get("ties.shown"))]
     found = []
     for claim in _claims(record):
@@ -62,7 +72,11 @@ def attributes(record: Record, form: Mapping[str, Any]) -> Answer:
 def _names(record: Record) -> list[str]:
     if record.get("source", "") != "json" and not _is_json(record["content"]):
         return names_of(record["content"], listed(record.get("history")))
-    return list(dict.fromkeys(name for text in _texts(json.loads(record["content"])) for name in names_in(text)))
+    return list(
+        dict.fromkeys(
+            name for text in _texts(json.loads(record["content"])) for name in names_in(text)
+        )
+    )
 
 
 def _is_json(text: str) -> bool:
@@ -73,31 +87,42 @@ def _texts(value: Any) -> Iterable[str]:
     """Texts among the values of JSON."""
     if isinstance(value, str):
         yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _texts(inner)
 
 
 def _claims(record: Record) -> list[Claim]:
     if _is_json(record["content"]):
-        return [claim for text in _texts(json.loads(record["content"])) for claim in claims_in(text)]
+        return [
+            claim for text in _texts(json.loads(record["content"])) for claim in claims_in(text)
+        ]
     return claims_in(record["content"], listed(record.get("history")))
 
 
 def _kind(name: str, record: Record, claims: Iterable[Claim], types: list[Any]) -> str:
     if not types:
         return "other"
-    person = name == speaker_of(record["content"])[0] or any(claim.subject == name for claim in claims)
+    person = name == speaker_of(record["content"])[0] or any(
+        claim.subject == name for claim in claims
+    )
     wanted = [_TARGETS[c.kind] for c in claims if c.target == name and c.kind in _TARGETS]
     wanted += [_PERSON] if person else []
     wanted += [_TARGETS["lead"]] if name.startswith("Project ") else []
-    return next((t["type"] for p in wanted for t in types if re.search(p, t["type"], re.IGNORECASE)), "Entity")
+    return next(
+        (t["type"] for p in wanted for t in types if re.search(p, t["type"], re.IGNORECASE)),
+        "Entity",
+    )
 
 
 def _relation(claim: Claim, types: list[str]) -> str:
     if claim.relation in types:
         return claim.relation
     called = CALLED.get(claim.kind)
-    return next((t for t in types if called and re.search(called, t, re.IGNORECASE)), claim.relation)
+    return next(
+        (t for t in types if called and re.search(called, t, re.IGNORECASE)), claim.relation
+    )
 
 
 def linked(record: Record, *, undated: bool = False) -> Answer:
@@ -105,7 +130,11 @@ def linked(record: Record, *, undated: bool = False) -> Answer:
     known, said = listed(record["known"]), listed(record["said"])
     found = graph(record, undated=undated)
     for entity in found["entities"]:
-        held = [k["number"] for k in known if same(entity["name"], record["content"], k["name"], k["summary"] or "")]
+        held = [
+            k["number"]
+            for k in known
+            if same(entity["name"], record["content"], k["name"], k["summary"] or "")
+        ]
         entity["known"] = held[0] if held else None
     for fact in found["facts"]:
         verdicts = [(k["number"], verdict(fact["fact"], k["fact"])) for k in said]

@@ -1,8 +1,8 @@
 """Questions in words: what they ask for, and the text that they ask about.
 
-The last "that ..." clause says what is asked for ("that somebody moved", "that Ada Costa works at Luma"); all else is the
-text. A question without such a clause asks about two texts: "Are ... and ... the same person?", "Do ... and ... contradict
-each other?", "Do ... and ... say the same?".
+The last "that ..." clause says what is asked for ("that somebody moved", "that Ada Costa works at
+Luma"); all else is the text. A question without such a clause asks about two texts: "Are ... and
+... the same person?", "Do ... and ... contradict each other?", "Do ... and ... say the same?".
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _BEFORE = re.compile(
     r"^(?:Does|Do|Did|Is it (?:said|stated|true) in|Say (?:whether|if|how \w+)|"
     r"How (?:strongly|clearly|well|likely|much) (?:does|do|is))\b\s*"
 )
-_AFTER = re.compile(r"\s*\b(?:say|says|state|states|tell|tells|mention|mentions|imply|support|supports)\s*$")
+_AFTER = re.compile(
+    r"\s*\b(?:say|says|state|states|tell|tells|mention|mentions|imply|support|supports)\s*$"
+)
 _ANYBODY = re.compile(r"\b(?:somebody|someone|anybody|anyone|a person|people)\b", re.IGNORECASE)
 _ANYTHING = re.compile(r"\b(?:somewhere|something|an? [a-z]+)\s*$", re.IGNORECASE)
 _SPOKEN = re.compile(rf"(?<![^\s\"'“:(])(?:{NAME}|\w+)\(\w+\): ")
@@ -74,20 +76,30 @@ def wanted(what: str) -> Wanted | None:
     what = what.strip().rstrip(".?\"'”")
     named = _ANYTHING.sub("Anything", _ANYBODY.sub("Anybody", what))
     claim = read(named + ".")
-    if claim and (claim.kind in ENDS or claim.kind in ENDS.values() or claim.kind in {"home", "knows"}):
-        subject, target = (None if n in {"Anybody", "Anything"} else n for n in (claim.subject, claim.target))
+    if claim and (
+        claim.kind in ENDS or claim.kind in ENDS.values() or claim.kind in {"home", "knows"}
+    ):
+        subject, target = (
+            None if n in {"Anybody", "Anything"} else n for n in (claim.subject, claim.target)
+        )
         return Wanted(claim.kind, claim.event, subject, target)
     for pattern, kind, event in _KINDS:
         if pattern.search(what):
             names = names_in(what)
-            return Wanted(kind, event, names[0] if names else None, names[1] if len(names) > 1 else None)
+            return Wanted(
+                kind, event, names[0] if names else None, names[1] if len(names) > 1 else None
+            )
     return None
 
 
 def sought(query: str) -> Wanted | None:
-    """What a question of a search asks for: "Where does Ada Costa work?"; None if it is none that is understood."""
+    """What a question of a search asks for: "Where does Ada Costa work?"; None if it is none that
+    is understood.
+    """
     match = _QUERY.match(query)
-    kind = next((kind for pattern, kind, _ in _KINDS if match and pattern.search(match["what"])), None)
+    kind = next(
+        (kind for pattern, kind, _ in _KINDS if match and pattern.search(match["what"])), None
+    )
     if match is None or kind is None or re.search(r"\bthe one\b| where ", match["what"]):
         return None  # of two facts that answer together, neither says what is asked
     names = names_in(match["what"].split(" before ")[0])
@@ -123,7 +135,9 @@ def apart(question: str) -> Asked:
 
 
 def bare(line: str) -> str:
-    """A line without what surrounds the text in it: a question's first words, a heading, quotation marks."""
+    """A line without what surrounds the text in it: a question's first words, a heading, quotation
+    marks.
+    """
     line = _AFTER.sub("", _BEFORE.sub("", line.strip()))
     if spoken := _SPOKEN.search(line):
         return line[spoken.start() :].strip("\"'“”")
@@ -145,7 +159,9 @@ def relation(left: str, right: str) -> str | None:
 
 
 def strength(question: str, rules: str = "") -> float:
-    """How strongly a text says something, from 0 to 100; without a "that" clause, how near it is to the question's words."""
+    """How strongly a text says something, from 0 to 100; without a "that" clause, how near it is to
+    the question's words.
+    """
     asked = _with_rules(question, rules)
     if asked.wanted:
         most = max((asked.wanted.met_by(claim) for claim in asked.claims), default=0.0)
@@ -155,7 +171,11 @@ def strength(question: str, rules: str = "") -> float:
     if len(lines) > 1 and (need := sought(lines[0])):
         said = [claim for line in lines[1:] for claim in claims_in(bare(line))]
         near = float(vector_of(lines[0]) @ vector_of("\n".join(lines[1:])))
-        return round(90 * max((need.met_by(claim) for claim in said), default=0.0) + 10 * max(0.0, min(1.0, near)), 3)
+        return round(
+            90 * max((need.met_by(claim) for claim in said), default=0.0)
+            + 10 * max(0.0, min(1.0, near)),
+            3,
+        )
     query, text = (lines[0], "\n".join(lines[1:])) if len(lines) > 1 else (rules, question)
     if not query.strip():
         raise NotUnderstood(f"nothing says what the text is to fit: {question[:200]}")
@@ -189,7 +209,9 @@ def halves(question: str) -> tuple[str, str]:
         return left, right
     lines = [line for line in question.splitlines() if line.strip()]
     inner = re.sub(r"^(?:Are|Do|Does|Is) ", "", lines[0] if lines else "")
-    inner = re.split(rf"(?:,? )(?:{_SAME.pattern}|{_CONTRADICT.pattern}|{_REPEAT.pattern})", inner)[0]
+    inner = re.split(rf"(?:,? )(?:{_SAME.pattern}|{_CONTRADICT.pattern}|{_REPEAT.pattern})", inner)[
+        0
+    ]
     for between in (r"(?<=[.!?\"”]) and ", r", and ", r" and "):
         parts = re.split(between, inner, maxsplit=1)
         if len(parts) == 2:
@@ -208,11 +230,15 @@ def _one_thing(left: str, right: str) -> bool:
 
 
 def _beyond(name: str, known: str, other: str, content: str) -> str:
-    """What is known beyond the name; nothing where the other text is a bare name, which nothing speaks against."""
+    """What is known beyond the name; nothing where the other text is a bare name, which nothing
+    speaks against.
+    """
     return known if words(content) != words(other) and words(known) != words(name) else ""
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
     """Sentences of some texts, each once, in order."""
-    said = [part.strip() for text in texts for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()]
+    said = [
+        part.strip() for text in texts for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()
+    ]
     return list(dict.fromkeys(said))

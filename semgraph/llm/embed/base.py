@@ -27,13 +27,17 @@ class _Tally:
     dollars: float | None = 0.0
 
     def charge(self, done: Embeddings, before: float, after: float) -> None:
-        """Add a share of a request: from `before` to `after` of 1. Shares of one request add up to it exactly."""
+        """Add a share of a request: from `before` to `after` of 1. Shares of one request add up to
+        it exactly.
+        """
         self.prompt += round(done.usage.prompt * after) - round(done.usage.prompt * before)
         if before == 0:
             self.calls, self.attempts = self.calls + done.calls, self.attempts + done.attempts
             self.seconds += done.seconds
         known = self.dollars is not None and done.dollars is not None
-        self.dollars = (self.dollars or 0.0) + (done.dollars or 0.0) * (after - before) if known else None
+        self.dollars = (
+            (self.dollars or 0.0) + (done.dollars or 0.0) * (after - before) if known else None
+        )
 
 
 @dataclass(eq=False)
@@ -56,8 +60,9 @@ class _Request:
 
 
 class EmbedOnce:
-    """Embeds a text once per run and partition: what is asked in one turn of the event loop travels together, a partition's
-    texts in requests of their own. No partition is served the vector that another one asked for.
+    """Embeds a text once per run and partition: what is asked in one turn of the event loop travels
+    together, a partition's texts in requests of their own. No partition is served the vector that
+    another one asked for.
 
     Args:
         inner: The embedder.
@@ -65,8 +70,8 @@ class EmbedOnce:
         budget: The run's; None for no limit. Embeddings count as tokens and dollars, not as calls.
         fresh: Embed anew even what the journal knows; the new vectors are kept.
         batch: Texts in one request to `inner`.
-        remember: Bytes of vectors kept in memory, so that memory stays bounded over any number of texts; what falls out
-            is asked of the journal again, or of `inner` where there is none.
+        remember: Bytes of vectors kept in memory, so that memory stays bounded over any number of
+            texts; what falls out is asked of the journal again, or of `inner` where there is none.
     """
 
     def __init__(
@@ -87,8 +92,12 @@ class EmbedOnce:
         self._pending = _Request()
 
     def scoped(self, scope: str) -> EmbedOnce:
-        """The same embedder with a scope of its own: it knows no vector of another scope, in memory or in the journal."""
-        found = EmbedOnce(self.inner, self.journal, self.budget, self._fresh, self._batch, self._remember)
+        """The same embedder with a scope of its own: it knows no vector of another scope, in memory
+        or in the journal.
+        """
+        found = EmbedOnce(
+            self.inner, self.journal, self.budget, self._fresh, self._batch, self._remember
+        )
         found._scope = f"{self._scope} {scope}"
         return found
 
@@ -98,10 +107,14 @@ class EmbedOnce:
         return self.inner.name
 
     async def dimensions(self) -> int:
-        """Length of the vectors. Raises BudgetReached where the embedder does not say it within the run's time."""
+        """Length of the vectors. Raises BudgetReached where the embedder does not say it within the
+        run's time.
+        """
         if self.budget is None:
             return await self.inner.dimensions()
-        return await self.budget.spend(Cost(), self.inner.dimensions, lambda _: Cost(), "the embedder's probe")
+        return await self.budget.spend(
+            Cost(), self.inner.dimensions, lambda _: Cost(), "the embedder's probe"
+        )
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, as the inner embedder counts them."""
@@ -112,13 +125,14 @@ class EmbedOnce:
         return self.inner.dollars(usage)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed texts, in their order. What others of the partition asked for, before or at the same time, costs nothing.
+        """Embed texts, in their order. What others of the partition asked for, before or at the
+        same time, costs nothing.
 
         Raises:
             RowError: A text cannot be embedded. Others' texts in the same request are not affected.
             ModelUnavailable: No text will be embedded.
-            BudgetReached: The next request would pass a limit, and was not sent; or the run's time was up. What is in
-                flight then is waited for as long as the run's time allows.
+            BudgetReached: The next request would pass a limit, and was not sent; or the run's time
+                was up. What is in flight then is waited for as long as the run's time allows.
         """
         embedding = self._embed(texts, partition)
         return await (embedding if self.budget is None else self.budget.drained(embedding))
@@ -179,7 +193,11 @@ class EmbedOnce:
             for want in wanted:
                 want.waiting -= 1
             for request in {want.request for want in wanted if want.request}:
-                if request.task and not request.task.done() and not any(want.waiting for want in request.wanted):
+                if (
+                    request.task
+                    and not request.task.done()
+                    and not any(want.waiting for want in request.wanted)
+                ):
                     # Nobody waits any more. Who asks for one of its texts from now on begins anew.
                     for want in request.wanted:
                         self._landed(want)
@@ -193,7 +211,9 @@ class EmbedOnce:
         try:
             missing = request.wanted
             if self.journal and not self._fresh:
-                found = await self.journal.find_vectors([want.own for want in missing], self.name + self._scope)
+                found = await self.journal.find_vectors(
+                    [want.own for want in missing], self.name + self._scope
+                )
                 for want in missing:
                     if want.own in found:
                         want.tally.journal += 1
@@ -202,7 +222,11 @@ class EmbedOnce:
             whose: dict[str, list[_Wanted]] = {}
             for want in missing:
                 whose.setdefault(want.own.partition, []).append(want)
-            parts = [own[i : i + self._batch] for own in whose.values() for i in range(0, len(own), self._batch)]
+            parts = [
+                own[i : i + self._batch]
+                for own in whose.values()
+                for i in range(0, len(own), self._batch)
+            ]
             await asyncio.gather(*(self._fetch(part) for part in parts))
         except BaseException as error:
             for want in request.wanted:
@@ -211,11 +235,15 @@ class EmbedOnce:
                 raise
 
     async def _fetch(self, part: list[_Wanted]) -> None:
-        """Embed texts of one partition. What fails it fails these texts only: other parts are on their way, and paid."""
+        """Embed texts of one partition. What fails it fails these texts only: other parts are on
+        their way, and paid.
+        """
         try:
             done = await self._ask([want.own.text for want in part], part[0].own.partition)
             if self.journal:
-                vectors = {want.own: vector for want, vector in zip(part, done.vectors, strict=True)}
+                vectors = {
+                    want.own: vector for want, vector in zip(part, done.vectors, strict=True)
+                }
                 await self.journal.record_vectors(vectors, self.name + self._scope)
         except RowError as error:
             if len(part) == 1:
@@ -241,7 +269,9 @@ class EmbedOnce:
         self.budget.require_price(self.name, self.dollars(Usage(1)))
         tokens = sum(map(self.count_tokens, texts)) if self.budget.counts_tokens else 0
         most = Cost(0, tokens, self.dollars(Usage(tokens)) or 0.0)
-        return await self.budget.spend(most, lambda: self.inner.embed(texts, partition), _cost, "the next embeddings")
+        return await self.budget.spend(
+            most, lambda: self.inner.embed(texts, partition), _cost, "the next embeddings"
+        )
 
     def _arrive(self, want: _Wanted, vector: Vectors) -> None:
         self._landed(want)

@@ -26,9 +26,11 @@ _DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 
 class LocalEmbedder:
-    """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's tokens.
+    """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
+    tokens.
 
-    A text's vector does not depend on the texts beside it. Of texts of more than 256 tokens the beginning is embedded.
+    A text's vector does not depend on the texts beside it. Of texts of more than 256 tokens the
+    beginning is embedded.
 
     Args:
         model: Its name in the catalogue.
@@ -62,7 +64,9 @@ class LocalEmbedder:
         return _DIMENSIONS[self.model.name]
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text that are embedded; an estimate while the model's vocabulary is not here."""
+        """Tokens of a text that are embedded; an estimate while the model's vocabulary is not
+        here.
+        """
         if self._tokenizer is None and on_disk(self.model, self._env):
             try:
                 self._tokenizer = _tokenizer(self.model, self._env)
@@ -97,13 +101,17 @@ class LocalEmbedder:
         began = time.perf_counter()
         vectors, tokens = self._network.embed([encodable(text) for text in texts], cancelled)
         seconds = time.perf_counter() - began
-        return Embeddings(vectors, Usage(prompt=tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0)
+        return Embeddings(
+            vectors, Usage(prompt=tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0
+        )
 
     def _load(self, cancelled: Cancelled) -> _Network:
         try:
             import onnxruntime
 
-            weights, _ = pull(self.model, progress=while_wanted(cancelled, self._progress), env=self._env)
+            weights, _ = pull(
+                self.model, progress=while_wanted(cancelled, self._progress), env=self._env
+            )
             tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error
@@ -112,8 +120,12 @@ class LocalEmbedder:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            session = onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # the library has a class of its own for each way to fail, and no common one
+            session = onnxruntime.InferenceSession(
+                str(weights), options, providers=["CPUExecutionProvider"]
+            )
+        except (
+            Exception
+        ) as error:  # the library has a class of its own for each way to fail, and no common one
             raise ModelUnavailable(
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
                 f"semgraph model rm {self.model.name}"
@@ -139,7 +151,9 @@ class _Network:
     dimensions: int
 
     def embed(self, texts: Sequence[str], cancelled: Cancelled) -> tuple[Vectors, int]:
-        """Vectors of shape (texts, dimensions), and how many tokens there were. Texts of like length go together."""
+        """Vectors of shape (texts, dimensions), and how many tokens there were. Texts of like
+        length go together.
+        """
         encoded = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         vectors = np.zeros((len(encoded), self.dimensions), np.float32)

@@ -25,13 +25,16 @@ _MOST_TOKENS = 200_000
 
 
 class OpenAIEmbedder:
-    """Embeds texts over `POST {base_url}/embeddings`, in requests of at most 256 texts that run together.
+    """Embeds texts over `POST {base_url}/embeddings`, in requests of at most 256 texts that run
+    together.
 
     Args:
         model: The model as the endpoint calls it.
         dimensions: Length of the vectors, asked of the endpoint; None for the model's own.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or OpenAI's own.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's may do without.
+        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
+            OpenAI's own.
+        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
+            may do without.
         limiter: The endpoint's; None for one of its own with 64 requests in flight.
         retry: When a failed attempt is repeated; None for the default policy.
         timeout: Seconds that one attempt may take in all.
@@ -51,7 +54,9 @@ class OpenAIEmbedder:
     ) -> None:
         self.model = model
         url = effective_url(base_url)
-        self._name = endpoint_name("openai", model, url, [f"dimensions={dimensions}"] if dimensions else [])
+        self._name = endpoint_name(
+            "openai", model, url, [f"dimensions={dimensions}"] if dimensions else []
+        )
         self._wanted = self._dimensions = dimensions
         self._counter = TokenCounter(model)
         self._given_price = price
@@ -89,7 +94,9 @@ class OpenAIEmbedder:
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
-        batches = await asyncio.gather(*(self._retrier.run(self._attempt, part) for part in self._batches(texts)))
+        batches = await asyncio.gather(
+            *(self._retrier.run(self._attempt, part) for part in self._batches(texts))
+        )
         usage = Usage(sum(usage.prompt for (_, usage, _), _ in batches))
         return Embeddings(
             vectors=np.concatenate([vectors for (vectors, _, _), _ in batches]),
@@ -133,10 +140,18 @@ class OpenAIEmbedder:
         vectors = self._vectors(document, len(texts))
         said = document.get("usage")
         prompt = said.get("prompt_tokens") if isinstance(said, dict) else None
-        return vectors, Usage(sum(map(self.count_tokens, texts)) if prompt is None else prompt), seconds
+        return (
+            vectors,
+            Usage(sum(map(self.count_tokens, texts)) if prompt is None else prompt),
+            seconds,
+        )
 
     def _body(self, texts: Sequence[str]) -> bytes:
-        body: dict[str, Any] = {"model": self.model, "input": list(texts), "encoding_format": "base64"}
+        body: dict[str, Any] = {
+            "model": self.model,
+            "input": list(texts),
+            "encoding_format": "base64",
+        }
         if self._wanted is not None:
             body["dimensions"] = self._wanted
         return json.dumps(body, separators=(",", ":")).encode()
@@ -160,7 +175,11 @@ class OpenAIEmbedder:
 
 
 def _vector(embedding: str | list[float]) -> Vectors:
-    """One vector: base64 of little-endian float32, or plain numbers from endpoints that know no base64."""
+    """One vector: base64 of little-endian float32, or plain numbers from endpoints that know no
+    base64.
+    """
     if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding), dtype="<f4").astype(np.float32, copy=False)
+        return np.frombuffer(base64.b64decode(embedding), dtype="<f4").astype(
+            np.float32, copy=False
+        )
     return np.asarray(embedding, dtype=np.float32)

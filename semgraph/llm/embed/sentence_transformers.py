@@ -27,7 +27,9 @@ class SentenceTransformersEmbedder:
         env: The environment (`SEMGRAPH_OFFLINE`); None for the process's.
     """
 
-    def __init__(self, model: str, device: str | None = None, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, model: str, device: str | None = None, *, env: Mapping[str, str] | None = None
+    ) -> None:
         self.model, self.device = model, device
         self._env = env
         self._worker = Worker(f"semgraph {self.name}")
@@ -60,7 +62,9 @@ class SentenceTransformersEmbedder:
         Raises:
             ModelUnavailable: The extra is not installed, or the model cannot be loaded.
         """
-        return await self._worker.run(lambda cancelled: self._embed([encodable(text) for text in texts], cancelled))
+        return await self._worker.run(
+            lambda cancelled: self._embed([encodable(text) for text in texts], cancelled)
+        )
 
     async def aclose(self) -> None:
         """Free the memory."""
@@ -76,11 +80,15 @@ class SentenceTransformersEmbedder:
         for first in range(0, len(texts), _BATCH):
             if cancelled():
                 break
-            part = model.encode(texts[first : first + _BATCH], batch_size=_BATCH, show_progress_bar=False)
+            part = model.encode(
+                texts[first : first + _BATCH], batch_size=_BATCH, show_progress_bar=False
+            )
             parts.append(np.asarray(part, np.float32))
         usage = Usage(prompt=sum(map(self.count_tokens, texts)))
         seconds = time.perf_counter() - began
-        return Embeddings(np.concatenate(parts), usage, calls=1, attempts=1, seconds=seconds, dollars=0.0)
+        return Embeddings(
+            np.concatenate(parts), usage, calls=1, attempts=1, seconds=seconds, dollars=0.0
+        )
 
     def _load(self) -> Any:
         if self._loaded is not None:
@@ -93,7 +101,9 @@ class SentenceTransformersEmbedder:
                 "(adds torch). Or use --embedder local"
             ) from error
         try:
-            self._loaded = SentenceTransformer(self.model, device=self.device, local_files_only=offline(self._env))
+            self._loaded = SentenceTransformer(
+                self.model, device=self.device, local_files_only=offline(self._env)
+            )
         except (OSError, ValueError, RuntimeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelUnavailable(f"{self.name} cannot be loaded: {first}") from error

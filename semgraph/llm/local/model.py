@@ -1,4 +1,6 @@
-"""Language models on this machine: llama.cpp in this process, its answers held to the schema by a grammar."""
+"""Language models on this machine: llama.cpp in this process, its answers held to the schema by a
+grammar.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
 from semgraph.llm.local.catalogue import DEFAULT_MODEL, Model, find, on_disk, paths
 from semgraph.llm.local.download import Progress, pull
-from semgraph.llm.local.gguf import available_memory, context_bytes, counter, default_threads, metadata, patient_threads
+from semgraph.llm.local.gguf import (
+    available_memory,
+    context_bytes,
+    counter,
+    default_threads,
+    metadata,
+    patient_threads,
+)
 from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.tokens import TokenCounter
 
@@ -24,12 +33,19 @@ TOP = 20
 
 
 def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
-    """The logarithm of each word's probability: of all tokens that are the word, or its beginning, in any case.
+    """The logarithm of each word's probability: of all tokens that are the word, or its beginning,
+    in any case.
 
-    A word without a token has the least probability of the list, which is an upper bound. Where no token is a word, the
-    model answered something else: every word has -inf. Without tokens nothing is known: an empty tuple.
+    A word without a token has the least probability of the list, which is an upper bound. Where no
+    token is a word, the model answered something else: every word has -inf. Without tokens nothing
+    is known: an empty tuple.
 
-    >>> [round(p, 2) for p in word_logprobs(["yes", "no"], [("Yes", -0.1), (" yes", -3.0), ("No", -2.5), ("It", -6.0)])]
+    >>> [
+    ...     round(p, 2)
+    ...     for p in word_logprobs(
+    ...         ["yes", "no"], [("Yes", -0.1), (" yes", -3.0), ("No", -2.5), ("It", -6.0)]
+    ...     )
+    ... ]
     [-0.05, -2.5]
     >>> word_logprobs(["yes", "no"], [("Certainly", -0.1), ("It", -6.0)])
     (-inf, -inf)
@@ -50,7 +66,9 @@ def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> 
 
 
 def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
-    """The first tokens in a choice's `logprobs`, in the form of OpenAI's protocol; none where it has none."""
+    """The first tokens in a choice's `logprobs`, in the form of OpenAI's protocol; none where it
+    has none.
+    """
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     top = (content[0].get("top_logprobs") or [content[0]]) if content else []
     return [(one["token"], float(one["logprob"])) for one in top]
@@ -65,21 +83,24 @@ _CONTEXT = 16_384
 _BATCH = 64
 _KEPT_MIB = 256
 _WORKING_BYTES = (400 + _KEPT_MIB) << 20
-# Blanks between tokens cost time and say nothing: one after each comma and colon, as models are used to, and no more.
+# Blanks between tokens cost time and say nothing: one after each comma and colon, as models are
+# used to, and no more.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Local:
-    """A model of the catalogue, run by llama.cpp on the CPU. One request at a time: two together are slower than two
-    in turn, and would not give the same answers again.
+    """A model of the catalogue, run by llama.cpp on the CPU. One request at a time: two together
+    are slower than two in turn, and would not give the same answers again.
 
-    The file is fetched, and the model loaded, with the first request. Static text at the beginning of requests is read
-    once: what is equal to the request before is taken from memory (`usage.cached`).
+    The file is fetched, and the model loaded, with the first request. Static text at the beginning
+    of requests is read once: what is equal to the request before is taken from memory
+    (`usage.cached`).
 
     Args:
         model: Its name in the catalogue.
         threads: CPU threads; None for one per core, or one where others keep all cores busy.
-        context: Tokens of prompt and answer together; None for 16,384, or the model's own if that is less.
+        context: Tokens of prompt and answer together; None for 16,384, or the model's own if that
+            is less.
         progress: Told of the download, should there be one.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
@@ -110,7 +131,14 @@ class Local:
     def limits(self) -> Limits:
         """The context as configured; one request in flight."""
         model = self.model
-        return Limits(self._context, self._context // 2, 1, logprobs=True, yes_no=model.yes_no, yes_from=model.yes_from)
+        return Limits(
+            self._context,
+            self._context // 2,
+            1,
+            logprobs=True,
+            yes_no=model.yes_no,
+            yes_from=model.yes_from,
+        )
 
     @property
     def exact_tokens(self) -> bool:
@@ -118,7 +146,9 @@ class Local:
         return self._tokenizer() is not None
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, by the vocabulary in the model's file; while that is not here, one per four bytes."""
+        """Tokens of a text, by the vocabulary in the model's file; while that is not here, one per
+        four bytes.
+        """
         return (self._tokenizer() or self._estimate)(encodable(text))
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
@@ -126,12 +156,14 @@ class Local:
         return 0.0
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, after those that came before it. Cancelling it stops the model within a second or so.
+        """Answer one request, after those that came before it. Cancelling it stops the model within
+        a second or so.
 
         Raises:
-            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context, or llama.cpp cannot
-                enforce the schema.
-            ModelUnavailable: The extra is not installed, the file cannot be had, or the model does not load.
+            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context,
+                or llama.cpp cannot enforce the schema.
+            ModelUnavailable: The extra is not installed, the file cannot be had, or the model does
+                not load.
         """
         return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
 
@@ -150,9 +182,13 @@ class Local:
         try:
             self._server.handle_chat_completions(self._body(request), answer.take)
         except ValueError as error:
-            raise RowError("rejected", f"{self.name} rejected the request: {error}", attempts=1) from error
+            raise RowError(
+                "rejected", f"{self.name} rejected the request: {error}", attempts=1
+            ) from error
         if answer.error:
-            raise RowError("rejected", f"{self.name} rejected the request: {answer.error}", attempts=1)
+            raise RowError(
+                "rejected", f"{self.name} rejected the request: {answer.error}", attempts=1
+            )
         reply = Reply(
             text="".join(answer.text),
             usage=answer.usage,
@@ -164,9 +200,12 @@ class Local:
             logprobs=word_logprobs(request.words, answer.first),
         )
         if answer.finish == "length" and not request.words:
-            raise RowError("truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply)
+            raise RowError(
+                "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
+            )
         if request.schema and not cancelled() and not _is_json(reply.text):
-            # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the model say anything.
+            # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the
+            # model say anything.
             message = f"{self.name} cannot hold its answers to this schema: llama.cpp does not know all that it uses"
             raise RowError("rejected", message, attempts=1, spent=reply)
         return reply
@@ -176,7 +215,9 @@ class Local:
             "temperature": 0,
             "seed": request.trial,
             **dict(request.params),
-            "messages": [{"role": m.role, "content": encodable(m.content)} for m in request.messages],
+            "messages": [
+                {"role": m.role, "content": encodable(m.content)} for m in request.messages
+            ],
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
             **(asks_logprobs() if request.words else {}),
@@ -199,10 +240,17 @@ class Local:
         params.n_ctx, params.n_parallel = self._context, 1
         params.n_batch = params.n_ubatch = _BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
-        params.cache_ram_mib = _KEPT_MIB  # what was read of the prompts of other steps, which are asked in turn
+        params.cache_ram_mib = (
+            _KEPT_MIB  # what was read of the prompts of other steps, which are asked in turn
+        )
         params.verbosity = -1
         # The library opens a port on this machine whether it is used or not: nobody else gets in.
-        params.api_keys, params.cors_origins, params.ui, params.n_threads_http = [secrets.token_hex()], "", False, 1
+        params.api_keys, params.cors_origins, params.ui, params.n_threads_http = (
+            [secrets.token_hex()],
+            "",
+            False,
+            1,
+        )
         try:
             return xllamacpp.Server(params)
         except RuntimeError as error:

@@ -18,8 +18,8 @@ Cancelled = Callable[[], bool]
 class Worker:
     """Runs calls one after the other in a thread of its own, from any event loop.
 
-    The thread lives while there is work and not longer, and it is no daemon: a daemon that is inside a C++ library when
-    the interpreter ends takes the process down with it.
+    The thread lives while there is work and not longer, and it is no daemon: a daemon that is
+    inside a C++ library when the interpreter ends takes the process down with it.
     """
 
     def __init__(self, name: str) -> None:
@@ -31,8 +31,8 @@ class Worker:
     async def run(self, call: Callable[[Cancelled], T]) -> T:
         """Have the thread make the call, and wait for its result or its exception.
 
-        When the waiting task is cancelled it goes on at once, and the call is told by its argument; a call that has not
-        begun is dropped.
+        When the waiting task is cancelled it goes on at once, and the call is told by its argument;
+        a call that has not begun is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

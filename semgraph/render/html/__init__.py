@@ -1,4 +1,6 @@
-"""One HTML file of runs and comparisons: it needs no network, no server and no other file. Everything in it is escaped."""
+"""One HTML file of runs and comparisons: it needs no network, no server and no other file.
+Everything in it is escaped.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def page(records: Sequence[Run]) -> str:
     told = [_record(record, f"r{i}", opened) for i, record in enumerate(records)]
     heading = told[0][0] if len(told) == 1 else f"{len(told)} records of semgraph"
     body = join(
-        [*_overview(records, told), *(_article(title, sections, alone=len(told) == 1) for title, sections in told)]
+        [
+            *_overview(records, told),
+            *(_article(title, sections, alone=len(told) == 1) for title, sections in told),
+        ]
     )
     if gone := opened.texts.left_out:
         said = f"{count(gone)} texts are not in this page, for want of room: semgraph why RUN WHAT --messages"
@@ -69,7 +74,9 @@ def _record(record: Run, anchor: str, opened: Opened) -> tuple[str, list[Section
         if is_comparison(record.folder):
             found = load_comparison(record.name, record.folder.parent)
             lookup = closing.enter_context(exchanges(Run(record.folder), found.journal))
-            return of_comparison.title(found), list(of_comparison.sections(found, record, lookup, opened, anchor))
+            return of_comparison.title(found), list(
+                of_comparison.sections(found, record, lookup, opened, anchor)
+            )
         told = RunPage(record, closing.enter_context(exchanges(record)))
         return of_run.title(told), list(of_run.sections(told, opened, anchor))
 

@@ -1,4 +1,6 @@
-"""The calls of a page: a table in which each call opens to its prompt and answer, and the data that this needs."""
+"""The calls of a page: a table in which each call opens to its prompt and answer, and the data that
+this needs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Opened:
         self.calls: list[dict[str, Any]] = []
 
     def add(self, call: Call, lookup: Lookup) -> int:
-        """The number of a call. Its prompt and answer are kept where the journal or the record has them, and there is room."""
+        """The number of a call. Its prompt and answer are kept where the journal or the record has
+        them, and there is room.
+        """
         found = lookup(call.id) if call.id else None
         entry: dict[str, Any] = {"id": call.id, "step": call.step}
         line = call.line
@@ -33,9 +37,13 @@ class Opened:
             parts = [(message.role, message.content) for message in found.request.messages]
             entry |= self._texts(parts, found.request.schema, found.reply.text)
         elif "messages" in line:
-            entry |= self._texts([tuple(pair) for pair in line["messages"]], line["schema"], line["answer"])
+            entry |= self._texts(
+                [tuple(pair) for pair in line["messages"]], line["schema"], line["answer"]
+            )
         else:
-            entry["lost"] = "The journal does not have it (any more)." if call.id else "No text of it was kept."
+            entry["lost"] = (
+                "The journal does not have it (any more)." if call.id else "No text of it was kept."
+            )
         if line.get("error"):
             entry["error"] = cut(str(line["error"]), _ITEM)
         entry["items"] = [self._item(item) for item in call.items[:_ITEMS]]
@@ -75,9 +83,13 @@ def _said(value: Any) -> str:
 
 
 def shown(calls: Sequence[Call]) -> list[Call]:
-    """The calls that a page lists: all that failed (of a thousand at most), and of the others the first."""
+    """The calls that a page lists: all that failed (of a thousand at most), and of the others the
+    first.
+    """
     bad = [i for i, call in enumerate(calls) if call.line.get("error")][:SHOWN]
-    good = [i for i, call in enumerate(calls) if not call.line.get("error")][: SHOWN - min(len(bad), SHOWN // 2)]
+    good = [i for i, call in enumerate(calls) if not call.line.get("error")][
+        : SHOWN - min(len(bad), SHOWN // 2)
+    ]
     return [calls[i] for i in sorted({*bad, *good})]
 
 
@@ -94,19 +106,26 @@ def listed(calls: Iterable[tuple[int, Call]], total: int, began: float | None) -
         ("answer from", lambda c: kinds(c) or UNKNOWN),
         ("model", lambda c: c.line.get("model") or UNKNOWN),
         ("began after", lambda c: _since(c, began)),
-        ("took", lambda c: duration(c.line["seconds"] or c.line["took"]) if "took" in c.line else UNKNOWN),
+        (
+            "took",
+            lambda c: (
+                duration(c.line["seconds"] or c.line["took"]) if "took" in c.line else UNKNOWN
+            ),
+        ),
         ("tokens in", lambda c: _number(c, "tokens_in")),
         ("cached", lambda c: _number(c, "tokens_cached")),
         ("out", lambda c: _number(c, "tokens_out")),
         ("$", lambda c: dollars(c.line.get("dollars")) if c.line else UNKNOWN),
         ("rows", lambda c: count(len(c.items)) if c.items else UNKNOWN),
     ]
-    columns = [column for column in columns if any(column[1](call) not in (UNKNOWN, "0") for _, call in numbered)]
+    columns = [
+        column
+        for column in columns
+        if any(column[1](call) not in (UNKNOWN, "0") for _, call in numbered)
+    ]
     rows = [[_button(n, call), call.step, *(of(call) for _, of in columns)] for n, call in numbered]
     rest = f" {count(len(numbered))} of {count(total)} are listed." if len(numbered) < total else ""
-    caption = (
-        f"{plural(total, 'call')}.{rest} A call opens to its prompt, its answer, and the rows that were read from it."
-    )
+    caption = f"{plural(total, 'call')}.{rest} A call opens to its prompt, its answer, and the rows that were read from it."
     left = {"answer from", "model"}
     numbers = [i + 2 for i, (name, _) in enumerate(columns) if name not in left]
     return join([
@@ -130,7 +149,11 @@ def _button(n: int, call: Call) -> Html:
 
 
 def _since(call: Call, began: float | None) -> str:
-    return duration(max(0.0, call.line["at"] - began)) if began is not None and "at" in call.line else UNKNOWN
+    return (
+        duration(max(0.0, call.line["at"] - began))
+        if began is not None and "at" in call.line
+        else UNKNOWN
+    )
 
 
 def _number(call: Call, name: str) -> str:

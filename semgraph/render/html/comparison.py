@@ -1,4 +1,6 @@
-"""The page of a comparison: the table with its intervals, cost beside quality, where the ways differ, what was asked."""
+"""The page of a comparison: the table with its intervals, cost beside quality, where the ways
+differ, what was asked.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def sections(
 def _table(comparison: Comparison) -> Html:
     cells = columns(comparison)
     rows = [
-        [el("b", c.texts[i], el("span", " (best)", cls="hidden")) if i in c.best else c.texts[i] for c in cells]
+        [
+            el("b", c.texts[i], el("span", " (best)", cls="hidden")) if i in c.best else c.texts[i]
+            for c in cells
+        ]
         for i in range(len(comparison))
     ]
     numbers = [i for i, c in enumerate(cells) if c.right]
@@ -83,7 +88,9 @@ def _facts(comparison: Comparison, run: Run) -> Html:
 
 
 def chart(comparison: Comparison, anchor: str) -> Html | None:
-    """Cost across, quality up, with intervals; None with fewer than two points. Ways differ in shape, colour and name."""
+    """Cost across, quality up, with intervals; None with fewer than two points. Ways differ in
+    shape, colour and name.
+    """
     unit, found = points(comparison)
     if len(found) < 2:
         return None
@@ -91,7 +98,10 @@ def chart(comparison: Comparison, anchor: str) -> Html | None:
     right = max(marks[-1], *(x for _, x, _ in found)) or 1.0
     spans = [(arm.quality.interval or (y, y)) for arm, _, y in found]
     low, high = min(min(s) for s in spans), max(max(s) for s in spans)
-    low, high = max(0.0, low - (high - low or 0.1) * 0.15), min(1.0, high + (high - low or 0.1) * 0.15)
+    low, high = (
+        max(0.0, low - (high - low or 0.1) * 0.15),
+        min(1.0, high + (high - low or 0.1) * 0.15),
+    )
     across: Scale = lambda x: _LEFT + x / right * (_WIDE - _LEFT - _RIGHT)  # noqa: E731
     up: Scale = lambda y: _TOP + (high - y) / (high - low or 1) * (_HIGH - _TOP - _BOTTOM)  # noqa: E731
     parts = [*_axes(unit, measure(comparison), marks, (low, high), across, up)]
@@ -99,7 +109,9 @@ def chart(comparison: Comparison, anchor: str) -> Html | None:
     for i, ((arm, x, y), span) in enumerate(zip(found, spans, strict=True)):
         level = _free(up(y) + 4, taken)
         parts.append(_point(i, arm.name, (across(x), up(y), level), (up(span[0]), up(span[1]))))
-    said = "; ".join(f"{arm.name}: {_money(x, unit)}, {measure(comparison)} {share(y, 3)}" for arm, x, y in found)
+    said = "; ".join(
+        f"{arm.name}: {_money(x, unit)}, {measure(comparison)} {share(y, 3)}" for arm, x, y in found
+    )
     svg = el(
         "svg", el("title", "Cost and quality", id=f"{anchor}-chart-title"),
         el("desc", said, id=f"{anchor}-chart-desc"), *parts,
@@ -160,11 +172,24 @@ def _point(i: int, name: str, place: tuple[float, float, float], span: tuple[flo
         d=f"M{x:.1f} {span[0]:.1f}V{span[1]:.1f}M{x - 4:.1f} {span[0]:.1f}h8M{x - 4:.1f} {span[1]:.1f}h8",
         cls="interval",
     )
-    mark = el("path", d=_SHAPES[i % len(_SHAPES)], transform=f"translate({x:.1f} {y:.1f})", cls="point")
-    label = el(
-        "text", name if len(name) <= 24 else name[:23] + "…", x=f"{x + 13:.1f}", y=f"{level:.1f}", cls="point-name"
+    mark = el(
+        "path", d=_SHAPES[i % len(_SHAPES)], transform=f"translate({x:.1f} {y:.1f})", cls="point"
     )
-    return el("g", el("title", name), bar if span[0] != span[1] else "", mark, label, cls=f"way way-{i % len(_SHAPES)}")
+    label = el(
+        "text",
+        name if len(name) <= 24 else name[:23] + "…",
+        x=f"{x + 13:.1f}",
+        y=f"{level:.1f}",
+        cls="point-name",
+    )
+    return el(
+        "g",
+        el("title", name),
+        bar if span[0] != span[1] else "",
+        mark,
+        label,
+        cls=f"way way-{i % len(_SHAPES)}",
+    )
 
 
 def _differences(comparison: Comparison) -> Iterator[Html]:
@@ -176,7 +201,9 @@ def _differences(comparison: Comparison) -> Iterator[Html]:
         if arm is reference or not _trial(arm) or not _trial(reference):
             continue
         found = comparison.disagreements(arm.name, reference.name)
-        rows = [[cell(value) for value in row.values()] for row in found.slice(0, _ROWS).to_pylist()]
+        rows = [
+            [cell(value) for value in row.values()] for row in found.slice(0, _ROWS).to_pylist()
+        ]
         differ = "differs" if found.num_rows == 1 else "differ"
         said = f"{arm.name} and {reference.name}: {plural(found.num_rows, 'row')} {differ} in the first trial"
         more = f" The first {count(_ROWS)}." if found.num_rows > _ROWS else ""

@@ -65,11 +65,16 @@ def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float
 
         side = _SPACE * sqrt(len(keys))
         spread = nx.spring_layout(graph, seed=1, iterations=150, k=1.6 / sqrt(len(keys)))
-        found = {key: [float(x) * side / 2, float(y) * side / 2.8] for key, (x, y) in spread.items()}
+        found = {
+            key: [float(x) * side / 2, float(y) * side / 2.8] for key, (x, y) in spread.items()
+        }
     _apart(found, {key: _width(names[key]) for key in keys})
     half = {key: _width(names[key]) / 2 for key in keys}
     left, top = min(found[k][0] - half[k] for k in keys), min(found[k][1] for k in keys) - _LINE / 2
-    right, bottom = max(found[k][0] + half[k] for k in keys), max(found[k][1] for k in keys) + _LINE / 2
+    right, bottom = (
+        max(found[k][0] + half[k] for k in keys),
+        max(found[k][1] for k in keys) + _LINE / 2,
+    )
     return {k: (x - left, y - top) for k, (x, y) in found.items()}, right - left, bottom - top
 
 
@@ -98,7 +103,8 @@ def _apart(places: dict[str, list[float]], widths: Mapping[str, float]) -> None:
 
 
 def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
-    """How far each edge is bent aside, so that those between the same nodes do not cover each other.
+    """How far each edge is bent aside, so that those between the same nodes do not cover each
+    other.
 
     >>> bend([("a", "b"), ("a", "b"), ("b", "c")])
     [-0.5, 0.5, 0.0]
@@ -115,7 +121,9 @@ def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
 
 
 def path(start: Point, end: Point, aside: float) -> tuple[list[Point], Point]:
-    """A curve between two nodes (start, control, end), kept off their circles, and the middle of it."""
+    """A curve between two nodes (start, control, end), kept off their circles, and the middle of
+    it.
+    """
     (x1, y1), (x2, y2) = start, end
     length = max(sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2), 1.0)
     across = ((y1 - y2) / length * aside * 46, (x2 - x1) / length * aside * 46)
@@ -196,7 +204,9 @@ def _drawing(picture: Picture, names: dict[str, str], title: str, number: str) -
     placed = layout(names, [(edge.source, edge.target) for edge in edges])
     bent = bend([(edge.source, edge.target) for edge in edges])
     size = {"width": f"{placed.width:.0f}", "height": f"{placed.height:.0f}"}
-    what = "; ".join(f"{picture.name(e.source)} {e.name} {picture.name(e.target)}" for e in edges[:10])
+    what = "; ".join(
+        f"{picture.name(e.source)} {e.name} {picture.name(e.target)}" for e in edges[:10]
+    )
     more = f"; and {len(edges) - 10:,} more, all in the table below" if len(edges) > 10 else ""
     arrow = el(
         "marker", el("path", d="M0 0L9 4.5L0 9z"), id=f"arrow-{number}", viewBox="0 0 9 9", refX="8", refY="4.5",
@@ -269,7 +279,13 @@ def _table(picture: Picture, title: str) -> Html:
         for e in shown
     ]
     used = [i for i in range(len(heads)) if i < 3 or any(row[i] for row in rows)]
-    parts = [table(f"Edges of {title}.{rest}", [heads[i] for i in used], [[row[i] for i in used] for row in rows])]
+    parts = [
+        table(
+            f"Edges of {title}.{rest}",
+            [heads[i] for i in used],
+            [[row[i] for i in used] for row in rows],
+        )
+    ]
     return join([*(parts if rows else []), *_alone(picture)])
 
 
@@ -279,4 +295,9 @@ def _alone(picture: Picture) -> Iterator[Html]:
     alone = [name for key, name in picture.nodes.items() if key not in tied]
     if alone:
         more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
-        yield el("p", "Nodes without an edge: " if picture.ties else "Nodes: ", ", ".join(alone[:_ROWS]), more)
+        yield el(
+            "p",
+            "Nodes without an edge: " if picture.ties else "Nodes: ",
+            ", ".join(alone[:_ROWS]),
+            more,
+        )

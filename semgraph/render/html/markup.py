@@ -32,11 +32,16 @@ def cut(text: str, longest: int = _LONGEST) -> str:
     >>> cut("abcdef", 4)
     'abcd … 2 more characters'
     """
-    return text if len(text) <= longest else f"{text[:longest]} … {len(text) - longest:,} more characters"
+    return (
+        text
+        if len(text) <= longest
+        else f"{text[:longest]} … {len(text) - longest:,} more characters"
+    )
 
 
 def el(name: str, *children: object, **attributes: Any) -> Html:
-    """An element. Attributes that are None or False are left out, `cls` is `class`, `_` in a name is `-`.
+    """An element. Attributes that are None or False are left out, `cls` is `class`, `_` in a name
+    is `-`.
 
     >>> el("td", "<b>", cls="number", aria_label='"x"', hidden=False)
     '<td class="number" aria-label="&quot;x&quot;">&lt;b&gt;</td>'
@@ -47,14 +52,18 @@ def el(name: str, *children: object, **attributes: Any) -> Html:
             continue
         attribute = "class" if key == "cls" else key.rstrip("_").replace("_", "-")
         parts.append(
-            f" {attribute}" if value is True else f' {attribute}="{escape(clean(cut(str(value), _ATTRIBUTE)))}"'
+            f" {attribute}"
+            if value is True
+            else f' {attribute}="{escape(clean(cut(str(value), _ATTRIBUTE)))}"'
         )
     return Html(f"<{name}{''.join(parts)}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[object]) -> Html:
     """Pieces one after the other; of a text that is very long the beginning."""
-    return Html("".join(c if isinstance(c, Html) else text(str(c)) for c in children if c is not None))
+    return Html(
+        "".join(c if isinstance(c, Html) else text(str(c)) for c in children if c is not None)
+    )
 
 
 def text(said: str, longest: int = _LONGEST) -> Html:
@@ -63,7 +72,11 @@ def text(said: str, longest: int = _LONGEST) -> Html:
 
 
 def table(
-    caption: object, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[int] = (), cls: str = ""
+    caption: object,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numbers: Iterable[int] = (),
+    cls: str = "",
 ) -> Html:
     """A table that scrolls by itself where it is too wide; the first cell of a row names it.
 
@@ -80,23 +93,44 @@ def table(
     body = [
         el(
             "tr",
-            *(el("td" if i else "th", cell, cls=side[i], scope=None if i else "row") for i, cell in enumerate(row)),
+            *(
+                el("td" if i else "th", cell, cls=side[i], scope=None if i else "row")
+                for i, cell in enumerate(row)
+            ),
         )
         for row in rows
     ]
-    made = el("table", el("caption", el("span", caption)), el("thead", head), el("tbody", *body), cls=cls or None)
+    made = el(
+        "table",
+        el("caption", el("span", caption)),
+        el("thead", head),
+        el("tbody", *body),
+        cls=cls or None,
+    )
     return scrolling(made, str(caption))
 
 
 def scrolling(content: Html, name: str) -> Html:
     """A region that scrolls sideways, with the keyboard too."""
-    return el("div", content, cls="scroll", role="region", aria_label=re.sub("<[^>]*>", "", name), tabindex="0")
+    return el(
+        "div",
+        content,
+        cls="scroll",
+        role="region",
+        aria_label=re.sub("<[^>]*>", "", name),
+        tabindex="0",
+    )
 
 
 def data(value: Any) -> Html:
     """Plain data in a page, for its script. No text in it can end the script."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Html(clean(text).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return Html(
+        clean(text)
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
 
 
 class Texts:
@@ -129,7 +163,11 @@ class Texts:
 
 def listed_facts(pairs: Sequence[tuple[str, object]]) -> Html:
     """Names with their values; a dash for what is not known."""
-    return el("dl", *(el("div", el("dt", name), el("dd", value or UNKNOWN)) for name, value in pairs), cls="facts")
+    return el(
+        "dl",
+        *(el("div", el("dt", name), el("dd", value or UNKNOWN)) for name, value in pairs),
+        cls="facts",
+    )
 
 
 def when(text: str) -> str:
@@ -138,4 +176,6 @@ def when(text: str) -> str:
     >>> when("2025-06-15 17:06:40+02:00")
     '2025-06-15 15:06:40 UTC'
     """
-    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if text else UNKNOWN
+    return (
+        f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if text else UNKNOWN
+    )

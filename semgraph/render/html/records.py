@@ -80,9 +80,15 @@ class RunPage:
                     items.setdefault(call, []).append(row)
                     steps.setdefault(call, step)
         lines = sorted(read_calls(self.run.folder), key=lambda line: line["at"])
-        known = [Call(line["call"] or "", line["step"], line, tuple(items.get(line["call"], ()))) for line in lines]
+        known = [
+            Call(line["call"] or "", line["step"], line, tuple(items.get(line["call"], ())))
+            for line in lines
+        ]
         rest = set(items) - {call.id for call in known}
-        return [*known, *(Call(call, steps[call], {}, tuple(items[call])) for call in items if call in rest)]
+        return [
+            *known,
+            *(Call(call, steps[call], {}, tuple(items[call])) for call in items if call in rest),
+        ]
 
     @cached_property
     def pictures(self) -> list[Picture]:
@@ -90,9 +96,13 @@ class RunPage:
         said = self.run.facts.get("graph")
         if not said:
             return []
-        graph = Graph("", str(self.run.facts.get("key")), str(said["partition"]), {}, Draw(**said["draw"]))
+        graph = Graph(
+            "", str(self.run.facts.get("key")), str(said["partition"]), {}, Draw(**said["draw"])
+        )
         returns: Mapping[str, str] = self.run.facts.get("returns") or {}
-        tables = {name: rows for name, step in returns.items() if (rows := self._table(step)) is not None}
+        tables = {
+            name: rows for name, step in returns.items() if (rows := self._table(step)) is not None
+        }
         return pictures(tables, graph)
 
     def _table(self, step: str) -> Any:
@@ -111,7 +121,9 @@ class RunPage:
     @cached_property
     def without_answer(self) -> list[tuple[str, Row]]:
         """The items that no answer came for, by step."""
-        return [(step, row) for step, rows in self.items.items() for row in rows if row.get("error")]
+        return [
+            (step, row) for step, rows in self.items.items() for row in rows if row.get("error")
+        ]
 
 
 def measured(call: Call, lookup: Lookup) -> Call:

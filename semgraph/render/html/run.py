@@ -40,7 +40,10 @@ def tree(
         children = [item(source) for source in flow.get(step, ())]
         label = join([el("span", step, cls="step"), *_cost(found, (operators or {}).get(step, ()))])
         return el(
-            "li", label, *([el("ul", *children)] if children else []), cls="asks" if found and found.operator else None
+            "li",
+            label,
+            *([el("ul", *children)] if children else []),
+            cls="asks" if found and found.operator else None,
         )
 
     return el("ul", *(item(step) for step in tops), cls="tree")
@@ -52,7 +55,9 @@ def _cost(found: StepMetrics | None, operators: Sequence[StepMetrics]) -> list[H
     parts = [] if found.rows_out is None else [plural(found.rows_out, "row")]
     kept = found.calls_journal + found.calls_coalesced
     if found.calls_issued + kept:
-        parts.append(plural(found.calls_issued, "call") + (f" (+{count(kept)} kept)" if kept else ""))
+        parts.append(
+            plural(found.calls_issued, "call") + (f" (+{count(kept)} kept)" if kept else "")
+        )
         parts.append(f"{count(found.tokens_in)} + {count(found.tokens_out)} tokens")
         parts.append(dollars(found.dollars))
         parts.append(duration(found.seconds))
@@ -80,7 +85,9 @@ def sections(page: RunPage, opened: Opened, anchor: str) -> Iterator[tuple[str, 
         yield f"{anchor}-failed", "What failed", _failed(page)
     if page.pictures:
         yield f"{anchor}-graph", "The graph", _graphs(page, anchor)
-    calls = [(opened.add(call, page.lookup), measured(call, page.lookup)) for call in shown(page.calls)]
+    calls = [
+        (opened.add(call, page.lookup), measured(call, page.lookup)) for call in shown(page.calls)
+    ]
     if page.steps:
         yield f"{anchor}-steps", "Steps", _steps(page.steps, page.operators)
     if page.run.facts.get("flow"):
@@ -110,18 +117,30 @@ def _summary(page: RunPage) -> Html:
     lasted = seconds(page.run)
     pairs: list[tuple[str, object]] = [
         ("plan", f"{facts.get('plan')} ({facts.get('file') or 'made in code'})"),
-        ("model", ", ".join(who) + replayed if whole.calls_issued or page.calls else "none was asked"),
+        (
+            "model",
+            ", ".join(who) + replayed if whole.calls_issued or page.calls else "none was asked",
+        ),
         ("embedder", _setting(page, "models.embed")),
         ("store", _setting(page, "store")),
         ("began", when(page.run.started)),
-        ("ended", f"{facts.get('status', 'unknown')}{f', after {duration(lasted)}' if lasted is not None else ''}"),
+        (
+            "ended",
+            f"{facts.get('status', 'unknown')}{f', after {duration(lasted)}' if lasted is not None else ''}",
+        ),
         ("semgraph", facts.get("semgraph")),
     ]
     told = listed_facts(pairs)
     notes = [*(facts.get("notes") or ()), *([facts["why"]] if facts.get("why") else [])]
     listed_notes = [el("ul", *(el("li", note) for note in notes), cls="notes")] if notes else []
     return join(
-        [_numbers(page, whole, lasted), told, *listed_notes, el("p", _scope(page, whole), cls="scope"), _chosen(facts)]
+        [
+            _numbers(page, whole, lasted),
+            told,
+            *listed_notes,
+            el("p", _scope(page, whole), cls="scope"),
+            _chosen(facts),
+        ]
     )
 
 
@@ -131,7 +150,11 @@ def _numbers(page: RunPage, whole: StepMetrics, lasted: float | None) -> Html:
     written = page.run.facts.get("written") or {}
     found: list[tuple[str, str, str]] = [
         (count(whole.calls_issued), "calls", f"+ {count(kept)} kept" if kept else ""),
-        (count(whole.tokens_in), "tokens in", f"{count(whole.tokens_cached)} cached" if whole.tokens_cached else ""),
+        (
+            count(whole.tokens_in),
+            "tokens in",
+            f"{count(whole.tokens_cached)} cached" if whole.tokens_cached else "",
+        ),
         (count(whole.tokens_out), "tokens out", ""),
         (dollars(whole.dollars), "dollars" if whole.dollars is not None else "price unknown", ""),
         (UNKNOWN if lasted is None else duration(lasted), "wall time", ""),
@@ -177,9 +200,19 @@ def _scope(page: RunPage, whole: StepMetrics) -> str:
 
 def _chosen(facts: Mapping[str, Any]) -> Html:
     """Parameters, ways and settings, folded."""
-    settings = {name: f"{s['value']} ({s['origin']})" for name, s in (facts.get("settings") or {}).items()}
-    groups = {"parameter": facts.get("params") or {}, "way of step": facts.get("use") or {}, "setting": settings}
-    rows = [[kind, name, _text(value)] for kind, group in groups.items() for name, value in group.items()]
+    settings = {
+        name: f"{s['value']} ({s['origin']})" for name, s in (facts.get("settings") or {}).items()
+    }
+    groups = {
+        "parameter": facts.get("params") or {},
+        "way of step": facts.get("use") or {},
+        "setting": settings,
+    }
+    rows = [
+        [kind, name, _text(value)]
+        for kind, group in groups.items()
+        for name, value in group.items()
+    ]
     if not rows:
         return Html("")
     made = table("What was chosen", ["kind", "name", "value"], rows)
@@ -206,10 +239,17 @@ def _failed(page: RunPage) -> Html:
         parts.append(table(caption, ["step", "why", "the row"], rows))
     items = page.without_answer
     if items:
-        told = [[step, _text(item["error"]), _text([s for s in sides(item) if s])] for step, item in items[:_FAILED]]
+        told = [
+            [step, _text(item["error"]), _text([s for s in sides(item) if s])]
+            for step, item in items[:_FAILED]
+        ]
         more = f" The first {count(_FAILED)} are listed." if len(items) > _FAILED else ""
         parts.append(
-            table(f"{plural(len(items), 'question')} without an answer.{more}", ["step", "why", "asked about"], told)
+            table(
+                f"{plural(len(items), 'question')} without an answer.{more}",
+                ["step", "why", "asked about"],
+                told,
+            )
         )
     return join(parts)
 
@@ -217,7 +257,9 @@ def _failed(page: RunPage) -> Html:
 def _graphs(page: RunPage, anchor: str) -> Html:
     drawn = [graph(picture, f"{anchor}-{i}") for i, picture in enumerate(page.pictures[:_PICTURES])]
     more = len(page.pictures) - _PICTURES
-    return join([*drawn, *([el("p", f"… and {plural(more, 'more partition')}")] if more > 0 else [])])
+    return join(
+        [*drawn, *([el("p", f"… and {plural(more, 'more partition')}")] if more > 0 else [])]
+    )
 
 
 def _steps(steps: Mapping[str, StepMetrics], operators: Operators) -> Html:
@@ -235,8 +277,12 @@ def _steps(steps: Mapping[str, StepMetrics], operators: Operators) -> Html:
     return join(parts)
 
 
-def _step_table(caption: str, steps: Mapping[str, StepMetrics], operators: Operators | None = None) -> Html:
-    """A line for each step, of several operators for each of them; steps that ask no model have fewer columns."""
+def _step_table(
+    caption: str, steps: Mapping[str, StepMetrics], operators: Operators | None = None
+) -> Html:
+    """A line for each step, of several operators for each of them; steps that ask no model have
+    fewer columns.
+    """
     whole = StepMetrics()
     for found in steps.values():
         whole.add(found)
@@ -244,7 +290,9 @@ def _step_table(caption: str, steps: Mapping[str, StepMetrics], operators: Opera
              "tokens in", "cached", "tokens out", "$", "seconds", "store queries", "embedded"]  # fmt: skip
     used = [0, 4, 13, 14, 15] if operators is None else range(len(heads))
     each = split(steps, operators or {})
-    rows = [[name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)] for name, m in each.items()]
+    rows = [
+        [name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)] for name, m in each.items()
+    ]
     rows.append(["all of these", "", "", *_counters(whole)])
     return table(
         caption,
@@ -266,11 +314,20 @@ def _counters(m: StepMetrics) -> list[str]:
 
 
 def _plan(page: RunPage) -> Html:
-    said = el("p", "From what is written down to the inputs: each step stands above the steps that it reads.")
+    said = el(
+        "p",
+        "From what is written down to the inputs: each step stands above the steps that it reads.",
+    )
     plan = page.run.folder / "plan.yaml"
     text = plan.read_text(encoding="utf-8") if plan.exists() else ""
     source = (
-        [el("details", el("summary", "The plan as it was run"), el("pre", whole(text, _PLAN), tabindex="0"))]
+        [
+            el(
+                "details",
+                el("summary", "The plan as it was run"),
+                el("pre", whole(text, _PLAN), tabindex="0"),
+            )
+        ]
         if text
         else []
     )

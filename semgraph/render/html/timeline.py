@@ -49,11 +49,18 @@ def timeline(calls: Sequence[tuple[int, Call]], began: float, seconds: float | N
         steps.setdefault(call.step, []).append((n, call))
     bands = [_band(step, members, began, whole) for step, members in steps.items()]
     found = dict.fromkeys(kind(call) for _, call in timed)
-    marks = [el("span", el("i", cls=f"bar {name}"), _KINDS[name], cls="key") for name in found if name in _KINDS]
+    marks = [
+        el("span", el("i", cls=f"bar {name}"), _KINDS[name], cls="key")
+        for name in found
+        if name in _KINDS
+    ]
     rest = f" The first {count(_BARS)} calls." if len(calls) > _BARS else ""
     counted = f"{plural(len(timed), 'call')} of {plural(len(steps), 'step')}"
     said = f"{counted} in {duration(whole)}.{rest} Details are in the table of calls."
-    axis = [el("span", duration(t) if t else "0", style=f"left:{t / whole * 100:.2f}%") for t in ticks(whole * 0.93)]
+    axis = [
+        el("span", duration(t) if t else "0", style=f"left:{t / whole * 100:.2f}%")
+        for t in ticks(whole * 0.93)
+    ]
     drawn = el(
         "div", *bands, el("div", el("span"), el("div", *axis, cls="ticks"), cls="band axis"),
         cls="timeline", role="img", aria_label=f"Timeline: {said}",

@@ -1,6 +1,8 @@
-"""What a model's answer looks like: its JSON Schema, its description in a prompt, and reading it, strictly.
+"""What a model's answer looks like: its JSON Schema, its description in a prompt, and reading it,
+strictly.
 
-Nothing is guessed: an answer that does not have the form is `Invalid`, with a reason that can be shown to the model.
+Nothing is guessed: an answer that does not have the form is `Invalid`, with a reason that can be
+    shown to the model.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _NOT_JSON = "the answer is not one JSON document"
 
 
 class Invalid(Exception):
-    """An answer that is none. `kind` is `invalid` or `truncated`; the text says what is wrong, without quoting data."""
+    """An answer that is none. `kind` is `invalid` or `truncated`; the text says what is wrong,
+    without quoting data.
+    """
 
     def __init__(self, what: str, kind: str = "invalid") -> None:
         self.kind = kind
@@ -38,7 +42,9 @@ class Form:
 
     @classmethod
     def of(cls, prompt: Prompt, *verdict: tuple[str, Type, str]) -> Form:
-        """What a prompt returns, after the operator's own `verdict` fields (name, type, meaning)."""
+        """What a prompt returns, after the operator's own `verdict` fields (name, type,
+        meaning).
+        """
         own = tuple((name, kind) for name, kind, _ in verdict)
         meanings = (*((name, text) for name, _, text in verdict if text), *prompt.describe)
         return cls((*own, *prompt.returns), meanings)
@@ -84,7 +90,11 @@ def parse(text: str) -> Any:
 def list_of(text: str, key: str) -> list[Any]:
     """The list in an answer `{key: [...]}`. Raises Invalid."""
     document = parse(text)
-    if not isinstance(document, dict) or list(document) != [key] or not isinstance(document[key], list):
+    if (
+        not isinstance(document, dict)
+        or list(document) != [key]
+        or not isinstance(document[key], list)
+    ):
         raise Invalid(f'expected {{"{key}": [...]}}')
     found: list[Any] = document[key]
     return found
@@ -133,7 +143,9 @@ def _read_fields(fields: tuple[tuple[str, Type], ...], value: Any, path: str) ->
     if not isinstance(value, Mapping):
         raise Invalid(f"{path or 'the answer'} must be an object")
     if len(value) != len(fields) or any(name not in value for name, _ in fields):
-        raise Invalid(f"{path or 'the answer'} must have exactly the keys {', '.join(name for name, _ in fields)}")
+        raise Invalid(
+            f"{path or 'the answer'} must have exactly the keys {', '.join(name for name, _ in fields)}"
+        )
     prefix = f"{path}." if path else ""
     return {name: read_value(kind, value[name], prefix + name) for name, kind in fields}
 
@@ -231,7 +243,9 @@ def _wanted(kind: Type) -> str:
     rest = " or null" if kind.nullable else ""
     if kind.name in {"list", "struct"}:
         return ("a list" if kind.name == "list" else "an object") + rest
-    return {"timestamp": "a time in ISO 8601", "date": "a date in ISO 8601"}.get(kind.name, _plain_sketch(kind)) + rest
+    return {"timestamp": "a time in ISO 8601", "date": "a date in ISO 8601"}.get(
+        kind.name, _plain_sketch(kind)
+    ) + rest
 
 
 def _sketch(kind: Type) -> str:
@@ -255,9 +269,13 @@ def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, 
     return schema | {"description": meanings[path]} if path in meanings else schema
 
 
-def _describe_inner(kind: Type, schema: dict[str, Any], path: str, meanings: Mapping[str, str]) -> None:
+def _describe_inner(
+    kind: Type, schema: dict[str, Any], path: str, meanings: Mapping[str, str]
+) -> None:
     if kind.item is not None:
         inner = schema["items"]
-        _describe_inner(kind.item, inner["anyOf"][0] if kind.item.nullable else inner, path, meanings)
+        _describe_inner(
+            kind.item, inner["anyOf"][0] if kind.item.nullable else inner, path, meanings
+        )
     for name, field in kind.fields:
         schema["properties"][name] = _described(field, f"{path}.{name}", meanings)

@@ -12,7 +12,9 @@ from semgraph.semantic.contract import Context
 from semgraph.semantic.prompt.answers import Form
 
 RESERVE = 128
-"""Tokens kept free in each request: for the model's chat template, and for the note when it is asked again."""
+"""Tokens kept free in each request: for the model's chat template, and for the note when it is
+asked again.
+"""
 
 
 class TooLong(RowError):
@@ -27,10 +29,12 @@ class TooLong(RowError):
 
 
 class Sheet(NamedTuple):
-    """What is equal in all requests of one prompt: the system message, the JSON Schema of the answer, and its form.
+    """What is equal in all requests of one prompt: the system message, the JSON Schema of the
+    answer, and its form.
 
-    `form` is that of the whole answer, or where many items are answered, of the entry for one. Where the answer is one of
-    some `words` there is no schema, `examples` stand before the question, and the user message begins with `lead`.
+    `form` is that of the whole answer, or where many items are answered, of the entry for one.
+    Where the answer is one of some `words` there is no schema, `examples` stand before the
+    question, and the user message begins with `lead`.
     """
 
     prompt: Prompt
@@ -44,10 +48,16 @@ class Sheet(NamedTuple):
     @property
     def texts(self) -> tuple[str, ...]:
         """All that is sent with each request."""
-        return (self.system, *(text for example in self.examples for text in example), *filter(None, [self.lead]))
+        return (
+            self.system,
+            *(text for example in self.examples for text in example),
+            *filter(None, [self.lead]),
+        )
 
     def answer_tokens(self, items: int, limits: Limits) -> int:
-        """The longest answer allowed for so many items: never less than the prompt allows for one."""
+        """The longest answer allowed for so many items: never less than the prompt allows for
+        one.
+        """
         if self.words:
             return 1
         most = self.prompt.max_tokens
@@ -56,13 +66,17 @@ class Sheet(NamedTuple):
 
 
 class Room:
-    """Says whether texts fit the model. A token has at least one byte, so most texts need no counting."""
+    """Says whether texts fit the model. A token has at least one byte, so most texts need no
+    counting.
+    """
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
     def load(self, sheet: Sheet, *texts: str) -> Load:
-        """A request to be filled, which holds the sheet's system message and these texts already."""
+        """A request to be filled, which holds the sheet's system message and these texts
+        already.
+        """
         return Load(self, sheet, (*sheet.texts, *texts))
 
     def free(self, sheet: Sheet, items: int) -> int:
@@ -77,7 +91,9 @@ class Room:
         if byte_size(everything) > free:
             tokens = self.count(everything)
             if tokens > free:
-                raise TooLong(tokens + RESERVE, sheet.answer_tokens(items, limits), limits.context_tokens)
+                raise TooLong(
+                    tokens + RESERVE, sheet.answer_tokens(items, limits), limits.context_tokens
+                )
 
     def count(self, texts: Iterable[str]) -> int:
         """Tokens of texts."""

@@ -1,7 +1,8 @@
 """Rows to requests, and replies to outcomes: what all framings share.
 
-A request is a system message (rules, examples, fixed instructions, the question, the form of the answer: equal for all rows
-of a prompt, so that providers cache it) and a user message (the context, then the row or the records).
+A request is a system message (rules, examples, fixed instructions, the question, the form of the
+answer: equal for all rows of a prompt, so that providers cache it) and a user message (the context,
+then the row or the records).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _LONGEST_REASON = 160
 
 
 class Work(NamedTuple):
-    """One request to make: about which items, after which calls; `reason` says what was wrong with the last answer."""
+    """One request to make: about which items, after which calls; `reason` says what was wrong with
+    the last answer.
+    """
 
     items: tuple[int, ...]
     reason: str = ""
@@ -36,7 +39,8 @@ class Work(NamedTuple):
 
 
 class Framing(ABC):
-    """Asks about the items of one relation. Subclasses say how a request looks and how a reply is read.
+    """Asks about the items of one relation. Subclasses say how a request looks and how a reply is
+    read.
 
     All is worked off in rounds: each reply settles items, or gives work for the next round.
     """
@@ -67,7 +71,9 @@ class Framing(ABC):
             todo = sorted(later)
 
     def requests(self, works: Iterable[Work], asked: list[Work]) -> Iterator[Request]:
-        """The requests for some work, which is entered in `asked`; what does not fit the model is settled with an error."""
+        """The requests for some work, which is entered in `asked`; what does not fit the model is
+        settled with an error.
+        """
         for work in works:
             try:
                 request = self.request(work)
@@ -100,7 +106,12 @@ class Framing(ABC):
         user = paragraphs(sheet.lead, context, *texts, again if work.reason else "")
         tokens = sheet.answer_tokens(count, self.ctx.limits)
         request = self.ctx.request(
-            sheet.prompt, sheet.system, user, sheet.schema or None, self.rows.partition[left], tokens
+            sheet.prompt,
+            sheet.system,
+            user,
+            sheet.schema or None,
+            self.rows.partition[left],
+            tokens,
         )
         return worded(request, sheet) if sheet.words else request
 
@@ -110,7 +121,9 @@ class Framing(ABC):
         return self.compose(work, item, sheet, 1, *texts)
 
     def word_sheet(self, prompt: Prompt, words: Words) -> Sheet:
-        """The static part of requests that one word answers: the rules stand with the question, as in the examples."""
+        """The static part of requests that one word answers: the rules stand with the question, as
+        in the examples.
+        """
         lead = paragraphs(prompt.rules, prompt.examples)
         return Sheet(prompt, words.instruction, {}, Form(()), words.words, words.examples, lead)
 
@@ -125,13 +138,22 @@ class Framing(ABC):
             if refused or not isinstance(reply, RowError):
                 raise ModelUnavailable(self.ctx.without_logprobs())
         return self.settle_alone(
-            work, reply, lambda _: read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from), cut=True
+            work,
+            reply,
+            lambda _: read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from),
+            cut=True,
         )
 
     def settle_alone(
-        self, work: Work, reply: Reply | RowError, read: Callable[[str], dict[str, Any]], *, cut: bool = False
+        self,
+        work: Work,
+        reply: Reply | RowError,
+        read: Callable[[str], dict[str, Any]],
+        *,
+        cut: bool = False,
     ) -> list[Work]:
-        """Take the reply to a question with one answer: it is read, or asked once more, or an error.
+        """Take the reply to a question with one answer: it is read, or asked once more, or an
+        error.
 
         With `cut` it may end at the longest answer allowed.
         """
@@ -173,7 +195,9 @@ def worded(request: Request, sheet: Sheet) -> Request:
     """A request for one of a sheet's words, with its examples before the question."""
     *before, question = request.messages
     shown = [
-        message for asked, said in sheet.examples for message in (Message("user", asked), Message("assistant", said))
+        message
+        for asked, said in sheet.examples
+        for message in (Message("user", asked), Message("assistant", said))
     ]
     return replace(request, messages=(*before, *shown, question), words=sheet.words)
 

@@ -1,4 +1,6 @@
-"""Asking about groups as a whole: one answer for the rows of a group (sem_agg), or a ranking of a window (sem_topk)."""
+"""Asking about groups as a whole: one answer for the rows of a group (sem_agg), or a ranking of a
+window (sem_topk).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from semgraph.semantic.contract import Block, Context, Outcome, Part, Ranking, R
 from semgraph.semantic.prompt.answers import Form, Invalid, list_of, number
 from semgraph.semantic.prompt.budget import Sheet, TooLong
 from semgraph.semantic.prompt.builder import Framing, Work
-from semgraph.semantic.prompt.records import answer_form, instructions, json_line, numbered, question
+from semgraph.semantic.prompt.records import (
+    answer_form,
+    instructions,
+    json_line,
+    numbered,
+    question,
+)
 
 _GROUP_TASK = "They belong together. Answer once, for all of them."
 _PARTS_TASK = (
@@ -28,7 +36,9 @@ _LIST = "ranking"
 
 
 class _WholeFraming(Framing):
-    """Requests about several rows that have one answer. `outcomes` are by the number of the part or window."""
+    """Requests about several rows that have one answer. `outcomes` are by the number of the part or
+    window.
+    """
 
     def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
         super().__init__(ctx, node, rows)
@@ -53,7 +63,11 @@ class _WholeFraming(Framing):
         keys = [self.keys.of(item) for item in items]
         for position, what in enumerate(("partitions", "prompts", "contexts")):
             if len({key[position] for key in keys}) > 1:
-                remedy = "name what differs in # item" if what == "contexts" else "group by what they differ in"
+                remedy = (
+                    "name what differs in # item"
+                    if what == "contexts"
+                    else "group by what they differ in"
+                )
                 return f"rows that are asked about together have several {what}: {remedy}"
         return None
 
@@ -74,7 +88,9 @@ class GroupFraming(_WholeFraming):
         """Instructions for rows, or for rows and earlier answers."""
         own = Form.of(prompt)
         task = _PARTS_TASK if form == "parts" else _GROUP_TASK
-        system = instructions(prompt, task, question(prompt.item, _QUESTION), answer=answer_form(own))
+        system = instructions(
+            prompt, task, question(prompt.item, _QUESTION), answer=answer_form(own)
+        )
         return Sheet(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:
@@ -94,13 +110,17 @@ class GroupFraming(_WholeFraming):
 
     def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep the answer for a part, which rests on the calls of its members too."""
-        form = self.sheet(self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows").form
+        form = self.sheet(
+            self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows"
+        ).form
         return self.settle_alone(work, reply, form.reads)
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """Keep the outcome of a part with all calls it rests on."""
         members = self._parts[work.items[0]].members
-        earlier = [call for member in members if isinstance(member, Outcome) for call in member.calls]
+        earlier = [
+            call for member in members if isinstance(member, Outcome) for call in member.calls
+        ]
         super().done(work, outcome._replace(calls=tuple(dict.fromkeys((*earlier, *outcome.calls)))))
 
 
@@ -121,7 +141,9 @@ class WindowFraming(_WholeFraming):
             ((_LIST, Type("list", item=Type("int64"))),),
             ((_LIST, "the numbers of all records, each once, the best first"),),
         )
-        system = instructions(prompt, _RANKING_TASK, question(prompt.item, _RANKED_QUESTION), answer=answer_form(own))
+        system = instructions(
+            prompt, _RANKING_TASK, question(prompt.item, _RANKED_QUESTION), answer=answer_form(own)
+        )
         return Sheet(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:
@@ -138,18 +160,30 @@ class WindowFraming(_WholeFraming):
     async def settled(self) -> list[Ranking]:
         """What became of the windows, in order; of a window that failed each row is tried alone."""
         found = [self.outcomes[i] for i in range(len(self._windows))]
-        several = [i for i, o in enumerate(found) if _depends_on_rows(o) and len(self._windows[i]) > 1]
-        alone = await self._alone(list(dict.fromkeys(item for i in several for item in self._windows[i])))
-        alone |= {self._windows[i][0]: o for i, o in enumerate(found) if o.error and len(self._windows[i]) == 1}
+        several = [
+            i for i, o in enumerate(found) if _depends_on_rows(o) and len(self._windows[i]) > 1
+        ]
+        alone = await self._alone(
+            list(dict.fromkeys(item for i in several for item in self._windows[i]))
+        )
+        alone |= {
+            self._windows[i][0]: o
+            for i, o in enumerate(found)
+            if o.error and len(self._windows[i]) == 1
+        }
         rankings = []
         for outcome, window in zip(found, self._windows, strict=True):
-            faulty = {item: alone[item] for item in window if item in alone} if outcome.error else {}
+            faulty = (
+                {item: alone[item] for item in window if item in alone} if outcome.error else {}
+            )
             order = None if outcome.values is None else outcome.values[_LIST]
             rankings.append(Ranking(order, outcome.error, outcome.calls, faulty))
         return rankings
 
     async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
-        """The items that fail alone, and how. Where a window was too long a row is not sent, only measured."""
+        """The items that fail alone, and how. Where a window was too long a row is not sent, only
+        measured.
+        """
         if not items:
             return {}
         single = WindowFraming(self.ctx, self.node, self.rows, [[item] for item in items])
@@ -166,12 +200,20 @@ class WindowFraming(_WholeFraming):
                 except TooLong as error:
                     single.fail(Work((i,)), error)
         await single.ask(Work((i,)) for i, item in enumerate(items) if item not in too_long)
-        return {item: found for i, item in enumerate(items) if (found := single.outcomes.get(i)) and found.error}
+        return {
+            item: found
+            for i, item in enumerate(items)
+            if (found := single.outcomes.get(i)) and found.error
+        }
 
 
 def _depends_on_rows(outcome: Outcome) -> bool:
-    """Whether an error may be that of one row: an answer that is no ranking says nothing of any row."""
-    return outcome.error is not None and not outcome.error.startswith(("invalid:", "truncated:", "mixed:"))
+    """Whether an error may be that of one row: an answer that is no ranking says nothing of any
+    row.
+    """
+    return outcome.error is not None and not outcome.error.startswith(
+        ("invalid:", "truncated:", "mixed:")
+    )
 
 
 def _ranking_of(window: Block) -> Callable[[str], dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Asking about pairs of rows, one by one or in blocks: sem_join.
 
-A block lists its left and its right rows once each. Left numbers begin at 1, right numbers at the next hundred, so that a
-model that confuses the sides, or counts for itself, is found out. Each left row names the right rows it is to be compared
-with; the answer lists the matching pairs only.
+A block lists its left and its right rows once each. Left numbers begin at 1, right numbers at the
+next hundred, so that a model that confuses the sides, or counts for itself, is found out. Each left
+row names the right rows it is to be compared with; the answer lists the matching pairs only.
 """
 
 from __future__ import annotations
@@ -21,14 +21,23 @@ from semgraph.semantic.contract import Block, Context, Outcome, Rows, apart, by_
 from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, number, parse
 from semgraph.semantic.prompt.budget import Load, Sheet
 from semgraph.semantic.prompt.builder import Framing, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.records import Records, answer_form, instructions, numbered, paragraphs, question
+from semgraph.semantic.prompt.records import (
+    Records,
+    answer_form,
+    instructions,
+    numbered,
+    paragraphs,
+    question,
+)
 from semgraph.semantic.prompt.words import Words
 
 _TASK = (
     'For each left record, find the right records that match it, among those that are named after its "compare with". '
     "A pair matches if the answer to the question about it is yes. Judge each pair as if it were the only one."
 )
-_BOTH = "The question for each pair, where <field> stands for the value in its left or right record:"
+_BOTH = (
+    "The question for each pair, where <field> stands for the value in its left or right record:"
+)
 _LEFT = "About a left record, where <field> stands for its value:"
 _RIGHT = "About a right record, where <field> stands for its value:"
 _LIST = "matches"
@@ -37,7 +46,9 @@ _NONE = "If no pair matches, the list is empty."
 
 
 class _Read(NamedTuple):
-    """A block's answer: values of the pairs listed rightly, pairs listed wrongly, left rows in doubt."""
+    """A block's answer: values of the pairs listed rightly, pairs listed wrongly, left rows in
+    doubt.
+    """
 
     matches: dict[int, dict[str, Any]]
     wrong: set[int]
@@ -47,12 +58,16 @@ class _Read(NamedTuple):
 class PairFraming(Framing):
     """One pair in the prompt's words, or a block of pairs as numbered records."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None) -> None:
+    def __init__(
+        self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None
+    ) -> None:
         super().__init__(ctx, node, rows)
         self.words = words
         assert rows.right is not None
         self.outcomes: dict[int, Outcome] = {}
-        others = [[*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all]
+        others = [
+            [*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all
+        ]
         self.others = Records(rows.right, others)
         self.right: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
         taken = [name for name, _ in node.answers]
@@ -68,7 +83,9 @@ class PairFraming(Framing):
                     yield from self._cut(together)
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
-        """Whole left rows while they fit; a left row whose list does not fit alone is cut by its list."""
+        """Whole left rows while they fit; a left row whose list does not fit alone is cut by its
+        list.
+        """
         lists = deque(by_key(items, self.keys.left))
         load: Load | None = None
         block: list[int] = []
@@ -113,14 +130,27 @@ class PairFraming(Framing):
             meaning = "true if the answer is yes or the statement holds, else false"
             own = Form((("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe))
             said = "; what follows match is null if match is false" if rest else ""
-            return Sheet(prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own, said)), own.schema, own)
+            return Sheet(
+                prompt,
+                paragraphs(prompt.rules, prompt.examples, answer_form(own, said)),
+                own.schema,
+                own,
+            )
         sides = ((self._left_key, "left"), (self._right_key, "right"))
-        entry = Form.of(prompt, *((key, Type("int64"), f"the number of the {side} record") for key, side in sides))
+        entry = Form.of(
+            prompt,
+            *((key, Type("int64"), f"the number of the {side} record") for key, side in sides),
+        )
         sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
-        asked = (question(prompt.item, _BOTH if prompt.shared_fields else _LEFT), question(prompt.other, _RIGHT))
+        asked = (
+            question(prompt.item, _BOTH if prompt.shared_fields else _LEFT),
+            question(prompt.other, _RIGHT),
+        )
         how = f"{answer_form(entry, _SAID, sketch)}\n{_NONE}"
         system = instructions(prompt, _TASK, *asked, answer=how, singly="pair")
-        return Sheet(prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry)
+        return Sheet(
+            prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry
+        )
 
     def request(self, work: Work) -> Request:
         """The request for a pair or a block."""
@@ -133,7 +163,9 @@ class PairFraming(Framing):
         near = list(rights)
         marks = [self._mark([rights[self.right[i]] for i in mine], len(near)) for mine in lists]
         first = {self.right[i]: i for i in reversed(work.items)}
-        lefts = numbered([f"{self.record_of(mine[0])} {mark}" for mine, mark in zip(lists, marks, strict=True)])
+        lefts = numbered(
+            [f"{self.record_of(mine[0])} {mark}" for mine, mark in zip(lists, marks, strict=True)]
+        )
         others = numbered([self._other_record(first[r]) for r in near], _first_right(lists))
         texts = (_HEADINGS[0] + "\n".join(lefts), _HEADINGS[1] + "\n".join(others))
         return self.compose(work, item, self.sheet(prompt, "block"), len(work.items), *texts)
@@ -143,19 +175,29 @@ class PairFraming(Framing):
         other = self.others.values(self.right[item], number)
         shared = {name: other[name] for name, _ in prompt.shared_fields}
         left = prompt.item.render(self.records.values(self.keys.left[item], number) | shared)
-        return (f"Left record:\n{left}", f"Right record:\n{prompt.other.render(other)}") if prompt.other else (left,)
+        return (
+            (f"Left record:\n{left}", f"Right record:\n{prompt.other.render(other)}")
+            if prompt.other
+            else (left,)
+        )
 
     def _numbers(self, work: Work) -> tuple[list[list[int]], dict[int, int]]:
-        """The items of each left row, in the order of their numbers (from 1), and the number of each right row."""
+        """The items of each left row, in the order of their numbers (from 1), and the number of
+        each right row.
+        """
         lists = by_key(work.items, self.keys.left)
         near = dict.fromkeys(self.right[item] for item in work.items)
         return lists, {right: number for number, right in enumerate(near, _first_right(lists))}
 
     def _mark(self, numbers: Sequence[int], everything: int) -> str:
-        return "compare with: " + ("all" if len(numbers) == everything else ", ".join(map(str, sorted(numbers))))
+        return "compare with: " + (
+            "all" if len(numbers) == everything else ", ".join(map(str, sorted(numbers)))
+        )
 
     def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Keep what is good; ask again about left rows in doubt, alone, and about pairs that came back wrong."""
+        """Keep what is good; ask again about left rows in doubt, alone, and about pairs that came
+        back wrong.
+        """
         if len(work.items) == 1 and self.words:
             return self.settle_word(work, reply, self.words)
         if len(work.items) == 1:
@@ -172,7 +214,9 @@ class PairFraming(Framing):
             read = _Read({}, set(), {self.keys.left[item] for item in work.items})
         return self._sort_out(work, read, calls, calls_of(reply))
 
-    def _sort_out(self, work: Work, read: _Read, calls: tuple[str, ...], own: tuple[str, ...]) -> list[Work]:
+    def _sort_out(
+        self, work: Work, read: _Read, calls: tuple[str, ...], own: tuple[str, ...]
+    ) -> list[Work]:
         again: list[Work] = []
         lists = by_key(work.items, self.keys.left)
         for mine in lists:
@@ -217,14 +261,18 @@ class PairFraming(Framing):
     def _read_block(self, work: Work, text: str) -> _Read:
         form = self.sheet(self.prompt_of(work.items[0]), "block").form
         lists, rights = self._numbers(work)
-        pairs = {(n, rights[self.right[item]]): item for n, mine in enumerate(lists, 1) for item in mine}
+        pairs = {
+            (n, rights[self.right[item]]): item for n, mine in enumerate(lists, 1) for item in mine
+        }
         read = _Read({}, set(), set())
         numbers = set(rights.values())
         for entry in list_of(text, _LIST):
             sides = entry if isinstance(entry, dict) else {}
             left, right = number(sides.get(self._left_key)), number(sides.get(self._right_key))
             if left is None or right is None or not 1 <= left <= len(lists) or right not in numbers:
-                raise Invalid("it names records that are not there")  # it counted otherwise: trust no number
+                raise Invalid(
+                    "it names records that are not there"
+                )  # it counted otherwise: trust no number
             item = pairs.get((left, right))
             if item is None:
                 # The pair was not asked about, so it may have meant any other of that left row.

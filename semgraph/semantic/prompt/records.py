@@ -1,7 +1,7 @@
 """Rows as models read them: in the words of the prompt, or as numbered records.
 
-In a record values are JSON on one line, so that no text in a row can pass for another record, or for an instruction between
-records.
+In a record values are JSON on one line, so that no text in a row can pass for another record, or
+for an instruction between records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Shown = Sequence[tuple[str, str]]
 
 
 class Records:
-    """The rows of a table as the prompts show them, of which each row has one; every record is made once."""
+    """The rows of a table as the prompts show them, of which each row has one; every record is made
+    once.
+    """
 
     def __init__(self, table: pa.Table, shown: Sequence[Shown]) -> None:
         paths = dict.fromkeys(path for one in shown for _, path in one)
@@ -47,7 +49,9 @@ class Records:
 
 def json_line(values: Mapping[str, Any]) -> str:
     """Values as one line of JSON, in their order."""
-    inner = ",".join(f"{canonical_json(name)}:{canonical_json(plain(value))}" for name, value in values.items())
+    inner = ",".join(
+        f"{canonical_json(name)}:{canonical_json(plain(value))}" for name, value in values.items()
+    )
     return "{" + inner.translate(_LINE_ENDS) + "}"
 
 
@@ -62,9 +66,11 @@ def paragraphs(*parts: str) -> str:
 
 
 def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly: str = "") -> str:
-    """A system message for numbered records: what is static in the prompt, the task, the question, the answer's form.
+    """A system message for numbered records: what is static in the prompt, the task, the question,
+    the answer's form.
 
-    `singly` says what one example is about, where examples are about less than what is asked here: a record, a pair.
+    `singly` says what one example is about, where examples are about less than what is asked here:
+    a record, a pair.
     """
     shown = f"The examples above are of one {singly} each; the form of the answer is given below."
     task = f"{_NUMBERED} {task} {shown if singly and prompt.examples.strip() else ''}"
@@ -72,7 +78,9 @@ def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly
 
 
 def question(template: Template, said: str) -> str:
-    """A question with field names in place of values, after what is said of it; nothing if it has no words of its own."""
+    """A question with field names in place of values, after what is said of it; nothing if it has
+    no words of its own.
+    """
     words = "".join(text for text, _ in template.parts)
     return f"{said}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
 

@@ -1,7 +1,8 @@
 """Asking again about an answer already given (sem_map): what it missed, what is wrong in it.
 
-The row stands as in the first question, the answer given as JSON below it. For a list the model names what is to be added, so
-that a long list is not copied, and cannot lose what it had; for all else it says what the value should be.
+The row stands as in the first question, the answer given as JSON below it. For a list the model
+names what is to be added, so that a long list is not copied, and cannot lose what it had; for all
+else it says what the value should be.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _REST = "; {}what the answer given says if it is right, else what is right"
 class ReviewFraming(RowFraming):
     """One question about each answer given."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, given: Mapping[int, Outcome]) -> None:
+    def __init__(
+        self, ctx: Context, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
+    ) -> None:
         super().__init__(ctx, node, rows)
         self._given = given
 
@@ -38,7 +41,9 @@ class ReviewFraming(RowFraming):
         said = _LISTS if any(lists) else ""
         if not all(lists):
             said += _REST.format("in all else " if any(lists) else "")
-        system = paragraphs(prompt.rules, prompt.examples, prompt.reflexion or _TASK, answer_form(own, said))
+        system = paragraphs(
+            prompt.rules, prompt.examples, prompt.reflexion or _TASK, answer_form(own, said)
+        )
         return Sheet(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:

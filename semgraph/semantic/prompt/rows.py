@@ -1,4 +1,6 @@
-"""Asking about rows, one by one or several in a request: sem_map, sem_filter, and sem_topk by scores."""
+"""Asking about rows, one by one or several in a request: sem_map, sem_filter, and sem_topk by
+scores.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,24 @@ from semgraph.semantic.contract import Block, Context, Outcome, Rows, apart
 from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, number, parse
 from semgraph.semantic.prompt.budget import Load, Sheet
 from semgraph.semantic.prompt.builder import Framing, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.records import answer_form, instructions, numbered, paragraphs, question
+from semgraph.semantic.prompt.records import (
+    answer_form,
+    instructions,
+    numbered,
+    paragraphs,
+    question,
+)
 from semgraph.semantic.prompt.words import Words, by_default
 
 _VERDICTS = {
-    # Small models understand yes and no; a boolean called "keep" they take for advice on what to do with the row.
+    # Small models understand yes and no; a boolean called "keep" they take for advice on what to do
+    # with the row.
     "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
-    "sem_topk": ("score", Type("double"), "how well it fits, from 0 (not at all) to 100 (perfectly)"),
+    "sem_topk": (
+        "score",
+        Type("double"),
+        "how well it fits, from 0 (not at all) to 100 (perfectly)",
+    ),
 }
 _BEST = 100
 _HEADING = "Records:\n"
@@ -32,7 +45,9 @@ _QUESTION = "The question for each record, where <field> stands for the record's
 class RowFraming(Framing):
     """One row in the prompt's words, or several as numbered records."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None) -> None:
+    def __init__(
+        self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None
+    ) -> None:
         super().__init__(ctx, node, rows)
         self.words = words or by_default(node, ctx.limits.yes_no)
         self.outcomes: dict[int, Outcome] = {}
@@ -40,7 +55,9 @@ class RowFraming(Framing):
         taken = [name for name, _ in node.answers]
         self._id, self._list = free_name("id", taken), "answers"
         numbers, first = dense(self.keys.left)
-        self._first = [first[number] for number in numbers]  # a row of several groups of sem_topk is asked about once
+        self._first = [
+            first[number] for number in numbers
+        ]  # a row of several groups of sem_topk is asked about once
         self._named: dict[int, None] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
@@ -55,7 +72,11 @@ class RowFraming(Framing):
         begun: set[int] = set()
         for block in blocks:
             self._named |= dict.fromkeys(block)
-            new = [item for item in dict.fromkeys(self._first[item] for item in block) if item not in begun]
+            new = [
+                item
+                for item in dict.fromkeys(self._first[item] for item in block)
+                if item not in begun
+            ]
             begun.update(new)
             for together in apart(self.keys, new):
                 yield from self._cut(together)
@@ -86,12 +107,23 @@ class RowFraming(Framing):
             return self.word_sheet(prompt, self.words)
         own = Form.of(prompt, *self._verdict)
         if form == "row":
-            return Sheet(prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own)), own.schema, own)
-        entry = Form.of(prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict)
+            return Sheet(
+                prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own)), own.schema, own
+            )
+        entry = Form.of(
+            prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict
+        )
         sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
         how = answer_form(entry, ", with one answer for every record", sketch)
-        system = instructions(prompt, _TASK, question(prompt.item, _QUESTION), answer=how, singly="record")
-        return Sheet(prompt, system, object_schema({self._list: {"type": "array", "items": entry.schema}}), entry)
+        system = instructions(
+            prompt, _TASK, question(prompt.item, _QUESTION), answer=how, singly="record"
+        )
+        return Sheet(
+            prompt,
+            system,
+            object_schema({self._list: {"type": "array", "items": entry.schema}}),
+            entry,
+        )
 
     def request(self, work: Work) -> Request:
         """The request for a row or a block."""
@@ -102,15 +134,21 @@ class RowFraming(Framing):
             text = sheet.prompt.item.render(self.records.values(self.keys.left[item], prompt))
             return self.compose_whole(work, item, sheet, text)
         lines = numbered(map(self.record_of, work.items))
-        return self.compose(work, item, self.sheet(prompt, "records"), count, _HEADING + "\n".join(lines))
+        return self.compose(
+            work, item, self.sheet(prompt, "records"), count, _HEADING + "\n".join(lines)
+        )
 
     def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can be read."""
+        """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can
+        be read.
+        """
         sheet = self.sheet(self.prompt_of(work.items[0]), "row")
         if len(work.items) == 1 and self.words:
             return self.settle_word(work, reply, self.words)
         if len(work.items) == 1:
-            return self.settle_alone(work, reply, lambda text: self._read_one(sheet.form, text, work.items[0]))
+            return self.settle_alone(
+                work, reply, lambda text: self._read_one(sheet.form, text, work.items[0])
+            )
         calls = (*work.calls, *calls_of(reply))
         try:
             good = self._read_block(work, answer_text(reply))
@@ -170,5 +208,6 @@ class RowFraming(Framing):
                 del good[item][self._id]
             except Invalid:
                 continue
-        # Foreign numbers where others are missing: it counted otherwise, so no number can be trusted.
+        # Foreign numbers where others are missing: it counted otherwise, so no number can be
+        # trusted.
         return {} if foreign and len(seen) < len(work.items) else good

@@ -1,8 +1,9 @@
-"""Questions with one word as the answer: yes or no, or a digit. One token is read, and how probable each word was.
+"""Questions with one word as the answer: yes or no, or a digit. One token is read, and how probable
+each word was.
 
-The question stands in the user message, after examples of other questions. Small models answer far more often right after
-examples than when they are asked for JSON (`benchmarks/results/real.md`); the examples are equal in all requests, so they are
-read once.
+The question stands in the user message, after examples of other questions. Small models answer far
+more often right after examples than when they are asked for JSON (`benchmarks/results/real.md`);
+the examples are equal in all requests, so they are read once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from semgraph.semantic.prompt.answers import Invalid
 
 
 class Words(NamedTuple):
-    """The words that may be the answer, how they are asked for, and examples: pairs (question, answer)."""
+    """The words that may be the answer, how they are asked for, and examples: pairs (question,
+    answer).
+    """
 
     words: tuple[str, ...]
     instruction: str
@@ -35,7 +38,8 @@ YES_NO = Words(
     ),
 )
 DIGITS = Words(
-    tuple("0123456789"), "Answer with exactly one digit, from 0 (it does not fit at all) to 9 (it fits perfectly)."
+    tuple("0123456789"),
+    "Answer with exactly one digit, from 0 (it does not fit at all) to 9 (it fits perfectly).",
 )
 
 
@@ -47,7 +51,8 @@ def words_of(node: Semantic) -> Words:
 def by_default(node: Semantic, yes_no: str) -> Words | None:
     """The words that a model is asked for wherever it is asked about one row; None: for JSON.
 
-    Pairs are asked about in JSON by every model: the prompts of the shipped plans were written and recorded for it.
+    Pairs are asked about in JSON by every model: the prompts of the shipped plans were written and
+        recorded for it.
     """
     return YES_NO if node.keyword == "sem_filter" and yes_no == "word" else None
 
@@ -75,13 +80,19 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
         digit = expected(reply.logprobs) if reply.logprobs else float(found[0])
         verdict = {"score": digit * 100 / 9}
     else:
-        yes = reply.logprobs[0] - reply.logprobs[1] > yes_from if reply.logprobs else found[0] == words.words[0]
+        yes = (
+            reply.logprobs[0] - reply.logprobs[1] > yes_from
+            if reply.logprobs
+            else found[0] == words.words[0]
+        )
         verdict = {"keep" if node.keyword == "sem_filter" else "match": yes}
     return verdict | {"logprobs": reply.logprobs}
 
 
 def log_odds(outcome: Outcome) -> float:
-    """How much more probable yes is than no, as a natural logarithm, in an outcome of `Context.ask_words`."""
+    """How much more probable yes is than no, as a natural logarithm, in an outcome of
+    `Context.ask_words`.
+    """
     assert outcome.values is not None
     yes, no = outcome.values["logprobs"]
     return float(yes - no)

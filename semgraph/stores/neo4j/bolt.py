@@ -1,4 +1,6 @@
-"""A connection to a Neo4j server: one RUN at a time, counted, and its errors in words that say what to do."""
+"""A connection to a Neo4j server: one RUN at a time, counted, and its errors in words that say what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ Records = list[list[Any]]
 SECONDS = 5.0
 OLDEST = (5, 26)
 PATIENCE = 20.0
-"""Seconds for which a connection that fails is tried again: a server that restarts, or that is busy for a while."""
+"""Seconds for which a connection that fails is tried again: a server that restarts, or that is busy
+for a while.
+"""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-_ADDRESS = re.compile(r"(neo4j(\+s|\+ssc)?://[^/?#\s]+/?(\?[^#\s]*)?|bolt(\+s|\+ssc)?://[^/?#\s]+/?)\Z")
+_ADDRESS = re.compile(
+    r"(neo4j(\+s|\+ssc)?://[^/?#\s]+/?(\?[^#\s]*)?|bolt(\+s|\+ssc)?://[^/?#\s]+/?)\Z"
+)
 """Routing settings (`?policy=eu`) may follow the address of a cluster."""
 _READ_ONLY = (
     "ForbiddenOnReadOnlyDatabase",
@@ -67,14 +73,17 @@ class Bolt:
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
-        """Do work in one transaction; whatever it raises rolls it back, and a deadlock makes it start again.
+        """Do work in one transaction; whatever it raises rolls it back, and a deadlock makes it
+        start again.
 
         Raises:
             StoreUnavailable: The server does not answer, or does not let this user write.
         """
         return await self._session("execute_write", work)
 
-    async def run(self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
+    async def run(
+        self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None
+    ) -> Records:
         """One statement within a transaction."""
         self.round_trips += 1
         made()
@@ -100,7 +109,9 @@ class Bolt:
             driver, self._driver = self._driver, None
             await driver.close()
 
-    async def _session(self, how: str, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
+    async def _session(
+        self, how: str, work: Callable[[AsyncManagedTransaction], Awaitable[T]]
+    ) -> T:
         async def within() -> T:
             async with self._connected().session(database=self.database) as session:
                 found: T = await getattr(session, how)(work)
@@ -109,9 +120,11 @@ class Bolt:
         return await self._patiently(within)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempt again while the connection fails, for `PATIENCE` seconds. Raises StoreUnavailable.
+        """Attempt again while the connection fails, for `PATIENCE` seconds. Raises
+        StoreUnavailable.
 
-        What fails for good fails at once: no server at an address that never answered, and a commit of which nobody knows
+        What fails for good fails at once: no server at an address that never answered, and a commit
+            of which nobody knows
         whether it was done.
         """
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
@@ -136,10 +149,14 @@ class Bolt:
             SessionExpired,
         )
 
-        lost = isinstance(error, ConnectionAcquisitionTimeoutError | ServiceUnavailable | SessionExpired | OSError)
+        lost = isinstance(
+            error, ConnectionAcquisitionTimeoutError | ServiceUnavailable | SessionExpired | OSError
+        )
         if not lost or isinstance(error, IncompleteCommit):
             return False
-        nobody = any(isinstance(cause, ConnectionRefusedError | socket.gaierror) for cause in _causes(error))
+        nobody = any(
+            isinstance(cause, ConnectionRefusedError | socket.gaierror) for cause in _causes(error)
+        )
         return self._answered or not nobody
 
     def _connected(self) -> AsyncDriver:
@@ -223,4 +240,6 @@ _REASONS = {
 
 def _reason(message: str) -> str:
     """The cause in what a driver says of all addresses that it tried."""
-    return next((said for word, said in _REASONS.items() if word in message), message.splitlines()[0])
+    return next(
+        (said for word, said in _REASONS.items() if word in message), message.splitlines()[0]
+    )

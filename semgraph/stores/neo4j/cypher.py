@@ -49,12 +49,17 @@ def stored(graph: Graph, label: Label, var: str, name: str) -> str:
 
 
 def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
-    """What a statement returns of a property; of a derived text that a row lacks, a list with what it derives from.
+    """What a statement returns of a property; of a derived text that a row lacks, a list with what
+    it derives from.
 
-    Times come as maps with microseconds since 1970, which are read much faster than the driver's own; what others have
-    stored in place of a time, as it is: never a map.
+    Times come as maps with microseconds since 1970, which are read much faster than the driver's
+    own; what others have stored in place of a time, as it is: never a map.
     """
-    found, derived, kind = stored(graph, label, var, name), label.derived.get(name), label.columns.get(name)
+    found, derived, kind = (
+        stored(graph, label, var, name),
+        label.derived.get(name),
+        label.columns.get(name),
+    )
     if kind is not None and kind.name == "timestamp":
         micros = f"{{us: {found}.epochSeconds * 1000000 + {found}.microsecond}}"
         return f"CASE WHEN {found} IS :: ZONED DATETIME NOT NULL THEN {micros} ELSE {found} END"
@@ -63,8 +68,12 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
     return f"coalesce({found}, [{var}.{quoted(derived.of)}])"
 
 
-def held(graph: Graph, label: Label, var: str, name: str, underived: frozenset[tuple[str, str]]) -> str:
-    """What a property is compared as: what is stored, or, where it is derived and some rows lack it, would be."""
+def held(
+    graph: Graph, label: Label, var: str, name: str, underived: frozenset[tuple[str, str]]
+) -> str:
+    """What a property is compared as: what is stored, or, where it is derived and some rows lack
+    it, would be.
+    """
     found = stored(graph, label, var, name)
     if (label.name, name) not in underived:
         return found
@@ -77,12 +86,16 @@ def type_of(label: Label, name: str) -> Type | None:
         return label.columns[name]
     if name in label.vectors.values():
         return None
-    raise EngineError(f'label "{label.name}" has no property "{name}": the graph declares {", ".join(label.columns)}')
+    raise EngineError(
+        f'label "{label.name}" has no property "{name}": the graph declares {", ".join(label.columns)}'
+    )
 
 
 def instant(text: str) -> str:
     """A time on the one scale: Cypher sorts and compares equal instants by their time zones too."""
-    return f"CASE WHEN {text} IS NULL THEN null ELSE datetime({{datetime: {text}, timezone: 'Z'}}) END"
+    return (
+        f"CASE WHEN {text} IS NULL THEN null ELSE datetime({{datetime: {text}, timezone: 'Z'}}) END"
+    )
 
 
 _SAID: dict[str, Callable[[list[str]], str]] = {
@@ -98,7 +111,9 @@ _SAID: dict[str, Callable[[list[str]], str]] = {
 
 
 def sent(value: Any) -> Any:
-    """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which Cypher takes for less than 0."""
+    """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which
+    Cypher takes for less than 0.
+    """
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, datetime):
@@ -123,7 +138,8 @@ class Bound:
 
 @dataclass
 class Conditions:
-    """Conjuncts over the variables of one statement, and the names under which their values are bound.
+    """Conjuncts over the variables of one statement, and the names under which their values are
+    bound.
 
     Args:
         graph: Says what the properties are.
@@ -138,7 +154,9 @@ class Conditions:
     underived: frozenset[tuple[str, str]] = frozenset()
 
     def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
-        """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for one not taken."""
+        """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for
+        one not taken.
+        """
         terms = []
         for scalar in where:
             term = read(scalar, alias)
@@ -154,19 +172,26 @@ class Conditions:
 
     def _label(self, var: str) -> Label:
         if var not in self.labels:
-            raise EngineError(f'a conjunct names "{var}", which the pattern does not: {", ".join(self.labels)}')
+            raise EngineError(
+                f'a conjunct names "{var}", which the pattern does not: {", ".join(self.labels)}'
+            )
         return self.labels[var]
 
     @property
     def bound(self) -> Bound:
-        """The values of all conjuncts read so far: those of the rows, and constants, which are computed here."""
+        """The values of all conjuncts read so far: those of the rows, and constants, which are
+        computed here.
+        """
         import pyarrow as pa
 
         from semgraph.stores.conditions import evaluate
 
         constant = [value for value in self.names if not value.columns]
         arrays = evaluate(constant, pa.table({"_q": pa.array([0], pa.int64())}))
-        found = {self.names[value]: array[0].as_py() for value, array in zip(constant, arrays, strict=True)}
+        found = {
+            self.names[value]: array[0].as_py()
+            for value, array in zip(constant, arrays, strict=True)
+        }
         return Bound(
             {name: value for value, name in self.names.items() if value.columns},
             {name: sent(value) for name, value in found.items()},
@@ -186,10 +211,15 @@ class Conditions:
             return self.value(term)
         if isinstance(term, Prop):
             return self._prop(term, variables)
-        args = [self._text(arg, variables, plain=plain and term.op in ("and", "or")) for arg in term.args]
+        args = [
+            self._text(arg, variables, plain=plain and term.op in ("and", "or"))
+            for arg in term.args
+        ]
         if term.op in ("contains", "overlaps"):
             return self._of_lists(term, args, plain=plain)
-        return _SAID[term.op](args) if term.op in _SAID else f"({args[0]} {term.op.upper()} {args[1]})"
+        return (
+            _SAID[term.op](args) if term.op in _SAID else f"({args[0]} {term.op.upper()} {args[1]})"
+        )
 
     def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
         label = self._label(prop.var)
@@ -201,8 +231,16 @@ class Conditions:
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args
-        said = f"{second} IN {first}" if term.op == "contains" else f"any(x IN {first} WHERE x IN {second})"
-        return f"({said})" if plain else f"CASE WHEN {first} IS NULL OR {second} IS NULL THEN null ELSE {said} END"
+        said = (
+            f"{second} IN {first}"
+            if term.op == "contains"
+            else f"any(x IN {first} WHERE x IN {second})"
+        )
+        return (
+            f"({said})"
+            if plain
+            else f"CASE WHEN {first} IS NULL OR {second} IS NULL THEN null ELSE {said} END"
+        )
 
 
 Ends = tuple[Value | None, Value | None]
@@ -215,7 +253,9 @@ def by_key(terms: Sequence[Term], key: str) -> bool:
 
 
 def ends(terms: Sequence[Term]) -> tuple[Ends, ...]:
-    """The pairs of ends (None: any) between which all hits lie; empty if the conjuncts do not say."""
+    """The pairs of ends (None: any) between which all hits lie; empty if the conjuncts do not
+    say.
+    """
     return _all_of(terms) or ()
 
 
@@ -243,7 +283,11 @@ def _known(term: Test, name: str) -> tuple[Value, ...] | None:
     if term.op == "=" and isinstance(first, Value):
         first, others = others[0], [first]
     values = tuple(other for other in others if isinstance(other, Value))
-    return values if isinstance(first, Prop) and first.name == name and len(values) == len(others) else None
+    return (
+        values
+        if isinstance(first, Prop) and first.name == name and len(values) == len(others)
+        else None
+    )
 
 
 def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
@@ -268,9 +312,14 @@ def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
 
 
 def match(
-    graph: Graph, label: Label, pairs: Sequence[Ends], value: Callable[[Value], str], hint: Callable[[str, str], str]
+    graph: Graph,
+    label: Label,
+    pairs: Sequence[Ends],
+    value: Callable[[Value], str],
+    hint: Callable[[str, str], str],
 ) -> str:
-    """The clauses that bind `h` to the edges between the pairs, or to more, to each once; a `WHERE` may follow.
+    """The clauses that bind `h` to the edges between the pairs, or to more, to each once; a `WHERE`
+    may follow.
 
     Args:
         graph: Says what the key is.
@@ -289,14 +338,21 @@ def match(
         return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
 
     either_way = (
-        len(pairs) == 2 and pairs[0] == pairs[1][::-1] and label.source == label.target and None not in pairs[0]
+        len(pairs) == 2
+        and pairs[0] == pairs[1][::-1]
+        and label.source == label.target
+        and None not in pairs[0]
     )
     if len(pairs) == 1 or either_way:
         arrow = "-" if either_way else "->"
         path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
         return f"MATCH {path}{''.join(hints)}"
     sources, targets = ([pair[i] for pair in pairs if pair[i] is not None] for i in (0, 1))
-    path, ends, pinned = f"({{}})-{edge}-()", tuple(dict.fromkeys((label.source, label.target))), [*sources, *targets]
+    path, ends, pinned = (
+        f"({{}})-{edge}-()",
+        tuple(dict.fromkeys((label.source, label.target))),
+        [*sources, *targets],
+    )
     if len(sources) == len(pairs):
         path, ends, pinned = f"({{}})-{edge}->()", (label.source,), sources
     elif len(targets) == len(pairs):

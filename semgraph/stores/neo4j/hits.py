@@ -11,7 +11,16 @@ from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import aliases, end_nodes, returned
 from semgraph.stores.conditions import of_hit
 from semgraph.stores.neo4j import cypher as pins
-from semgraph.stores.neo4j.cypher import ROW, Conditions, held, instant, quoted, returned_as, string, type_of
+from semgraph.stores.neo4j.cypher import (
+    ROW,
+    Conditions,
+    held,
+    instant,
+    quoted,
+    returned_as,
+    string,
+    type_of,
+)
 
 EXACT_BELOW = 5000
 """A partition with fewer rows of a label is read whole by `nearest`."""
@@ -38,8 +47,8 @@ class Indexes:
     def hint(self, var: str, label: str, *properties: str | None) -> str:
         """The index to look into first: of the first property that has one.
 
-        Plans are kept for a while, and one that was made while a label was empty, or before its index was counted, may read
-        all of it.
+        Plans are kept for a while, and one that was made while a label was empty, or before its
+        index was counted, may read all of it.
         """
         found = next((p for p in properties if (label, p) in self.ranges), None)
         return "" if found is None else f" USING INDEX SEEK {var}:{quoted(label)}({quoted(found)})"
@@ -102,9 +111,13 @@ class Hits:
             key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
             test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
         found = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
-        return [f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"], ""
+        return [
+            f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        ], ""
 
-    def _nearest(self, method: Method, number: int, sought: str, known: Known) -> tuple[list[str], str]:
+    def _nearest(
+        self, method: Method, number: int, sought: str, known: Known
+    ) -> tuple[list[str], str]:
         if method.prop not in self.label.vectors:
             raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
         name = self.label.vectors[method.prop]
@@ -153,7 +166,9 @@ class Hits:
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
-        """Which of the few hits that there can be an index gives, and their scores; not read where there are none."""
+        """Which of the few hits that there can be an index gives, and their scores; not read where
+        there are none.
+        """
         return (
             f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
             f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
@@ -162,7 +177,9 @@ class Hits:
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
-        """What an index gives, filtered; it says how much it read, so that it can be asked for more."""
+        """What an index gives, filtered; it says how much it read, so that it can be asked for
+        more.
+        """
         return (
             f"{read}\nCALL ({ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
@@ -181,7 +198,8 @@ class Hits:
                 else self.indexes.hint("h", self.label.name, prop, partition)
             )
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
-        # The partition by a parameter: given by name, its index may tempt the planner to read all of it for every row.
+        # The partition by a parameter: given by name, its index may tempt the planner to read all
+        # of it for every row.
         found = pins.match(
             self.graph,
             self.label,
@@ -193,7 +211,10 @@ class Hits:
 
     def _filter(self, test: str = "", own: str = "") -> str:
         own = own or f"h.{quoted(self.graph.partition)}"
-        return " AND ".join(filter(None, (test, self.confined(self.query, own, ROW), self._where))) or "true"
+        return (
+            " AND ".join(filter(None, (test, self.confined(self.query, own, ROW), self._where)))
+            or "true"
+        )
 
     @property
     def _where(self) -> str:

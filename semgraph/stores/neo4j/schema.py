@@ -33,7 +33,9 @@ class Index:
         """From a record of `SHOW`."""
         name, type_, kind, labels, properties, constraint, options = record
         on = "node" if kind == "NODE" else "edge"
-        return cls(name, type_, on, tuple(labels or ()), tuple(properties or ()), constraint, options or {})
+        return cls(
+            name, type_, on, tuple(labels or ()), tuple(properties or ()), constraint, options or {}
+        )
 
     @property
     def dimensions(self) -> int | None:
@@ -44,7 +46,10 @@ class Index:
     @property
     def cosine(self) -> bool:
         """Whether a vector index compares by cosine."""
-        return str(self.options.get("indexConfig", {}).get("vector.similarity_function", "")).upper() == "COSINE"
+        return (
+            str(self.options.get("indexConfig", {}).get("vector.similarity_function", "")).upper()
+            == "COSINE"
+        )
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,14 @@ class Wanted:
 
     Args:
         label: Whose.
-        what: In words: `unique uuid`, `index on name`, `full-text index person_text`, `vector index on name_embedding`.
+        what: In words: `unique uuid`, `index on name`, `full-text index person_text`, `vector index
+            on name_embedding`.
         name: Of the index or constraint.
         create: The statement that makes it.
-        drop: The statement that makes room before: for a vector index of semgraph's own over vectors of another length.
-        blocked: The plain index that stands where a constraint would bring its own; "" if none does.
+        drop: The statement that makes room before: for a vector index of semgraph's own over
+            vectors of another length.
+        blocked: The plain index that stands where a constraint would bring its own; "" if none
+            does.
     """
 
     label: str
@@ -93,25 +101,42 @@ def _missing_unique(graph: Graph, label: Label, there: Sequence[Index]) -> list[
         return []
     name = f"{label.name}_{graph.key}"
     blocked = next((i.name for i in there if i.type == "RANGE" and _on(i, label, (graph.key,))), "")
-    return [Wanted(label.name, f"unique {graph.key}", name, _unique(label.name, label.kind, (graph.key,)), "", blocked)]
+    return [
+        Wanted(
+            label.name,
+            f"unique {graph.key}",
+            name,
+            _unique(label.name, label.kind, (graph.key,)),
+            "",
+            blocked,
+        )
+    ]
 
 
-def _missing_vectors(label: Label, name: str, dimensions: int, there: Sequence[Index]) -> list[Wanted]:
+def _missing_vectors(
+    label: Label, name: str, dimensions: int, there: Sequence[Index]
+) -> list[Wanted]:
     found = _vector(label, name, there)
     own = f"{label.name}_{name}"
     if found is not None and (found.dimensions == dimensions or found.name != own):
         return []
     drop = "" if found is None else drop_index(own)
-    return [Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)]
+    return [
+        Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)
+    ]
 
 
 def is_settled(graph: Graph, label: Label, there: Iterable[Index]) -> bool:
-    """Whether the keys of a label are unique, as semgraph makes them where it sets up a database."""
+    """Whether the keys of a label are unique, as semgraph makes them where it sets up a
+    database.
+    """
     return _has(there, label, (graph.key,), unique=True)
 
 
 def is_anothers(graph: Graph, there: Sequence[Index], counts: Mapping[str, int]) -> bool:
-    """Whether another program made this database: a label has rows, or an index on its key, and keys are not unique."""
+    """Whether another program made this database: a label has rows, or an index on its key, and
+    keys are not unique.
+    """
     open_ = [label for label in graph.labels.values() if not is_settled(graph, label, there)]
     return any(counts.get(label.name, 0) or _has(there, label, (graph.key,)) for label in open_)
 
@@ -122,7 +147,10 @@ def own_names(graph: Graph, there: Iterable[Index]) -> list[Index]:
         name
         for label in graph.labels.values()
         for name in (
-            *(f"{label.name}_{prop}" for prop in (graph.key, graph.partition, *label.index, *label.vectors.values())),
+            *(
+                f"{label.name}_{prop}"
+                for prop in (graph.key, graph.partition, *label.index, *label.vectors.values())
+            ),
             *label.fulltext,
         )
     }
@@ -140,11 +168,20 @@ def drop_constraint(name: str) -> str:
 
 
 def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
-    return index.kind == label.kind and index.labels == (label.name,) and index.properties == properties
+    return (
+        index.kind == label.kind
+        and index.labels == (label.name,)
+        and index.properties == properties
+    )
 
 
-def _has(there: Iterable[Index], label: Label, properties: tuple[str, ...], *, unique: bool = False) -> bool:
-    return any(i.type == "RANGE" and _on(i, label, properties) and (bool(i.constraint) or not unique) for i in there)
+def _has(
+    there: Iterable[Index], label: Label, properties: tuple[str, ...], *, unique: bool = False
+) -> bool:
+    return any(
+        i.type == "RANGE" and _on(i, label, properties) and (bool(i.constraint) or not unique)
+        for i in there
+    )
 
 
 def _vector(label: Label, name: str, there: Iterable[Index]) -> Index | None:
@@ -152,7 +189,9 @@ def _vector(label: Label, name: str, there: Iterable[Index]) -> Index | None:
 
 
 def _any(label: Label) -> str:
-    return f"(n:{quoted(label.name)})" if label.kind == "node" else f"()-[n:{quoted(label.name)}]-()"
+    return (
+        f"(n:{quoted(label.name)})" if label.kind == "node" else f"()-[n:{quoted(label.name)}]-()"
+    )
 
 
 def _range(label: Label, name: str) -> str:
@@ -164,16 +203,24 @@ def _unique(name: str, kind: str, properties: tuple[str, ...]) -> str:
     pattern = f"(n:{quoted(name)})" if kind == "node" else f"()-[n:{quoted(name)}]-()"
     listed = ", ".join(f"n.{quoted(prop)}" for prop in properties)
     constraint = quoted("_".join((name, *properties)))
-    return f"CREATE CONSTRAINT {constraint} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
+    return (
+        f"CREATE CONSTRAINT {constraint} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
+    )
 
 
 def _fulltext(graph: Graph, label: Label, name: str) -> str:
-    listed = ", ".join(f"n.{quoted(prop)}" for prop in dict.fromkeys((*label.fulltext[name], graph.partition)))
-    return f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {_any(label)} ON EACH [{listed}]"
+    listed = ", ".join(
+        f"n.{quoted(prop)}" for prop in dict.fromkeys((*label.fulltext[name], graph.partition))
+    )
+    return (
+        f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {_any(label)} ON EACH [{listed}]"
+    )
 
 
 def text_index(label: Label, name: str, there: Iterable[Index]) -> Index | None:
-    """The full-text index that has this name, or another one of the label that has all its properties."""
+    """The full-text index that has this name, or another one of the label that has all its
+    properties.
+    """
     texts = [i for i in there if i.type == "FULLTEXT" and i.kind == label.kind]
     wanted = set(label.fulltext[name])
     return next(
@@ -189,7 +236,9 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
 
 
 def own(there: Sequence[Index]) -> list[str]:
-    """Statements for what marks and heads lack: these labels are semgraph's own in every database."""
+    """Statements for what marks and heads lack: these labels are semgraph's own in every
+    database.
+    """
     unique = {i.labels for i in there if i.constraint}
     found = [] if (HEAD,) in unique else [_unique(HEAD, "node", ("partition",))]
     if (MARK,) not in unique:
@@ -211,7 +260,9 @@ def usable(graph: Graph, there: Sequence[Index]) -> Indexes:
             if vector is not None and vector.cosine:
                 vectors[label.name, name] = vector.name
     ranges = {
-        (i.labels[0], i.properties[0]) for i in there if i.type == "RANGE" and len(i.labels) == len(i.properties) == 1
+        (i.labels[0], i.properties[0])
+        for i in there
+        if i.type == "RANGE" and len(i.labels) == len(i.properties) == 1
     }
     return Indexes(fulltext, vectors, frozenset(ranges))
 
@@ -226,7 +277,9 @@ def duplicates(graph: Graph, label: Label) -> str:
 
 
 def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for how many rows are without some derived properties. Where these have an index, no row is read."""
+    """A query for how many rows are without some derived properties. Where these have an index, no
+    row is read.
+    """
     return _for_each(
         graph,
         places,
@@ -239,7 +292,9 @@ def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
 
 
 def lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for how many rows are without some derived properties, and have what these derive from."""
+    """A query for how many rows are without some derived properties, and have what these derive
+    from.
+    """
     return _for_each(
         graph,
         places,
@@ -249,7 +304,9 @@ def lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def _for_each(graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[str, Derived], str]) -> str:
+def _for_each(
+    graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[str, Derived], str]
+) -> str:
     parts = []
     for label, name in places:
         found = _any(graph.label(label)).replace("]-()", "]->()")
@@ -258,8 +315,12 @@ def _for_each(graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[s
     return "\nUNION ALL\n".join(parts)
 
 
-def underived(graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None) -> str:
-    """A query for the rows that lack a derived text property: key, partition, and the text that it derives from."""
+def underived(
+    graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None
+) -> str:
+    """A query for the rows that lack a derived text property: key, partition, and the text that it
+    derives from.
+    """
     own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
     return (
         f"MATCH {_any(label).replace(']-()', ']->()')}\n"
@@ -270,7 +331,9 @@ def underived(graph: Graph, label: Label, derived: Derived, *, confined: bool, l
 
 
 def fill(graph: Graph, label: Label, derived: Derived) -> str:
-    """A statement that stores a derived text property of `$rows`, each with key, text and value, where it is missing."""
+    """A statement that stores a derived text property of `$rows`, each with key, text and value,
+    where it is missing.
+    """
     found = f"n:{quoted(label.name)} {{{quoted(graph.key)}: row.k}}"
     pattern = f"({found})" if label.kind == "node" else f"()-[{found}]->()"
     return (
@@ -281,7 +344,9 @@ def fill(graph: Graph, label: Label, derived: Derived) -> str:
 
 
 def statistics(graph: Graph) -> str:
-    """A query for the number of rows of each label, and the length of one stored vector of each vector property."""
+    """A query for the number of rows of each label, and the length of one stored vector of each
+    vector property.
+    """
     parts = []
     for label in graph.labels.values():
         pattern = _any(label).replace("]-()", "]->()")
@@ -303,7 +368,11 @@ def compile_states(graph: Graph, indexes: Indexes) -> str:
         f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
         for label in graph.nodes
     )
-    hint = f" USING INDEX SEEK m:{MARK}(plan, partition, row)" if (MARK, "row") in indexes.ranges else ""
+    hint = (
+        f" USING INDEX SEEK m:{MARK}(plan, partition, row)"
+        if (MARK, "row") in indexes.ranges
+        else ""
+    )
     return (
         "UNWIND $partitions AS p\n"
         f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}){hint}\n"

@@ -1,4 +1,6 @@
-"""Searches in Neo4j: one statement for all rows, and further ones only for rows whose index has to be read further."""
+"""Searches in Neo4j: one statement for all rows, and further ones only for rows whose index has to
+be read further.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Branch:
     Args:
         query: Number of the query.
         method: Number of its method.
-        number: Under which its hits come back; its row field is `m{number}`, its limit the parameter `f{number}`.
+        number: Under which its hits come back; its row field is `m{number}`, its limit the
+            parameter `f{number}`.
         index: The index that it reads as far as needed; "" if it finds all at once.
         whole: Whether it always reads all of it.
     """
@@ -58,8 +61,9 @@ class SearchText:
         bound: Values of its conjuncts.
         branches: What its records belong to.
         partitions: Row fields by the column with the partition value.
-        near: For each `l{number}` of a group, the label and the column of the partition (None: all) that it is about: whether
-            these are known to have `EXACT_BELOW` rows, so that they need not be counted.
+        near: For each `l{number}` of a group, the label and the column of the partition (None: all)
+            that it is about: whether these are known to have `EXACT_BELOW` rows, so that they need
+            not be counted.
     """
 
     text: str
@@ -116,7 +120,9 @@ class _Writer:
         """Add a method."""
         label = self.graph.label(query.label)
         labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
-        conditions = Conditions(self.graph, {query.alias: label, **labels}, self.names, self.indexes.underived)
+        conditions = Conditions(
+            self.graph, {query.alias: label, **labels}, self.names, self.indexes.underived
+        )
         hits = Hits(query, label, conditions, self.indexes, self.confined)
         parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
         self.parts += parts
@@ -130,9 +136,12 @@ class _Writer:
         operator = "IN" if query.partition in self.lists else "="
         return f"{own} {operator} {row}.{name}"
 
-    def known(self, query: SearchQuery, pattern: str, confined: str, vector: str) -> tuple[str, str]:
-        """Two variables: how many rows of a label a partition has, as far as it matters, and, if few, what they are with
-        their vectors. They are the same for all rows of a group, so vectors are read once for all of them.
+    def known(
+        self, query: SearchQuery, pattern: str, confined: str, vector: str
+    ) -> tuple[str, str]:
+        """Two variables: how many rows of a label a partition has, as far as it matters, and, if
+        few, what they are with their vectors. They are the same for all rows of a group, so vectors
+        are read once for all of them.
         """
         self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
         return _names(list(self.near).index((pattern, confined, vector)))
@@ -154,28 +163,39 @@ class _Writer:
             )
         prelude.append(f"UNWIND g.rows AS {ROW}")
         text = (
-            "\n".join((*prelude, f"CALL ({', '.join(imported)}) {{", "\nUNION ALL\n".join(self.parts), "}"))
+            "\n".join(
+                (
+                    *prelude,
+                    f"CALL ({', '.join(imported)}) {{",
+                    "\nUNION ALL\n".join(self.parts),
+                    "}",
+                )
+            )
             + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
         )
         bound = Conditions(self.graph, {}, self.names).bound
-        return SearchText(text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values()))
+        return SearchText(
+            text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
+        )
 
 
 def _names(number: int) -> tuple[str, str]:
-    """Variables: how many rows a partition has of a label, and what they are, where they are few."""
+    """Variables: how many rows a partition has of a label, and what they are, where they are
+    few.
+    """
     return f"n{number}", f"c{number}"
 
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
-"""An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a full-text index, which
-sorts all its entries anyway, for all where that is more than 5,000.
+"""An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a
+full-text index, which sorts all its entries anyway, for all where that is more than 5,000.
 """
 
 
 @dataclass
 class Searches:
-    """What outlives a search: the statements made so far, how far each index had to be read, and which labels and partitions
-    were seen to have so many rows that their vector index is read.
+    """What outlives a search: the statements made so far, how far each index had to be read, and
+    which labels and partitions were seen to have so many rows that their vector index is read.
     """
 
     bolt: Bolt
@@ -187,12 +207,21 @@ class Searches:
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
     _texts: dict[Any, SearchText] = field(default_factory=dict)
 
-    def opened(self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived) -> None:
-        """Say what the database holds; where that is another thing than before, statements are made anew."""
+    def opened(
+        self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived
+    ) -> None:
+        """Say what the database holds; where that is another thing than before, statements are made
+        anew.
+        """
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
-        self.graph, self.indexes, self.dimensions, self.underived = graph, indexes, dimensions, underived
+        self.graph, self.indexes, self.dimensions, self.underived = (
+            graph,
+            indexes,
+            dimensions,
+            underived,
+        )
 
     def shrunk(self, deletes: bool = True) -> None:
         """Say that partitions may have become small."""
@@ -202,10 +231,14 @@ class Searches:
     async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """The hits of each query. Raises EngineError, StoreUnavailable."""
         if self.graph is None or self.underived is None:
-            raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
+            raise EngineError(
+                "the store has not been opened for a graph: ensure() or attach() first"
+            )
         return await _Search(self, self.graph, self.underived, tuple(queries), rows).run()
 
-    def text(self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None) -> SearchText:
+    def text(
+        self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None
+    ) -> SearchText:
         """The statement for some queries, made once."""
         assert self.graph is not None
         key = queries, lists, only
@@ -218,16 +251,29 @@ class _Search:
     """One search: its queries, its rows, and what has been found."""
 
     def __init__(
-        self, of: Searches, graph: Graph, underived: Underived, queries: tuple[SearchQuery, ...], rows: pa.Table
+        self,
+        of: Searches,
+        graph: Graph,
+        underived: Underived,
+        queries: tuple[SearchQuery, ...],
+        rows: pa.Table,
     ) -> None:
-        self.of, self.graph, self.underived, self.queries, self.rows = of, graph, underived, queries, rows
+        self.of, self.graph, self.underived, self.queries, self.rows = (
+            of,
+            graph,
+            underived,
+            queries,
+            rows,
+        )
         self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
         self.found: dict[tuple[int, int, int], list[list[Any]]] = {}
 
     async def run(self) -> list[pa.Table]:
         columns = {query.partition for query in self.queries if query.partition is not None}
-        lists = frozenset(name for name in columns if pa.types.is_list(column(self.rows, name).type))
+        lists = frozenset(
+            name for name in columns if pa.types.is_list(column(self.rows, name).type)
+        )
         only: frozenset[int] | None = None
         rows = self.rows
         await self._read_underived()
@@ -235,15 +281,22 @@ class _Search:
             text = self.of.text(self.queries, lists, only)
             records = await self.of.bolt.read(text.text, self._parameters(text, rows))
             only, unfinished = self._take(text, records)
-            rows = rows.filter(pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_()))
+            rows = rows.filter(
+                pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_())
+            )
         return [self._table(number) for number in range(len(self.queries))]
 
     async def _read_underived(self) -> None:
         """Read what rows lack, in the partitions that are asked about."""
         for query in self.queries if self.underived.counts and self.rows.num_rows else ():
             seen = None if query.partition is None else partitions_of(self.rows, query.partition)
-            labels = [query.label, *(node.name for node, _ in end_nodes(self.graph, query).values())]
-            await self.underived.read(labels, None if seen is None else {p for parts in seen for p in parts})
+            labels = [
+                query.label,
+                *(node.name for node, _ in end_nodes(self.graph, query).values()),
+            ]
+            await self.underived.read(
+                labels, None if seen is None else {p for parts in seen for p in parts}
+            )
 
     def _method(self, branch: Branch) -> Method:
         return self.queries[branch.query].methods[branch.method]
@@ -260,17 +313,22 @@ class _Search:
                 self.limits[branch.number] = _ALL if all_ else factor * (method.k or 0) + _FIRST
             if method.via != "order":
                 sought = self._sought(branch, rows)
-                more[f"m{branch.number}"] = _numbered(sought, vectors) if method.via == "nearest" else sought
+                more[f"m{branch.number}"] = (
+                    _numbered(sought, vectors) if method.via == "nearest" else sought
+                )
             limit = self.limits.get(branch.number, _ALL)
             found[f"f{branch.number}"] = (
                 limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
             )
             if (
                 method.via == "equal"
-                and (label := self.queries[branch.query].label, method.prop) in self.underived.counts
+                and (label := self.queries[branch.query].label, method.prop)
+                in self.underived.counts
             ):
                 sought = more[f"m{branch.number}"]
-                more[f"u{branch.number}"] = [self.underived.holders(label, method.prop, value) for value in sought]
+                more[f"u{branch.number}"] = [
+                    self.underived.holders(label, method.prop, value) for value in sought
+                ]
         found |= self.underived.parameters(text.text)
         found[VECTORS] = list(map(list, vectors))
         groups: dict[str, dict[str, Any]] = {}
@@ -283,7 +341,10 @@ class _Search:
 
     def _large(self, text: SearchText, q: int) -> dict[str, bool]:
         """Of what is read of the partition of a row, whether it is known to be much."""
-        return {f"l{i}": (label, self._whose(path, q)) in self.of.large for i, (label, path) in enumerate(text.near)}
+        return {
+            f"l{i}": (label, self._whose(path, q)) in self.of.large
+            for i, (label, path) in enumerate(text.near)
+        }
 
     def _whose(self, path: str | None, q: int) -> tuple[str, ...] | None:
         return None if path is None else partitions_of(self.rows.slice(self.places[q], 1), path)[0]
@@ -298,15 +359,28 @@ class _Search:
         if method.via == "nearest":
             name = label.vectors[method.prop]
             stored = self.of.dimensions.get((label.name, name))
-            if stored is not None and pa.types.is_fixed_size_list(given.type) and given.type.list_size != stored:
+            if (
+                stored is not None
+                and pa.types.is_fixed_size_list(given.type)
+                and given.type.list_size != stored
+            ):
                 raise other_length(self.of.bolt.uri, label.name, name, stored, given.type.list_size)
             return [vector if vector and any(vector) else None for vector in given.to_pylist()]
         own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
-        confined = partitions_of(rows, query.partition) if query.partition is not None else [None] * rows.num_rows
+        confined = (
+            partitions_of(rows, query.partition)
+            if query.partition is not None
+            else [None] * rows.num_rows
+        )
         properties = label.fulltext[branch.index]
-        texts = [lucene.queries(t, properties, own, p) for t, p in zip(given.to_pylist(), confined, strict=True)]
+        texts = [
+            lucene.queries(t, properties, own, p)
+            for t, p in zip(given.to_pylist(), confined, strict=True)
+        ]
         if any(len(parts) > 1 for parts in texts):
-            self.limits[branch.number] = _ALL  # the scores of parts add up, so all entries of each are needed
+            self.limits[branch.number] = (
+                _ALL  # the scores of parts add up, so all entries of each are needed
+            )
         return texts
 
     def _take(self, text: SearchText, records: Records) -> tuple[frozenset[int], set[int]]:
@@ -323,7 +397,9 @@ class _Search:
                 query = self.queries[branch.query]
                 self.of.large.add((query.label, self._whose(query.partition, q)))
             if fetched is not None and not _enough(method, hits, fetched, last, limit):
-                further[number] = max(further.get(number, 0), _further(method, len(hits), fetched, limit))
+                further[number] = max(
+                    further.get(number, 0), _further(method, len(hits), fetched, limit)
+                )
                 unfinished.add(q)
         self.found |= fresh
         self.limits |= further
@@ -339,13 +415,16 @@ class _Search:
         schema = search_schema(self.graph, query, self.of.dimensions)
         ranked = [
             (q, query.methods[method].via, method, rank, *hit)
-            for (of, q, method), hits in sorted((key, hits) for key, hits in self.found.items() if key[0] == number)
+            for (of, q, method), hits in sorted(
+                (key, hits) for key, hits in self.found.items() if key[0] == number
+            )
             for rank, hit in enumerate(hits)
         ]
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
         ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
         arrays: list[Any] = [
-            pa.array(values, kind.type) for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
+            pa.array(values, kind.type)
+            for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
         for values, kind in zip(columns[5:], list(schema)[5:], strict=True):
             if kind.name in ends:
@@ -354,19 +433,27 @@ class _Search:
                 arrays.append(column_of(values, label, kind.name, kind.type))
         return pa.table(arrays, schema=schema)
 
-    def _nodes(self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType) -> pa.StructArray:
+    def _nodes(
+        self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType
+    ) -> pa.StructArray:
         """The nodes at an end of the hits as structs, the key first."""
         columns = list(zip(*values, strict=True)) or [()] * kind.num_fields
         arrays = [column_of(c, label, f.name, f.type) for c, f in zip(columns, kind, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
-def _numbered(sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]) -> list[int | None]:
-    """The place of each vector among the different ones: they are most of what is sent, and many rows look for the same."""
+def _numbered(
+    sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]
+) -> list[int | None]:
+    """The place of each vector among the different ones: they are most of what is sent, and many
+    rows look for the same.
+    """
     return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
 
-def _enough(method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int) -> bool:
+def _enough(
+    method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int
+) -> bool:
     """Whether no entry that was not read can be among the hits."""
     if fetched < limit or last is None:
         return True

@@ -1,6 +1,8 @@
-"""Setting up a database: of its own accord a new one, one that another program made only when asked.
+"""Setting up a database: of its own accord a new one, one that another program made only when
+asked.
 
-Nothing that others made is dropped or renamed. What is missing in their databases is told, and done without.
+Nothing that others made is dropped or renamed. What is missing in their databases is told, and done
+without.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class Underived:
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
     async def look(self, places: Iterable[Place]) -> bool:
-        """Count the rows that lack some derived text properties, once; whether any do of which that was not known."""
+        """Count the rows that lack some derived text properties, once; whether any do of which that
+        was not known.
+        """
         new = sorted(place for place in set(places) - self._looked if self._is_text(*place))
         self._looked.update(new)
         maybe = await self._counted(schema.without(self.graph, new)) if new else {}
@@ -62,7 +66,9 @@ class Underived:
         return bool(found)
 
     async def _counted(self, query: str) -> dict[Place, int]:
-        return {(label, name): number for label, name, number in await self.bolt.read(query) if number}
+        return {
+            (label, name): number for label, name, number in await self.bolt.read(query) if number
+        }
 
     def _is_text(self, label: str, name: str) -> bool:
         derived = self.graph.labels[label].derived.get(name) if label in self.graph.labels else None
@@ -112,22 +118,37 @@ class Underived:
         return self._holders.get((label, name), {}).get(value, [])
 
     def parameters(self, text: str) -> dict[str, Any]:
-        """The parameter of a statement that compares such properties: values by label and property, and by key."""
+        """The parameter of a statement that compares such properties: values by label and property,
+        and by key.
+        """
         if f"${UNDERIVED}" not in text:
             return {}
-        return {UNDERIVED: {f"{label}.{name}": self._values.get((label, name), {}) for label, name in self.counts}}
+        return {
+            UNDERIVED: {
+                f"{label}.{name}": self._values.get((label, name), {})
+                for label, name in self.counts
+            }
+        }
 
 
 def compared(query: SearchQuery) -> set[Place]:
     """The properties of hits that a search compares or ranks by."""
-    names = {method.prop for method in query.methods if method.via == "equal"} | {name for name, _ in query.order}
+    names = {method.prop for method in query.methods if method.via == "equal"} | {
+        name for name, _ in query.order
+    }
     paths = {path for scalar in query.where for path in scalar.columns}
-    names |= {path.removeprefix(f"{query.alias}.") for path in paths if path.startswith(f"{query.alias}.")}
+    names |= {
+        path.removeprefix(f"{query.alias}.") for path in paths if path.startswith(f"{query.alias}.")
+    }
     return {(query.label, name) for name in names}
 
 
-def compared_in_match(query: MatchQuery, elements: Iterable[tuple[Element, Label | None]]) -> set[Place]:
-    """The properties that a pattern names, and those of its variables that its conditions compare."""
+def compared_in_match(
+    query: MatchQuery, elements: Iterable[tuple[Element, Label | None]]
+) -> set[Place]:
+    """The properties that a pattern names, and those of its variables that its conditions
+    compare.
+    """
     paths = {path for scalar in query.where for path in scalar.columns}
     return {
         (label.name, name)
@@ -166,7 +187,9 @@ class Setup:
     async def begin(
         self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]
     ) -> list[str]:
-        """Make what is missing, unless another program made the database; what was left undone, in words."""
+        """Make what is missing, unless another program made the database; what was left undone, in
+        words.
+        """
         wanted = schema.missing(self.graph, dimensions, there)
         left = self._left(wanted, there, counts)
         done = [one for one in wanted if one not in left]
@@ -174,30 +197,44 @@ class Setup:
             await self._make([*schema.own(there), *_statements(done)])
         except EngineError as error:
             again = await self.there()
-            if "already exists" not in str(error) or set(map(_name, again)) == set(map(_name, there)):
+            if "already exists" not in str(error) or set(map(_name, again)) == set(
+                map(_name, there)
+            ):
                 raise
-            return await self.begin(dimensions, again, counts)  # another program made indexes meanwhile
+            return await self.begin(
+                dimensions, again, counts
+            )  # another program made indexes meanwhile
         return [_undone(left)] if left else []
 
-    def undone(self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]) -> list[str]:
+    def undone(
+        self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]
+    ) -> list[str]:
         """What `begin` would leave undone, in words."""
         left = self._left(schema.missing(self.graph, dimensions, there), there, counts)
         return [_undone(left)] if left else []
 
     def _left(
-        self, wanted: Sequence[schema.Wanted], there: Sequence[schema.Index], counts: Mapping[str, int]
+        self,
+        wanted: Sequence[schema.Wanted],
+        there: Sequence[schema.Index],
+        counts: Mapping[str, int],
     ) -> list[schema.Wanted]:
         """What is missing and stays so, as another program made the database."""
         if not schema.is_anothers(self.graph, there, counts):
             return []
-        settled = {n for n, label in self.graph.labels.items() if schema.is_settled(self.graph, label, there)}
+        settled = {
+            n
+            for n, label in self.graph.labels.items()
+            if schema.is_settled(self.graph, label, there)
+        }
         return [one for one in wanted if one.label not in settled]
 
     async def make(self, dimensions: int | None, *, drop: bool) -> list[str]:
         """Make all that is missing and can be made; what was done, and what could not be, in words.
 
         Args:
-            dimensions: Length of the vectors; None: nobody knows it yet, so no vector index is made.
+            dimensions: Length of the vectors; None: nobody knows it yet, so no vector index is
+                made.
             drop: First drop the indexes and constraints that bear names of the graph.
         """
         said = await self._drop_own() if drop else []
@@ -224,7 +261,10 @@ class Setup:
     async def _drop_own(self) -> list[str]:
         found = schema.own_names(self.graph, await self.there())
         await self._make(
-            [schema.drop_constraint(i.constraint) if i.constraint else schema.drop_index(i.name) for i in found]
+            [
+                schema.drop_constraint(i.constraint) if i.constraint else schema.drop_index(i.name)
+                for i in found
+            ]
         )
         return [f"dropped: {index.name}" for index in found]
 
@@ -251,7 +291,9 @@ class Setup:
 
     async def _unembedded(self, label: Label, derived: Derived) -> int:
         """How many rows have a text and no vector of it."""
-        [[*_, number]] = await self.bolt.read(schema.lacking(self.graph, [(label.name, derived.name)]))
+        [[*_, number]] = await self.bolt.read(
+            schema.lacking(self.graph, [(label.name, derived.name)])
+        )
         return int(number)
 
     async def _fill(self, label: Label, derived: Derived) -> int:
@@ -295,7 +337,9 @@ def _undone(wanted: Sequence[schema.Wanted]) -> str:
 
 
 def refuse_other_length(store: str, held: Mapping[tuple[str, str], int], given: int | None) -> None:
-    """Refuse vectors of another length than the stored ones, which are by label and index. Raises StoreUnavailable."""
+    """Refuse vectors of another length than the stored ones, which are by label and index. Raises
+    StoreUnavailable.
+    """
     for (label, index), stored in held.items():
         if given not in (None, stored):
             raise other_length(store, label, index, stored, given or 0)

@@ -1,7 +1,8 @@
 """Neo4j as a store: 5.26 or later, any edition, over Bolt.
 
-Labels, properties and indexes are those of the graph, without wrapping, so that other programs can read what is written and
-what they wrote can be read. Marks and heads are nodes under labels of semgraph's own.
+Labels, properties and indexes are those of the graph, without wrapping, so that other programs can
+read what is written and what they wrote can be read. Marks and heads are nodes under labels of
+semgraph's own.
 
 A cosine is computed by the server in float32: two stores agree on it to about 1e-6.
 """
@@ -34,7 +35,14 @@ from semgraph.stores.base import (
     Statistics,
     Written,
 )
-from semgraph.stores.batch_io import column, match_schema, partitions_of, path_order, scan_schema, steps_of
+from semgraph.stores.batch_io import (
+    column,
+    match_schema,
+    partitions_of,
+    path_order,
+    scan_schema,
+    steps_of,
+)
 from semgraph.stores.conditions import Prop, Test, read
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
@@ -43,14 +51,21 @@ from semgraph.stores.neo4j.hits import EXACT_BELOW, Indexes
 from semgraph.stores.neo4j.match import compile_match, compile_scan
 from semgraph.stores.neo4j.schema import compile_states
 from semgraph.stores.neo4j.search import Searches
-from semgraph.stores.neo4j.setup import Setup, Underived, compared, compared_in_match, refuse_other_length
+from semgraph.stores.neo4j.setup import (
+    Setup,
+    Underived,
+    compared,
+    compared_in_match,
+    refuse_other_length,
+)
 from semgraph.stores.neo4j.values import column_of, fields, partition_field, time_of
 from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Indexes and constraints that were there for a graph, and the lengths of its vectors, as far as they are known.
+    """Indexes and constraints that were there for a graph, and the lengths of its vectors, as far
+    as they are known.
 
     Args:
         graph: What it was opened for.
@@ -66,14 +81,24 @@ class Opened:
 
     @classmethod
     def of(
-        cls, graph: Graph, asked: int | None, there: Sequence[schema.Index], stored: Mapping[tuple[str, str], int]
+        cls,
+        graph: Graph,
+        asked: int | None,
+        there: Sequence[schema.Index],
+        stored: Mapping[tuple[str, str], int],
     ) -> Opened:
-        """All vectors are as long as those that are asked for; else as the `stored` ones are, where there are any."""
-        names = [(label.name, name) for label in graph.labels.values() for name in label.vectors.values()]
+        """All vectors are as long as those that are asked for; else as the `stored` ones are, where
+        there are any.
+        """
+        names = [
+            (label.name, name) for label in graph.labels.values() for name in label.vectors.values()
+        ]
         return cls(graph, asked, there, stored if asked is None else dict.fromkeys(names, asked))
 
     def serves(self, graph: Graph, dimensions: int | None) -> bool:
-        """Whether this is all that is to be known to open it for a graph and vectors of a length."""
+        """Whether this is all that is to be known to open it for a graph and vectors of a
+        length.
+        """
         return dimensions in {None, self.asked} and graph == self.graph and self._lacks_nothing
 
     @cached_property
@@ -136,7 +161,9 @@ class Neo4jStore:
     def graph(self) -> Graph:
         """The graph that it was opened for. Raises EngineError before that."""
         if self._graph is None:
-            raise EngineError("the store has not been opened for a graph: ensure() or attach() first")
+            raise EngineError(
+                "the store has not been opened for a graph: ensure() or attach() first"
+            )
         return self._graph
 
     @property
@@ -145,20 +172,26 @@ class Neo4jStore:
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in the store."""
+        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
+        the store.
+        """
         term = read(expr, alias)
         parts = term.walk() if isinstance(term, Test) else (term,)
-        return term is not None and not any(isinstance(part, Prop) and part.name == "attributes" for part in parts)
+        return term is not None and not any(
+            isinstance(part, Prop) and part.name == "attributes" for part in parts
+        )
 
     def listen(self, heard: Callable[[str], None] | None) -> None:
         """Call `heard` with the text of each statement from now on."""
         self._bolt.heard = heard
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
-        """Open the store without changing anything, as a user that only reads can; gives what it lacks but vector indexes.
+        """Open the store without changing anything, as a user that only reads can; gives what it
+        lacks but vector indexes.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors of another length.
+            StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors
+                of another length.
         """
         if self._taken_again(graph, dimensions):
             return []
@@ -167,8 +200,12 @@ class Neo4jStore:
         self._take(Opened.of(graph, dimensions, there, found.dimensions))
         return schema.missing(graph, None, there)
 
-    async def _look(self, graph: Graph, dimensions: int | None) -> tuple[list[schema.Index], Statistics]:
-        """What the database has. Raises StoreUnavailable, where it holds vectors of another length too."""
+    async def _look(
+        self, graph: Graph, dimensions: int | None
+    ) -> tuple[list[schema.Index], Statistics]:
+        """What the database has. Raises StoreUnavailable, where it holds vectors of another length
+        too.
+        """
         await self._bolt.open()
         self._graph, self._opened = graph, None
         there, found = await Setup(self._bolt, graph).there(), await self.statistics()
@@ -187,17 +224,20 @@ class Neo4jStore:
         """Know what the database has; what its rows lack is looked for anew."""
         self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
         self._underived = Underived(self._bolt, opened.graph)
-        self._indexes = replace(schema.usable(opened.graph, opened.there), underived=self._underived.places)
+        self._indexes = replace(
+            schema.usable(opened.graph, opened.there), underived=self._underived.places
+        )
         self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create what is missing: constraints and indexes. Idempotent.
 
-        A database that another program made is left as it is: what it lacks is told in `notes`. `settle` makes that.
+        A database that another program made is left as it is: what it lacks is told in `notes`.
+            `settle` makes that.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or holds vectors of another
-                length. Nothing was changed.
+            StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or
+                holds vectors of another length. Nothing was changed.
         """
         if self._taken_again(graph, dimensions):
             return
@@ -218,7 +258,9 @@ class Neo4jStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the database lacks, and what is done in memory instead, as far as it was asked about; for the user."""
+        """What the database lacks, and what is done in memory instead, as far as it was asked
+        about; for the user.
+        """
         return (*self._undone, *self._underived.notes)
 
     async def look(self, places: Iterable[tuple[str, str]]) -> None:
@@ -228,29 +270,43 @@ class Neo4jStore:
             self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Search; all queries over the same `rows`, in one round trip (more where an index has to be read further)."""
+        """Search; all queries over the same `rows`, in one round trip (more where an index has to
+        be read further).
+        """
         if rows.num_rows:
             await self.look(place for query in queries for place in compared(query))
         return await self._searches.run(queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys of the variables."""
+        """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys
+        of the variables.
+        """
         wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
-        several = query.partition is not None and pa.types.is_list(column(rows, query.partition).type)
+        several = query.partition is not None and pa.types.is_list(
+            column(rows, query.partition).type
+        )
         elements = elements_of(self.graph, query.pattern)
         await self.look(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
         labels = [label for _, label in elements if label is not None]
         await self._read_underived((label.name for label in labels), rows, query.partition)
-        more: dict[str, Sequence[Any]] = {short: column(rows, path).to_pylist() for path, short in text.columns.items()}
+        more: dict[str, Sequence[Any]] = {
+            short: column(rows, path).to_pylist() for path, short in text.columns.items()
+        }
         if query.partition is not None:
             more["p0"] = partition_field(rows, query.partition)
         parameters = {"rows": fields(rows, text.bound.values, more), **text.bound.constants}
         parameters |= self._underived.parameters(text.text)
-        named = [(element, label) for element, label in elements_of(self.graph, query.pattern) if element.var]
-        records = sorted(await self._bolt.read(text.text, parameters), key=lambda r: path_order(r, named))
+        named = [
+            (element, label)
+            for element, label in elements_of(self.graph, query.pattern)
+            if element.var
+        ]
+        records = sorted(
+            await self._bolt.read(text.text, parameters), key=lambda r: path_order(r, named)
+        )
         arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
         for i, (element, label) in enumerate(named, 1):
             kind = wanted.field(element.var).type
@@ -266,12 +322,19 @@ class Neo4jStore:
     ) -> list[pa.Array[Any]]:
         """Rows of a label, the key first, as columns."""
         return [
-            column_of((record[j] for record in records), label, kind.name, kind.type) for j, kind in enumerate(kinds)
+            column_of((record[j] for record in records), label, kind.name, kind.type)
+            for j, kind in enumerate(kinds)
         ]
 
-    async def _read_underived(self, labels: Iterable[str], rows: pa.Table, partition: str | None) -> None:
+    async def _read_underived(
+        self, labels: Iterable[str], rows: pa.Table, partition: str | None
+    ) -> None:
         """Read what rows of these labels lack, in the partitions that are asked about."""
-        own = None if partition is None else {part for parts in partitions_of(rows, partition) for part in parts}
+        own = (
+            None
+            if partition is None
+            else {part for parts in partitions_of(rows, partition) for part in parts}
+        )
         await self._underived.read(labels, own)
 
     async def scan(
@@ -282,11 +345,15 @@ class Neo4jStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """All rows of a label in some partitions (None: all), or the first: key, partition, properties; sorted by key."""
+        """All rows of a label in some partitions (None: all), or the first: key, partition,
+        properties; sorted by key.
+        """
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._lengths.known)
         await self.look((label, name) for scalar in where for name in scalar.columns)
-        text = compile_scan(self.graph, declared, properties, where, self._indexes, confined=partitions is not None)
+        text = compile_scan(
+            self.graph, declared, properties, where, self._indexes, confined=partitions is not None
+        )
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
         await self._underived.read([label], partitions)
         parameters = {"partitions": list(partitions or ()), **text.bound.constants}
@@ -301,7 +368,9 @@ class Neo4jStore:
         parameters = {"plan": plan, "partitions": list(dict.fromkeys(partitions))}
         records = await self._bolt.read(compile_states(self.graph, self._indexes), parameters)
         return {
-            partition: PartitionState(head, {row: Marked(row, f, time_of(now), run) for row, f, now, run in marks})
+            partition: PartitionState(
+                head, {row: Marked(row, f, time_of(now), run) for row, f, now, run in marks}
+            )
             for partition, head, marks in records
         }
 
@@ -311,31 +380,42 @@ class Neo4jStore:
         Raises:
             ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
-            DataError: An edge's end is not there, or a node that should go still has edges; nothing was written.
+            DataError: An edge's end is not there, or a node that should go still has edges; nothing
+                was written.
         """
         self._searches.shrunk(batch.deletes)
         first = new_lengths(self._bolt, self.graph, self._lengths, batch)
-        async with self._measuring if first else nullcontext():  # whose vectors come first decides on their length
+        async with (
+            self._measuring if first else nullcontext()
+        ):  # whose vectors come first decides on their length
             return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, mark)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
-        return Statistics(counts, {(label, name): number for label, name, number in records if name})
+        return Statistics(
+            counts, {(label, name): number for label, name, number in records if name}
+        )
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and marks of the given partitions, or of all that the graph declares.
+        """Delete all nodes, edges and marks of the given partitions, or of all that the graph
+        declares.
 
         Not one transaction: a partition may be larger than a server's memory. Marks go first.
         """
         self._searches.shrunk()
-        confined = "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
+        confined = (
+            "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
+        )
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
         nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
         parts = [
             f"MATCH (x:{HEAD}|{MARK}){marked} RETURN x",
-            *(f"MATCH ()-[x:{quoted(label.name)}]->(){confined} RETURN x" for label in self.graph.edges),
+            *(
+                f"MATCH ()-[x:{quoted(label.name)}]->(){confined} RETURN x"
+                for label in self.graph.edges
+            ),
             f"MATCH (x:{nodes}){confined} RETURN x",
         ]
         await self._bolt.in_batches(

@@ -1,4 +1,6 @@
-"""Values between Arrow tables and Neo4j: what rows send, and what properties are when they come back."""
+"""Values between Arrow tables and Neo4j: what rows send, and what properties are when they come
+back.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ from semgraph.stores.neo4j.cypher import sent
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def fields(rows: pa.Table, values: Mapping[str, Value], more: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """The rows as parameters: their ordinals, the values of conjuncts, and what else a statement reads."""
+def fields(
+    rows: pa.Table, values: Mapping[str, Value], more: Mapping[str, Sequence[Any]]
+) -> list[dict[str, Any]]:
+    """The rows as parameters: their ordinals, the values of conjuncts, and what else a statement
+    reads.
+    """
     computed = zip(values, evaluate(list(values.values()), rows), strict=True)
     columns: dict[str, Sequence[Any]] = {"_q": rows.column("_q").to_pylist(), **more}
     columns |= {name: [sent(value) for value in array.to_pylist()] for name, array in computed}
@@ -35,11 +41,16 @@ def partition_field(rows: pa.Table, path: str) -> list[Any]:
 
 
 def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataType) -> pa.Array[Any]:
-    """Properties as a column. Raises StoreUnavailable for what others stored and is not of the declared type."""
+    """Properties as a column. Raises StoreUnavailable for what others stored and is not of the
+    declared type.
+    """
     kind, derived = label.columns.get(name), label.derived.get(name)
-    if kind is not None and derived is not None:  # a row that lacks it brings, in a list, what it derives from
+    if (
+        kind is not None and derived is not None
+    ):  # a row that lacks it brings, in a list, what it derives from
         values = [
-            _derived(value, TEXT_FUNCTIONS[derived.by].python) if isinstance(value, list) else value for value in values
+            _derived(value, TEXT_FUNCTIONS[derived.by].python) if isinstance(value, list) else value
+            for value in values
         ]
     try:
         if kind is None:
@@ -68,7 +79,10 @@ def _back(value: Any, kind: Type) -> Any:
     if value is None:
         return None
     if kind.item is not None:
-        return [_back(item, kind.item) for item in (json.loads(value) if isinstance(value, str) else value)]
+        return [
+            _back(item, kind.item)
+            for item in (json.loads(value) if isinstance(value, str) else value)
+        ]
     back: Callable[[Any], Any] = _BACK.get(kind.name, _text)
     return back(value)
 
@@ -84,7 +98,9 @@ def _text(value: Any) -> str:
 
 
 def time_of(value: Any) -> datetime:
-    """A time in UTC. One without a zone is taken for UTC, a date for its beginning. See `terms.returned_as`."""
+    """A time in UTC. One without a zone is taken for UTC, a date for its beginning. See
+    `terms.returned_as`.
+    """
     if isinstance(value, dict):
         return _EPOCH + timedelta(microseconds=value["us"])
     native: Any = getattr(value, "to_native", None)

@@ -1,4 +1,6 @@
-"""Commits to Neo4j: one statement in one transaction, rolled back if what it did is not what it should."""
+"""Commits to Neo4j: one statement in one transaction, rolled back if what it did is not what it
+should.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ def rows_of(graph: Graph, write: Write) -> list[dict[str, Any]]:
         return [{"k": key, "p": part} for key, part in zip(keys, parts, strict=True)]
     columns = {name: _values(write.rows, label, name) for name in write.rows.column_names}
     found = _Written(graph, label, write)
-    return [found.row(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+    return [
+        found.row(dict(zip(columns, row, strict=True)))
+        for row in zip(*columns.values(), strict=True)
+    ]
 
 
 def _values(rows: pa.Table, label: Label, name: str) -> list[Any]:
@@ -63,7 +68,9 @@ def _values(rows: pa.Table, label: Label, name: str) -> list[Any]:
     try:
         array = array if array.type == kind.arrow else array.cast(kind.arrow)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(f"{name} of {label.name} cannot be stored as {kind}: {str(error).splitlines()[0]}") from None
+        raise DataError(
+            f"{name} of {label.name} cannot be stored as {kind}: {str(error).splitlines()[0]}"
+        ) from None
     listed: list[Any] = array.to_pylist()
     return listed
 
@@ -73,9 +80,15 @@ def _vectors(array: Any, what: str) -> list[Any]:
     import numpy as np
 
     given = array.drop_null()
-    sizes = {len(vector) for vector in given} if not pa.types.is_fixed_size_list(array.type) else {array.type.list_size}
+    sizes = (
+        {len(vector) for vector in given}
+        if not pa.types.is_fixed_size_list(array.type)
+        else {array.type.list_size}
+    )
     if len(sizes) > 1:
-        raise DataError(f"{what} has vectors of different lengths: {', '.join(map(str, sorted(sizes)))}")
+        raise DataError(
+            f"{what} has vectors of different lengths: {', '.join(map(str, sorted(sizes)))}"
+        )
     if not len(given):
         return [None] * len(array)
     flat = given.flatten()
@@ -99,7 +112,17 @@ class _Written:
         key = row[self.graph.key]
         refuse_long(key, f"{self.graph.key} of {self.label.name}")
         part = row.get(self.graph.partition)
-        found: dict[str, Any] = {"k": key, "p": part, "c": {}, "s": {}, "u": {}, "v": {}, "z": [], "l": [], "a": None}
+        found: dict[str, Any] = {
+            "k": key,
+            "p": part,
+            "c": {},
+            "s": {},
+            "u": {},
+            "v": {},
+            "z": [],
+            "l": [],
+            "a": None,
+        }
         for name, value in row.items():
             if value is not None:
                 self._place(found, name, value, "c" if name in self.write.create else "s")
@@ -116,7 +139,10 @@ class _Written:
         elif name == "labels" and "labels" in self.label.open:
             found["l"] = self._labels(value, found["k"])
         elif name == "attributes" and "attributes" in self.label.open:
-            flat = {n: v if _storable(v) else canonical_json(v) for n, v in self._attributes(value, found["k"])}
+            flat = {
+                n: v if _storable(v) else canonical_json(v)
+                for n, v in self._attributes(value, found["k"])
+            }
             found |= {"a": flat} if where == "s" else {"c": {**flat, **found["c"]}}
         elif name in self.write.unite and where == "s":
             found["u"][name] = list(dict.fromkeys(self._stored(name, value, found["k"])))
@@ -138,11 +164,15 @@ class _Written:
         kind, what = self.label.columns[name], f"{name} of {self.label.name} {key}"
         if kind.name == "json":
             value = json_form(value, what)
-        elif kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
+        elif kind.name == "struct" or (
+            kind.item is not None and kind.item.name in ("struct", "list")
+        ):
             value = canonical_json(value)
         elif isinstance(value, list) and None in value:
             hint = "leave NULL out of it: list_filter(..., x -> x IS NOT NULL)"
-            raise DataError(f"{what} is a list with NULL in it, which Neo4j cannot store", hint=hint)
+            raise DataError(
+                f"{what} is a list with NULL in it, which Neo4j cannot store", hint=hint
+            )
         if name in self.indexed:
             refuse_long(value, what)
         return sent(value)
@@ -153,12 +183,15 @@ def refuse_long(value: Any, what: str) -> None:
     if isinstance(value, str) and len(value.encode()) > LONGEST:
         what = f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
         raise DataError(
-            what, hint="keys, groups and properties under `index` are such texts: cut(...) makes them shorter"
+            what,
+            hint="keys, groups and properties under `index` are such texts: cut(...) makes them shorter",
         )
 
 
 def _storable(value: Any) -> bool:
-    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds, no larger integers."""
+    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds, no larger
+    integers.
+    """
     if isinstance(value, list):
         plain = all(_storable(item) and not isinstance(item, list) for item in value)
         return plain and len({type(item) for item in value}) <= 1
@@ -173,7 +206,8 @@ class CommitText:
     """A statement that writes a batch.
 
     Args:
-        text: Returns one record: under `w{i}` the number of rows that write i touched. No record: the head is another's.
+        text: Returns one record: under `w{i}` the number of rows that write i touched. No record:
+            the head is another's.
         parameters: Values of all rows.
     """
 
@@ -182,7 +216,9 @@ class CommitText:
 
 
 def compile_commit(graph: Graph, batch: Batch, mark: Mark | None, indexes: Indexes) -> CommitText:
-    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what cannot be stored."""
+    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what
+    cannot be stored.
+    """
     refusals = Refusals()
     parts: list[str] = []
     parameters: dict[str, Any] = {}
@@ -219,7 +255,9 @@ RETURN count(*) AS marked
 
 def _mark(mark: Mark) -> dict[str, Any]:
     for row in mark.rows:
-        refuse_long(mark.plan + mark.partition + row, f"the mark of {row[:100]} in {mark.partition[:100]}")
+        refuse_long(
+            mark.plan + mark.partition + row, f"the mark of {row[:100]} in {mark.partition[:100]}"
+        )
     return {
         "plan": mark.plan,
         "partition": mark.partition,
@@ -233,7 +271,9 @@ def _mark(mark: Mark) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the text of one write depends on: not its values, and few of its columns. Rows are as `rows_of` makes them."""
+    """What the text of one write depends on: not its values, and few of its columns. Rows are as
+    `rows_of` makes them.
+    """
 
     graph: Graph
     label: Label
@@ -256,9 +296,14 @@ class Shape:
         steps = [f"CALL () {{\nUNWIND $w{number} AS row", self._found()]
         if not self.write.only_existing:
             part = f", n.{quoted(self.graph.partition)} = row.p" if self._confined else ""
-            steps.append(f"ON CREATE SET n += row.c{part}" + (f", n.{FRESH} = true" if flagged else ""))
+            steps.append(
+                f"ON CREATE SET n += row.c{part}" + (f", n.{FRESH} = true" if flagged else "")
+            )
         fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
-        steps.append(f"WITH n, row, {fresh} AS fresh{self._within('n')}" + (f"\nREMOVE n.{FRESH}" if flagged else ""))
+        steps.append(
+            f"WITH n, row, {fresh} AS fresh{self._within('n')}"
+            + (f"\nREMOVE n.{FRESH}" if flagged else "")
+        )
         steps += self._settings(names, create, self.write.unite)
         return "\n".join([*steps, f"RETURN count(*) AS w{number}\n}}"])
 
@@ -271,7 +316,9 @@ class Shape:
         return self.graph.partition in self.write.rows.column_names
 
     def _within(self, var: str) -> str:
-        """The condition that what is bound is of the row's partition; without a partition all is."""
+        """The condition that what is bound is of the row's partition; without a partition all
+        is.
+        """
         same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.p"
         return f"\nWHERE row.p IS NULL OR {same}" if self._confined else ""
 
@@ -295,7 +342,9 @@ class Shape:
         )
         return "\n".join([*matches, f"MERGE (source)-{edge}->(target)"])
 
-    def _settings(self, names: set[str], create: frozenset[str], unite: frozenset[str]) -> list[str]:
+    def _settings(
+        self, names: set[str], create: frozenset[str], unite: frozenset[str]
+    ) -> list[str]:
         steps = []
         if "attributes" in names - create:
             known = ", ".join(string(name) for name in hidden(self.label))
@@ -325,7 +374,9 @@ class Shape:
         node = self.label.kind == "node"
         found = f"{quoted(self.label.name)} {{{self._key}: row.k}}"
         pattern = (
-            (f"(n:{found})" if node else f"()-[n:{found}]->()") + self._hint("n", self.label.name) + self._within("n")
+            (f"(n:{found})" if node else f"()-[n:{found}]->()")
+            + self._hint("n", self.label.name)
+            + self._within("n")
         )
         verb = "DETACH DELETE" if node and write.detach else "DELETE"
         text = (
@@ -351,7 +402,9 @@ def _united(name: str) -> str:
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
 FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
-"""Until the transaction ends, others that run this wait for it: keys of marks are unique. No plan is called ''."""
+"""Until the transaction ends, others that run this wait for it: keys of marks are unique. No plan
+is called ''.
+"""
 
 
 @dataclass
@@ -360,7 +413,8 @@ class Lengths:
 
     Args:
         known: Those that are asked for or stored.
-        stored: Where there are vectors; elsewhere another process may write the first, of another length.
+        stored: Where there are vectors; elsewhere another process may write the first, of another
+            length.
     """
 
     known: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -412,8 +466,12 @@ async def commit(
     return Written(written)
 
 
-def new_lengths(bolt: Bolt, graph: Graph, lengths: Lengths, batch: Batch) -> dict[tuple[str, str], int]:
-    """The lengths of vectors to write where none may be stored yet. Raises StoreUnavailable for one other than is known."""
+def new_lengths(
+    bolt: Bolt, graph: Graph, lengths: Lengths, batch: Batch
+) -> dict[tuple[str, str], int]:
+    """The lengths of vectors to write where none may be stored yet. Raises StoreUnavailable for one
+    other than is known.
+    """
     new: dict[tuple[str, str], int] = {}
     for write in batch.writes:
         for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
@@ -434,15 +492,21 @@ def _length(vectors: Any) -> int | None:
     return next((len(vector) for vector in vectors.drop_null()), None)
 
 
-async def _refuse_stored_lengths(ask: Ask, bolt: Bolt, graph: Graph, new: Mapping[tuple[str, str], int]) -> None:
+async def _refuse_stored_lengths(
+    ask: Ask, bolt: Bolt, graph: Graph, new: Mapping[tuple[str, str], int]
+) -> None:
     """Refuse vectors of another length than those that are stored. Raises StoreUnavailable."""
     for label, name, stored in await ask(statistics(graph), {}):
         if name and new.get((label, name), stored) != stored:
             raise other_length(bolt.uri, label, name, stored, new[label, name])
 
 
-async def _refuse(ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals) -> None:
-    """Note the rows that were passed over, but those that were because only what is there was to be written."""
+async def _refuse(
+    ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals
+) -> None:
+    """Note the rows that were passed over, but those that were because only what is there was to be
+    written.
+    """
     await _refuse_other_group(ask, graph, indexes, write, graph.key, refusals)
     if isinstance(write, EdgeWrite) and not write.only_existing:
         await _refuse_missing_end(ask, graph, write, refusals)
@@ -451,9 +515,16 @@ async def _refuse(ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | E
 
 
 async def _refuse_other_group(
-    ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, column: str, refusals: Refusals
+    ask: Ask,
+    graph: Graph,
+    indexes: Indexes,
+    write: NodeWrite | EdgeWrite,
+    column: str,
+    refusals: Refusals,
 ) -> None:
-    """Refuse what is stored under another partition: the row's own key, or, where `column` is one, the key of an end."""
+    """Refuse what is stored under another partition: the row's own key, or, where `column` is one,
+    the key of an end.
+    """
     if graph.partition not in write.rows.column_names:
         return
     label = graph.label(write.label)
@@ -471,7 +542,9 @@ async def _refuse_other_group(
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
     for of, key in await ask(text, {"rows": rows}):
         what = f"{label.name} {of}"
-        refusals.add(write, of, taken(what) if column == graph.key else no_end(what, column, key, name))
+        refusals.add(
+            write, of, taken(what) if column == graph.key else no_end(what, column, key, name)
+        )
 
 
 async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals: Refusals) -> None:
@@ -485,16 +558,26 @@ async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals
     rows = write.rows.select([graph.key, "source", "target"]).to_pylist()
     for row, source in await ask(text, {"rows": rows}):
         end, of = ("target", label.target) if source else ("source", label.source)
-        refusals.add(write, row[graph.key], no_end(f"{label.name} {row[graph.key]}", end, row[end], of))
+        refusals.add(
+            write, row[graph.key], no_end(f"{label.name} {row[graph.key]}", end, row[end], of)
+        )
 
 
 async def _refuse_broken(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batch) -> None:
-    """Find the rows that break a constraint of the database. Raises RowsRefused if there are any."""
+    """Find the rows that break a constraint of the database. Raises RowsRefused if there are
+    any.
+    """
     refusals = Refusals()
     for write in batch.writes:
-        if isinstance(write, EdgeWrite):  # an edge of this key may lie between ends of another partition
+        if isinstance(
+            write, EdgeWrite
+        ):  # an edge of this key may lie between ends of another partition
             await _refuse_other_group(bolt.read, graph, indexes, write, graph.key, refusals)
-        elif isinstance(write, Delete) and not write.detach and graph.label(write.label).kind == "node":
+        elif (
+            isinstance(write, Delete)
+            and not write.detach
+            and graph.label(write.label).kind == "node"
+        ):
             await _refuse_edges_left(bolt.read, graph, write, batch, refusals)
     refusals.check()
     rows = [(write, place) for write in _in_order(batch) for place in range(write.rows.num_rows)]
@@ -505,7 +588,9 @@ async def _refuse_broken(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batc
     refusals.check()
 
 
-async def _refuse_edges_left(ask: Ask, graph: Graph, write: Delete, batch: Batch, refusals: Refusals) -> None:
+async def _refuse_edges_left(
+    ask: Ask, graph: Graph, write: Delete, batch: Batch, refusals: Refusals
+) -> None:
     """Refuse to delete nodes with edges that the batch does not delete."""
     key = quoted(graph.key)
     goes = {
@@ -532,7 +617,9 @@ def _in_order(batch: Batch) -> list[Write]:
 async def _first_broken(
     bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
 ) -> tuple[int, DataError] | None:
-    """The first of some rows that breaks a constraint when it is written after those before it; None if none does."""
+    """The first of some rows that breaks a constraint when it is written after those before it;
+    None if none does.
+    """
     if (error := await _try(bolt, graph, indexes, rows)) is None:
         return None
     good, bad = 0, len(rows)  # so many of the first rows can be written; so many cannot
@@ -547,13 +634,17 @@ class _Undo(Exception):
     """Rolls back a transaction that was made to see whether it can be."""
 
 
-async def _try(bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]) -> DataError | None:
+async def _try(
+    bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
+) -> DataError | None:
     """Write some rows and roll that back; the constraint that they break, if they do."""
     places: dict[int, list[int]] = {}
     for write, place in rows:
         places.setdefault(id(write), []).append(place)
     writes = {id(write): write for write, _ in rows}
-    some = Batch(tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items()))
+    some = Batch(
+        tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
+    )
     text = compile_commit(graph, some, None, indexes)
 
     async def work(tx: AsyncManagedTransaction) -> None:
@@ -572,8 +663,12 @@ async def _try(bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[
 def _broken(batch: Batch, message: str) -> DataError:
     """Which promise a batch breaks, in the words of the graph."""
     if "still has relationships" in message:
-        labels = dict.fromkeys(write.label for write in batch.writes if isinstance(write, Delete) and not write.detach)
+        labels = dict.fromkeys(
+            write.label for write in batch.writes if isinstance(write, Delete) and not write.detach
+        )
         return still_has_edges(f"a {' or '.join(labels)}", "it still has edges")
     if message.startswith("Relationship"):
-        return DataError(f"{message}, between other ends, and an edge keeps its ends", hint=KEEPS_ENDS)
+        return DataError(
+            f"{message}, between other ends, and an edge keeps its ends", hint=KEEPS_ENDS
+        )
     return DataError(message)

@@ -1,4 +1,6 @@
-"""One connection to an SQLite file: used by one transaction at a time, off the event loop's thread if it takes long."""
+"""One connection to an SQLite file: used by one transaction at a time, off the event loop's thread
+if it takes long.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
         return _Busy()
     if family in _SAID:
         return StoreUnavailable(f"{store}  {_SAID[family]}. ({error}) Nothing was written.")
-    return EngineError(f"{store}  SQLite refused what semgraph asked of it: {error} ({code or type(error).__name__})")
+    return EngineError(
+        f"{store}  SQLite refused what semgraph asked of it: {error} ({code or type(error).__name__})"
+    )
 
 
 class File:
@@ -63,14 +67,19 @@ class File:
         self._con: sqlite3.Connection | None = None
         self.heard: Callable[[str], None] | None = None
         self._lock = Turns()
-        self.in_file = False  # whether what is open is the file, and no copy or empty database in memory
+        self.in_file = (
+            False  # whether what is open is the file, and no copy or empty database in memory
+        )
 
-    async def open(self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False) -> None:
+    async def open(
+        self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
+    ) -> None:
         """Connect, unless that is done. Raises StoreUnavailable.
 
         Args:
             check: Sees the file before anything of it is changed.
-            reads: Neither make nor change the file: one that is not there is taken for an empty one.
+            reads: Neither make nor change the file: one that is not there is taken for an empty
+                one.
         """
         async with self._lock:
             if self._con is None:
@@ -122,7 +131,9 @@ class File:
 
     def _log_ahead(self, con: sqlite3.Connection) -> None:
         try:
-            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]  # not every file system lets it
+            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[
+                0
+            ]  # not every file system lets it
             con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         except sqlite3.Error as error:
             con.close()
@@ -132,7 +143,9 @@ class File:
         con = None
         try:
             uri = path.startswith("file:")
-            con = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri)
+            con = sqlite3.connect(
+                path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri
+            )
             self._settings(con, check)
         except BaseException as error:
             if con is not None:
@@ -142,7 +155,9 @@ class File:
             raise
         return con
 
-    def _settings(self, con: sqlite3.Connection, check: Callable[[sqlite3.Connection], None]) -> None:
+    def _settings(
+        self, con: sqlite3.Connection, check: Callable[[sqlite3.Connection], None]
+    ) -> None:
         functions = ((words, 1), (list_holds, 2), (lists_meet, 2), (unite, 2), (add_labels, 2))
         for function, arguments in functions:
             shown = _or_null(words) if function is words else function
@@ -152,10 +167,14 @@ class File:
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call `words`
         con.execute("PRAGMA temp_store = MEMORY")
-        con.execute("PRAGMA automatic_index = OFF")  # SQLite would build one for each search where there is one
+        con.execute(
+            "PRAGMA automatic_index = OFF"
+        )  # SQLite would build one for each search where there is one
         con.execute("PRAGMA cache_size = -65536")
 
-    async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False) -> T:
+    async def run(
+        self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False
+    ) -> T:
         """One transaction, which is one round trip.
 
         Args:
@@ -169,7 +188,9 @@ class File:
         async with self._lock:
             con = self._con
             if con is None:
-                raise EngineError(f"{self.name}  was asked before it was opened by ensure, or after it was closed")
+                raise EngineError(
+                    f"{self.name}  was asked before it was opened by ensure, or after it was closed"
+                )
             self.round_trips += 1
             made()
             if not large:
@@ -179,7 +200,9 @@ class File:
                     pass  # wait for the other process elsewhere
             return await self._patiently(lambda: self._transaction(con, work, writes), con)
 
-    def _transaction(self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+    def _transaction(
+        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
+    ) -> T:
         try:
             con.set_trace_callback(self.heard)
             con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -191,12 +214,18 @@ class File:
             if isinstance(error, sqlite3.Error):
                 raise _translated(error, self.name) from error
             if isinstance(error, UnicodeEncodeError):
-                raise DataError(f"a text holds half of a surrogate pair, which is no character ({error})") from None
+                raise DataError(
+                    f"a text holds half of a surrogate pair, which is no character ({error})"
+                ) from None
             raise
         return found
 
-    async def _patiently(self, attempt: Callable[[], T], con: sqlite3.Connection | None = None) -> T:
-        """Attempt in another thread, until nobody else is in the way. Cancelled, it is over before this returns."""
+    async def _patiently(
+        self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
+    ) -> T:
+        """Attempt in another thread, until nobody else is in the way. Cancelled, it is over before
+        this returns.
+        """
         cancelled = threading.Event()
 
         def attempts() -> T:
@@ -207,9 +236,13 @@ class File:
                 except _Busy:
                     if time.monotonic() > deadline:
                         msg = f"{self.name}  another process has been writing to it for {_PATIENCE:.0f} s."
-                        raise StoreUnavailable(f"{msg} Nothing was written. Wait for it to end, or end it.") from None
+                        raise StoreUnavailable(
+                            f"{msg} Nothing was written. Wait for it to end, or end it."
+                        ) from None
                 if cancelled.wait(0.005):
-                    raise StoreUnavailable(f"{self.name}  cancelled while another process was writing to it")
+                    raise StoreUnavailable(
+                        f"{self.name}  cancelled while another process was writing to it"
+                    )
 
         future = asyncio.get_running_loop().run_in_executor(None, attempts)
         try:

@@ -1,4 +1,6 @@
-"""Patterns in SQLite: one join over the elements of the path, started where the pattern names most."""
+"""Patterns in SQLite: one join over the elements of the path, started where the pattern names
+most.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from semgraph.stores.sqlite.vectors import Asking
 
 
 class Matching:
-    """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL: nodes are even, edges odd."""
+    """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL: nodes are even,
+    edges odd.
+    """
 
     def __init__(self, tables: Mapping[str, Table], query: MatchQuery, asking: Asking) -> None:
         self.query, self.asking = query, asking
@@ -30,11 +34,17 @@ class Matching:
         self.graph = self.tables[0].graph
         self.place = {element.var: i for i, element in enumerate(self.elements) if element.var}
         self.parts = asking.parts(query.partition) if query.partition is not None else ""
-        self.conditions = [*self._props(), *self._joins(), *asking.conjuncts(query.where, None, self._prop)]
+        self.conditions = [
+            *self._props(),
+            *self._joins(),
+            *asking.conjuncts(query.where, None, self._prop),
+        ]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
         if prop.var not in self.place:
-            raise EngineError(f'a conjunct names "{prop.var}", which the pattern does not: {", ".join(self.place)}')
+            raise EngineError(
+                f'a conjunct names "{prop.var}", which the pattern does not: {", ".join(self.place)}'
+            )
         i = self.place[prop.var]
         return self.tables[i].stored(prop.name, f"t{i}"), self.tables[i].type_of(prop.name)
 
@@ -42,7 +52,9 @@ class Matching:
         found = ["s.q = r.q"] if self.parts else []
         for i, (element, table) in enumerate(zip(self.elements, self.tables, strict=True)):
             if self.parts:
-                away = "+" if i % 2 and i != self.order[0] else ""  # from the index by partition, to that by ends
+                away = (
+                    "+" if i % 2 and i != self.order[0] else ""
+                )  # from the index by partition, to that by ends
                 found.append(f"{away}t{i}.{table.partition} = s.part")
             for prop, path in element.props:
                 found.append(f"t{i}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}")
@@ -61,17 +73,26 @@ class Matching:
         """That an edge lies between its two nodes; in either direction if both can be."""
         key, label = quote(self.graph.key), self.tables[i].label
         ways = []
-        for source, target, directions in ((i - 1, i + 1, ("out", "any")), (i + 1, i - 1, ("in", "any"))):
-            fits = (label.source, label.target) == (self.elements[source].label, self.elements[target].label)
+        for source, target, directions in (
+            (i - 1, i + 1, ("out", "any")),
+            (i + 1, i - 1, ("in", "any")),
+        ):
+            fits = (label.source, label.target) == (
+                self.elements[source].label,
+                self.elements[target].label,
+            )
             if fits and edge.direction in directions:
                 ways.append(f"(t{i}.source = t{source}.{key} AND t{i}.target = t{target}.{key})")
         return f"({' OR '.join(ways)})" if ways else "FALSE"
 
     @cached_property
     def order(self) -> list[int]:
-        """Elements in the order of the join: from the one that the pattern pins best, outwards along the path."""
+        """Elements in the order of the join: from the one that the pattern pins best, outwards
+        along the path.
+        """
         start = min(
-            range(len(self.elements)), key=lambda i: (self._looseness(self.elements[i], self.tables[i]), i % 2, i)
+            range(len(self.elements)),
+            key=lambda i: (self._looseness(self.elements[i], self.tables[i]), i % 2, i),
         )
         return [start, *range(start + 1, len(self.elements)), *range(start - 1, -1, -1)]
 
@@ -85,10 +106,19 @@ class Matching:
         """The paths of all rows, within a transaction, after `asking.load`."""
         variables = [(i, e) for i, e in enumerate(self.elements) if e.var]
         names = {
-            i: list(returned(self.graph, self.tables[i].label, self.query.properties.get(e.var, ())))
+            i: list(
+                returned(self.graph, self.tables[i].label, self.query.properties.get(e.var, ()))
+            )
             for i, e in variables
         }
-        selected = ["r.q", *(self.tables[i].stored(name, f"t{i}") for i, listed in names.items() for name in listed)]
+        selected = [
+            "r.q",
+            *(
+                self.tables[i].stored(name, f"t{i}")
+                for i, listed in names.items()
+                for name in listed
+            ),
+        ]
         sources = [f"temp.{self.asking.table} r", *([f"temp.{self.parts} s"] if self.parts else [])]
         sources += [f"{self.tables[i].name} t{i}" for i in self.order]
         order = ["r.q", *(f"t{i}.{quote(self.graph.key)}" for i in names)]
@@ -101,7 +131,9 @@ class Matching:
         for i, element in variables:
             cells = [row[at : at + len(names[i])] for row in rows]
             arrays = arrays_of(self.tables[i], names[i], cells, dimensions)
-            columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema.field(element.var).type)))
+            columns.append(
+                pa.StructArray.from_arrays(arrays, fields=list(schema.field(element.var).type))
+            )
             at += len(names[i])
         return pa.Table.from_arrays(columns, schema=schema)
 
@@ -129,13 +161,24 @@ class Scanning:
         table, conditions = self.table, list(self.conditions)
         self.asking.load(con)
         if self.partitions is not None:
-            con.execute('CREATE TEMP TABLE IF NOT EXISTS "#parts" (part TEXT PRIMARY KEY) WITHOUT ROWID')
+            con.execute(
+                'CREATE TEMP TABLE IF NOT EXISTS "#parts" (part TEXT PRIMARY KEY) WITHOUT ROWID'
+            )
             con.execute('DELETE FROM temp."#parts"')
-            con.executemany('INSERT OR IGNORE INTO temp."#parts" VALUES (?)', ((part,) for part in self.partitions))
+            con.executemany(
+                'INSERT OR IGNORE INTO temp."#parts" VALUES (?)',
+                ((part,) for part in self.partitions),
+            )
             conditions.append(f't.{table.partition} IN (SELECT part FROM temp."#parts")')
         schema = scan_schema(table.graph, table.label.name, self.properties, dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
-        source = f"temp.{self.asking.table} r CROSS JOIN {table.name} t" if self.conditions else f"{table.name} t"
+        source = (
+            f"temp.{self.asking.table} r CROSS JOIN {table.name} t"
+            if self.conditions
+            else f"{table.name} t"
+        )
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = con.execute(f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}").fetchall()
+        rows = con.execute(
+            f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}"
+        ).fetchall()
         return pa.Table.from_arrays(arrays_of(table, schema.names, rows, dimensions), schema=schema)

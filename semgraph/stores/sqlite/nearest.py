@@ -33,8 +33,8 @@ Ranked = list[tuple[int, int, float]]
 class Nearest:
     """Hits by the cosine of their embedding.
 
-    Where conditions leave few hits, SQLite finds those that pass, and only these are compared. Else the nearest are found
-    first, and more of them as long as fewer than k pass.
+    Where conditions leave few hits, SQLite finds those that pass, and only these are compared. Else
+    the nearest are found first, and more of them as long as fewer than k pass.
     """
 
     scope: Scope
@@ -61,7 +61,9 @@ class Nearest:
         flat = b"".join(blob for blob in blobs if blob is not None)
         numbers = np.frombuffer(flat, "<f4").reshape(len(kept), size or 1)
         usable = lengths(numbers) > 0
-        return [n for n, ok in zip(kept, usable.tolist(), strict=True) if ok], numbers[usable].astype(np.float64)
+        return [n for n, ok in zip(kept, usable.tolist(), strict=True) if ok], numbers[
+            usable
+        ].astype(np.float64)
 
     @property
     def size(self) -> int | None:
@@ -98,8 +100,12 @@ class Nearest:
                 found += self._of_passing(con, cache, unsure)
         return found
 
-    def _best(self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries) -> tuple[Ranked, Queries]:
-        """The best that pass, of rows with the same partitions; and the rows for which hardly any passes."""
+    def _best(
+        self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries
+    ) -> tuple[Ranked, Queries]:
+        """The best that pass, of rows with the same partitions; and the rows for which hardly any
+        passes.
+        """
         import numpy as np
 
         k, total = self.method.k, sum(block.count for block in blocks)
@@ -121,7 +127,9 @@ class Nearest:
             wanted = wanted and wanted * 8
         return found, queries
 
-    def _compared(self, blocks: Sequence[Block], among: Candidates, query: Floats) -> list[tuple[float, int]]:
+    def _compared(
+        self, blocks: Sequence[Block], among: Candidates, query: Floats
+    ) -> list[tuple[float, int]]:
         found: list[tuple[float, int]] = []
         for i in sorted(set(among.block.tolist())):
             mine = among.places[among.block == i]
@@ -153,10 +161,14 @@ class Nearest:
             f"CROSS JOIN {table.name} t WHERE {' AND '.join([*own, *scope.where])} ORDER BY 1, 2"
         )
         found: list[tuple[int, float, str, int]] = []
-        for partition, pairs in groupby(con.execute(sql, (str([*queries]),)).fetchall(), itemgetter(0)):
+        for partition, pairs in groupby(
+            con.execute(sql, (str([*queries]),)).fetchall(), itemgetter(0)
+        ):
             for block in cache.blocks(con, self.name, (partition,), self.size or 1):
                 for q, listed in groupby(pairs, itemgetter(1)):
-                    found += self._scored(block, [(row, key) for _, _, row, key in listed], q, queries[q])
+                    found += self._scored(
+                        block, [(row, key) for _, _, row, key in listed], q, queries[q]
+                    )
         return [(q, row, -score) for q, score, _, row in sorted(found)]
 
     def _scored(
@@ -164,6 +176,8 @@ class Nearest:
     ) -> Iterator[tuple[int, float, str, int]]:
         places = block.places([row for row, _ in hits])
         known = [hit for place, hit in zip(places.tolist(), hits, strict=True) if place >= 0]
-        for (row, key), score in zip(known, exact(block, places[places >= 0], query).tolist(), strict=True):
+        for (row, key), score in zip(
+            known, exact(block, places[places >= 0], query).tolist(), strict=True
+        ):
             if score > self.method.above:
                 yield q, -score, key, row

@@ -1,5 +1,5 @@
-"""Trails in SQLite: a walk from the end that the pattern pins best, one type of edge and one direction at each step; then
-what is behind the trail, by joins.
+"""Trails in SQLite: a walk from the end that the pattern pins best, one type of edge and one
+direction at each step; then what is behind the trail, by joins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ Node = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Path:
-    """What was found: for each element of the pattern a row of a table; for the trail, the second, those of its edges."""
+    """What was found: for each element of the pattern a row of a table; for the trail, the second,
+    those of its edges.
+    """
 
     q: int
     places: tuple[tuple[Node, ...], ...]
@@ -36,7 +38,9 @@ class _Path:
 class Trails:
     """A pattern with a trail, prepared for its rows."""
 
-    def __init__(self, tables: Mapping[str, Table], query: MatchQuery, trail: PatternTrail, asking: Asking) -> None:
+    def __init__(
+        self, tables: Mapping[str, Table], query: MatchQuery, trail: PatternTrail, asking: Asking
+    ) -> None:
         self.tables, self.query, self.trail, self.asking = tables, query, trail, asking
         self.graph = next(iter(tables.values())).graph
         self.nodes = query.pattern.nodes
@@ -53,20 +57,30 @@ class Trails:
 
     @property
     def _onward(self) -> list[tuple[int, PatternEdge, PatternNode]]:
-        """Edges behind the trail with the nodes that they lead to, and the place of that node among the nodes."""
+        """Edges behind the trail with the nodes that they lead to, and the place of that node among
+        the nodes.
+        """
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
-        return [(place, edge, node) for place, (edge, node) in enumerate(pairs, 2) if isinstance(edge, PatternEdge)]
+        return [
+            (place, edge, node)
+            for place, (edge, node) in enumerate(pairs, 2)
+            if isinstance(edge, PatternEdge)
+        ]
 
     def _looseness(self, node: PatternNode) -> int:
         named = {prop for prop, _ in node.props}
         return 0 if self.graph.key in named else 1 if named else 2
 
     def _table(self, place: int) -> Table:
-        """The table of an end; of several the first, as what they are asked for they have in common."""
+        """The table of an end; of several the first, as what they are asked for they have in
+        common.
+        """
         return self.tables[self.ends[place][0]]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
-        known = {node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])}
+        known = {
+            node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])
+        }
         for place, edge, node in self._onward:
             known |= {
                 edge.var: (f"e{place}", self.tables[edge.label]),
@@ -80,7 +94,8 @@ class Trails:
 
     def _named(self, element: PatternNode | PatternEdge, alias: str, table: Table) -> list[str]:
         return [
-            f"{alias}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}" for prop, path in element.props
+            f"{alias}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}"
+            for prop, path in element.props
         ]
 
     @property
@@ -121,17 +136,26 @@ class Trails:
         found = []
         for place, edge, node in self._onward:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
-            edges, nodes, before = self.tables[edge.label], self.tables[node.label], self.tables[label]
+            edges, nodes, before = (
+                self.tables[edge.label],
+                self.tables[node.label],
+                self.tables[label],
+            )
             ways = [
                 f"({e}.{near} = {here}.{before.key} AND {e}.{far} = {t}.{nodes.key})"
-                for near, far, ways in (("source", "target", ("out", "any")), ("target", "source", ("in", "any")))
+                for near, far, ways in (
+                    ("source", "target", ("out", "any")),
+                    ("target", "source", ("in", "any")),
+                )
                 if edge.direction in ways
                 and (getattr(edges.label, near), getattr(edges.label, far)) == (label, node.label)
             ]
             found.append(f"({' OR '.join(ways)})" if ways else "FALSE")
             found.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
             found += [
-                f"{e}.{ID} <> e{p}.{ID}" for p, other, _ in self._onward if p < place and other.label == edge.label
+                f"{e}.{ID} <> e{p}.{ID}"
+                for p, other, _ in self._onward
+                if p < place and other.label == edge.label
             ]
             found += self.named[place]
             if self.parts:
@@ -199,7 +223,9 @@ class Trails:
             return tuple(found)
 
         pairs = [pair for _, pair in named]
-        records = sorted(((record(path), path) for path in paths), key=lambda found: path_order(found[0], pairs))
+        records = sorted(
+            ((record(path), path) for path in paths), key=lambda found: path_order(found[0], pairs)
+        )
         schema = match_schema(self.graph, self.query, dimensions)
         columns: list[pa.Array[Any]] = [pa.array([found[0] for found, _ in records], pa.int64())]
         for i, (place, (element, label)) in enumerate(named, 1):
@@ -208,7 +234,9 @@ class Trails:
                 columns.append(steps_of((found[i] for found, _ in records), kind))
             else:
                 rows = [path.places[place][0] for _, path in records]
-                names = list(returned(self.graph, label, self.query.properties.get(element.var, ())))
+                names = list(
+                    returned(self.graph, label, self.query.properties.get(element.var, ()))
+                )
                 columns.append(self._rows(con, rows, names, kind, dimensions))
         return pa.Table.from_arrays(columns, schema=schema)
 
@@ -232,7 +260,10 @@ class Trails:
         for label, numbers in wanted.items():
             table, ids = self.tables[label], sorted(numbers)
             ends = ["source", "target"] if table.label.kind == "edge" else []
-            rows = [array.to_pylist() for array in read_rows(con, table, [self.graph.key, *ends], ids, {})]
+            rows = [
+                array.to_pylist()
+                for array in read_rows(con, table, [self.graph.key, *ends], ids, {})
+            ]
             for number, key, *others in zip(ids, *rows, strict=True):
                 found[label, number] = (key, label, *others)
         return found

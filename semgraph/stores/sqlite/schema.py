@@ -1,14 +1,18 @@
-"""How a graph is laid out in an SQLite file, and how a file is brought up to date with `graph.yaml`.
+"""How a graph is laid out in an SQLite file, and how a file is brought up to date with
+`graph.yaml`.
 
-One table per label, in its own name; all else that belongs to it has `#` in its name, which no label or property can have:
+One table per label, in its own name; all else that belongs to it has `#` in its name, which no
+label or property can have:
 
 - `Label#text#index`: FTS5 over the words of the index's properties, and a token for the partition;
-- `Label#vector#property`: vectors with their partition and the version of the file that they came with;
+- `Label#vector#property`: vectors with their partition and the version of the file that they came
+  with;
 - `Label#by#property`, `Label#ends#source`: indexes;
 - `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`: semgraph's own.
 
-Triggers keep full text and vectors in step with the labels' tables. FTS5 forgets a row only if it is told the same words
-again, so what `words` makes of a text belongs to the layout: change it, and `SCHEMA` must change.
+Triggers keep full text and vectors in step with the labels' tables. FTS5 forgets a row only if it
+is told the same words again, so what `words` makes of a text belongs to the layout: change it, and
+`SCHEMA` must change.
 """
 
 from __future__ import annotations
@@ -46,9 +50,7 @@ def quote(name: str) -> str:
 
 def labels_in(con: sqlite3.Connection) -> list[str]:
     """The labels that a file has tables of, whatever graph they are from."""
-    names = (
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
-    )
+    names = "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
     return [name for (name,) in con.execute(f"{names} ESCAPE '!' ORDER BY name")]
 
 
@@ -88,14 +90,18 @@ class Table:
         """A column in SQL; open columns are never NULL, vectors come from their own table."""
         if name in self.label.vectors.values():
             return f"(SELECT vector FROM {quote(self.vectors(name))} v WHERE v.{ID} = {alias}.{ID})"
-        empty = {"labels": "'[]'", "attributes": "'{}'"}.get(name) if name in self.label.open else None
+        empty = (
+            {"labels": "'[]'", "attributes": "'{}'"}.get(name) if name in self.label.open else None
+        )
         return f"coalesce({alias}.{quote(name)}, {empty})" if empty else f"{alias}.{quote(name)}"
 
     def type_of(self, name: str) -> Type:
         """The type of a stored column. Raises EngineError if there is none."""
         if name not in self.columns:
             there = ", ".join(self.columns)
-            raise EngineError(f'SQLite was asked about "{name}" of {self.label.name}, which has only {there}')
+            raise EngineError(
+                f'SQLite was asked about "{name}" of {self.label.name}, which has only {there}'
+            )
         return self.columns[name]
 
     def words(self, prop: str) -> tuple[str, tuple[str, ...]]:
@@ -111,7 +117,9 @@ class Table:
         """SQL of the table itself."""
         columns = [f"{ID} INTEGER PRIMARY KEY"]
         for name, kind in self.columns.items():
-            columns.append(f"{quote(name)} {AFFINITY.get(kind.name, 'TEXT')}{self._constraint(name)}")
+            columns.append(
+                f"{quote(name)} {AFFINITY.get(kind.name, 'TEXT')}{self._constraint(name)}"
+            )
         return f"CREATE TABLE {self.name} ({', '.join(columns)})"
 
     def _constraint(self, name: str) -> str:
@@ -140,7 +148,9 @@ class Table:
         return full, f"CREATE INDEX {quote(full)} ON {self.name} ({self.partition}, {quote(name)})"
 
     def words_row(self, properties: tuple[str, ...], row: str = "") -> str:
-        """What full text holds of a row (`new.`, `old.`, or of the table): partition token, words of each property."""
+        """What full text holds of a row (`new.`, `old.`, or of the table): partition token, words
+        of each property.
+        """
         token = f"'x' || hex({row}{self.partition})"
         return ", ".join([token, *(f"words({row}{quote(name)})" for name in properties)])
 
@@ -155,27 +165,42 @@ class Table:
         differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in read)
         yield self._trigger(full, "INSERT", "", put)
         yield self._trigger(full, "DELETE", "", take)
-        yield self._trigger(full, "UPDATE", f"OF {', '.join(read)}", f"{take} {put}", f"WHEN {differ}")
+        yield self._trigger(
+            full, "UPDATE", f"OF {', '.join(read)}", f"{take} {put}", f"WHEN {differ}"
+        )
 
     def _vectors(self, full: str) -> Iterator[tuple[str, str]]:
         table, part = quote(full), self.partition
         body = f"({ID} INTEGER PRIMARY KEY, part TEXT NOT NULL, changed INTEGER NOT NULL, vector BLOB NOT NULL)"
         yield full, f"CREATE TABLE {table} {body}"
-        yield f"{full}#changed", f"CREATE INDEX {quote(full + '#changed')} ON {table} (part, changed)"
+        yield (
+            f"{full}#changed",
+            f"CREATE INDEX {quote(full + '#changed')} ON {table} (part, changed)",
+        )
         gone = (
             f'INSERT INTO "#gone" VALUES ({text(full)}, old.part, {_VERSION}) '
             "ON CONFLICT DO UPDATE SET version = excluded.version;"
         )
         moved = f"UPDATE {table} SET part = new.{part}, changed = {_VERSION} WHERE {ID} = old.{ID};"
         yield self._trigger(full, "DELETE", "", f"DELETE FROM {table} WHERE {ID} = old.{ID};")
-        yield self._trigger(full, "UPDATE", f"OF {part}", moved, f"WHEN old.{part} IS NOT new.{part}")
+        yield self._trigger(
+            full, "UPDATE", f"OF {part}", moved, f"WHEN old.{part} IS NOT new.{part}"
+        )
         for event, of in (("DELETE", ""), ("UPDATE", "OF part")):
             name = f"{full}#gone#{event.lower()}"
-            yield name, f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {table} BEGIN {gone} END"
+            yield (
+                name,
+                f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {table} BEGIN {gone} END",
+            )
 
-    def _trigger(self, full: str, event: str, of: str, body: str, when: str = "") -> tuple[str, str]:
+    def _trigger(
+        self, full: str, event: str, of: str, body: str, when: str = ""
+    ) -> tuple[str, str]:
         name = f"{full}#{event.lower()}"
-        return name, f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when} BEGIN {body} END"
+        return (
+            name,
+            f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when} BEGIN {body} END",
+        )
 
 
 def _words_name(label: Label, index: str) -> str:
@@ -187,7 +212,8 @@ def tables_of(graph: Graph) -> dict[str, Table]:
     tables = {name: Table(graph, label) for name, label in graph.labels.items()}
     problems = [_clash(f'graph "{graph.name}"', graph.labels)]
     problems += [
-        _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())}) for t in tables.values()
+        _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())})
+        for t in tables.values()
     ]
     found = [problem for problem in problems if problem is not None]
     if found:
@@ -201,7 +227,8 @@ def _clash(where: str, names: Mapping[str, object]) -> Problem | None:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             return Problem(
-                f'{where}: SQLite cannot tell "{other}" and "{name}" apart', hint="name one of them otherwise"
+                f'{where}: SQLite cannot tell "{other}" and "{name}" apart',
+                hint="name one of them otherwise",
             )
     return None
 
@@ -224,16 +251,23 @@ def _missing_columns(con: sqlite3.Connection, table: Table) -> list[str]:
 
 
 def check_file(con: sqlite3.Connection, store: str) -> None:
-    """Refuse a file that is not semgraph's, or is from a later version of it. Raises StoreUnavailable."""
+    """Refuse a file that is not semgraph's, or is from a later version of it. Raises
+    StoreUnavailable.
+    """
     application = con.execute("PRAGMA application_id").fetchone()[0]
     schema = con.execute("PRAGMA user_version").fetchone()[0]
-    if application != APPLICATION and con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if (
+        application != APPLICATION
+        and con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    ):
         raise StoreUnavailable(
             f"{store}  is an SQLite file of another program. Nothing was written. Name another file."
         )
     if application == APPLICATION and schema > SCHEMA:
         later = f"layout {schema}; this one knows {SCHEMA}"
-        raise StoreUnavailable(f"{store}  was written by a later version of semgraph ({later}). Update semgraph.")
+        raise StoreUnavailable(
+            f"{store}  was written by a later version of semgraph ({later}). Update semgraph."
+        )
 
 
 def is_current(con: sqlite3.Connection, tables: Mapping[str, Table]) -> bool:
@@ -249,7 +283,9 @@ def _is_old(name: str, sql: str, there: Mapping[str, str]) -> bool:
 
 
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    """Create what is missing and renew what the graph declares otherwise now. Within a transaction that writes."""
+    """Create what is missing and renew what the graph declares otherwise now. Within a transaction
+    that writes.
+    """
     there = _there(con)
     for name, sql in _objects(tables).items():
         if _is_old(name, sql, there):
@@ -274,7 +310,9 @@ def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> No
             if name == _words_name(table.label, index):
                 cells = ", ".join(f"c{i}" for i in range(len(properties)))
                 row = table.words_row(properties)
-                con.execute(f"INSERT INTO {quote(name)} (rowid, p, {cells}) SELECT {ID}, {row} FROM {table.name}")
+                con.execute(
+                    f"INSERT INTO {quote(name)} (rowid, p, {cells}) SELECT {ID}, {row} FROM {table.name}"
+                )
 
 
 def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
@@ -284,15 +322,23 @@ def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
     return {(name.split("#")[0], name.split("#")[2]): size for name, size in held}
 
 
-def check_dimensions(con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str) -> None:
-    """Refuse an embedder whose vectors have another length than the stored ones. Raises StoreUnavailable."""
+def check_dimensions(
+    con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str
+) -> None:
+    """Refuse an embedder whose vectors have another length than the stored ones. Raises
+    StoreUnavailable.
+    """
     for (label, vector), size in read_dimensions(con).items():
         if dimensions is not None and label in tables and size != dimensions:
             raise other_length(store, label, vector, size, dimensions)
 
 
-def fill_derived(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[tuple[str, str], int]:
-    """Store what rows lack, within a transaction that writes; how many rows, by label and property."""
+def fill_derived(
+    con: sqlite3.Connection, tables: Mapping[str, Table]
+) -> dict[tuple[str, str], int]:
+    """Store what rows lack, within a transaction that writes; how many rows, by label and
+    property.
+    """
     found: dict[tuple[str, str], int] = {}
     for table in tables.values():
         for derived in table.label.derived.values():
@@ -306,13 +352,17 @@ def fill_derived(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[t
     return found
 
 
-def count_unembedded(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[tuple[str, str], int]:
+def count_unembedded(
+    con: sqlite3.Connection, tables: Mapping[str, Table]
+) -> dict[tuple[str, str], int]:
     """How many rows have a text and no vector of it, by label and vector property."""
     found: dict[tuple[str, str], int] = {}
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":
-                lacks = f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
+                lacks = (
+                    f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
+                )
                 sql = f"SELECT count(*) FROM {table.name} t WHERE {lacks}"
                 [found[table.label.name, derived.name]] = con.execute(sql).fetchone()
     return found

@@ -1,4 +1,6 @@
-"""Searches in SQLite. Each method first ranks ids of rows; what is returned of the hits is then read once."""
+"""Searches in SQLite. Each method first ranks ids of rows; what is returned of the hits is then
+read once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ import pyarrow as pa
 from semgraph.expr import Type
 from semgraph.expr.functions import words
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.batch_io import Dimensions, aliases, column, end_column, end_nodes, returned, search_schema
+from semgraph.stores.batch_io import (
+    Dimensions,
+    aliases,
+    column,
+    end_column,
+    end_nodes,
+    returned,
+    search_schema,
+)
 from semgraph.stores.conditions import Prop, of_hit, read
 from semgraph.stores.sqlite.nearest import Nearest
 from semgraph.stores.sqlite.schema import ID, Table, quote
@@ -24,7 +34,9 @@ from semgraph.stores.sqlite.vectors import Asking, Found, Memory, Ranking, Scope
 
 _MANY_PARTITIONS = 64
 _TIES = 200
-"""How many more than k are read, as texts of one length with one word of the query are equally good."""
+"""How many more than k are read, as texts of one length with one word of the query are equally
+good.
+"""
 
 
 class Equal:
@@ -63,7 +75,12 @@ class Order:
     def found(self, con: sqlite3.Connection, _: Memory) -> Iterator[Found]:
         """The hits, NULLs last, ties by key."""
         scope = self.scope
-        order = ", ".join(f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by) or "1"
+        order = (
+            ", ".join(
+                f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by
+            )
+            or "1"
+        )
         for row in range(len(scope.asking.ordinals)):
             if scope.seen(row) == ():
                 continue
@@ -98,8 +115,9 @@ class Words:
     def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
         """The hits, ties by key.
 
-        Conditions and large partitions are looked up for every row that has a word. Without conditions a partition that is
-        the whole table needs no confining, and a small one is confined within full text, by its token.
+        Conditions and large partitions are looked up for every row that has a word. Without
+        conditions a partition that is the whole table needs no confining, and a small one is
+        confined within full text, by its token.
         """
         scope = self.scope
         cells = " ".join(f"c{i}" for i in range(len(scope.table.words(self.method.prop)[1])))
@@ -109,21 +127,31 @@ class Words:
                 continue
             match, confined = f"{{{cells}}} : ({query})", False
             if seen is not None and not scope.holds_all(con, seen):
-                confined = len(seen) > _MANY_PARTITIONS or memory.sizes.is_large(con, scope.table, seen)
+                confined = len(seen) > _MANY_PARTITIONS or memory.sizes.is_large(
+                    con, scope.table, seen
+                )
                 if not confined:
                     match = f"p : ({' OR '.join(map(_token, seen))}) AND {match}"
             ranked = None if confined or scope.where else self._ranked(con, row, match)
-            yield from self._joined(con, row, match, confined=confined) if ranked is None else ranked
+            yield from (
+                self._joined(con, row, match, confined=confined) if ranked is None else ranked
+            )
 
-    def _joined(self, con: sqlite3.Connection, row: int, match: str, *, confined: bool) -> Iterator[Found]:
+    def _joined(
+        self, con: sqlite3.Connection, row: int, match: str, *, confined: bool
+    ) -> Iterator[Found]:
         scope = self.scope
         condition, values = scope.confined(row) if confined else ("TRUE", ())
         select = f"{self.score} AS score, t.{ID} FROM {{rows}} {self.name} CROSS JOIN {scope.table.name} t"
         conditions = [f"{self.name} MATCH ?", f"t.{ID} = {self.name}.rowid", condition]
-        return scope.one_row(con, row, select, conditions, [match, *values], "score DESC", self.method.k)
+        return scope.one_row(
+            con, row, select, conditions, [match, *values], "score DESC", self.method.k
+        )
 
     def _ranked(self, con: sqlite3.Connection, row: int, match: str) -> list[Found] | None:
-        """The k best by full text alone; None if too many are as good as the k-th, and keys must say who is in."""
+        """The k best by full text alone; None if too many are as good as the k-th, and keys must
+        say who is in.
+        """
         k = self.method.k
         if k is None:
             return None
@@ -134,7 +162,10 @@ class Words:
                 return None
             best = [hit for hit in best if hit[0] >= best[k - 1][0]]
         q = self.scope.asking.ordinals[row]
-        return [Found(q, rank, score, found) for rank, (score, found) in enumerate(self.scope.ranked(con, best)[:k])]
+        return [
+            Found(q, rank, score, found)
+            for rank, (score, found) in enumerate(self.scope.ranked(con, best)[:k])
+        ]
 
 
 def _token(partition: str) -> str:
@@ -160,7 +191,10 @@ class Search:
     def __init__(self, tables: Mapping[str, Table], query: SearchQuery, asking: Asking) -> None:
         self.table, self.query = tables[query.label], query
         table = self.table
-        self.ends = {end: (tables[node.name], names) for end, (node, names) in end_nodes(table.graph, query).items()}
+        self.ends = {
+            end: (tables[node.name], names)
+            for end, (node, names) in end_nodes(table.graph, query).items()
+        }
         self.named = {name: end for end, name, _ in query.ends}
         self.names = list(returned(table.graph, table.label, query.properties))
         where = asking.conjuncts(query.where, aliases(query), self._prop)
@@ -179,7 +213,11 @@ class Search:
     def reads_rows(self) -> bool:
         """Whether it needs the rows in SQL."""
         several = any(len(seen) > 1 for seen in self.scope.partitions or ())
-        return bool(self.scope.where) or several or any(isinstance(method, Equal) for method in self.methods)
+        return (
+            bool(self.scope.where)
+            or several
+            or any(isinstance(method, Equal) for method in self.methods)
+        )
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
         if prop.var in self.named:
@@ -199,22 +237,40 @@ class Search:
         return Nearest(self.scope, method)
 
     def _is_pinned(self) -> bool:
-        names = {self.table.graph.key, *(("source", "target") if self.table.label.kind == "edge" else ())}
-        terms = [term for scalar in self.query.where if (term := read(scalar, aliases(self.query))) is not None]
+        names = {
+            self.table.graph.key,
+            *(("source", "target") if self.table.label.kind == "edge" else ()),
+        }
+        terms = [
+            term
+            for scalar in self.query.where
+            if (term := read(scalar, aliases(self.query))) is not None
+        ]
         return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
 
     def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:
-        """The hits of all rows and methods, within a transaction, after `asking.load` if it reads them."""
-        hits = [(hit.q, n, *hit[1:]) for n, method in enumerate(self.methods) for hit in method.found(con, memory)]
+        """The hits of all rows and methods, within a transaction, after `asking.load` if it reads
+        them.
+        """
+        hits = [
+            (hit.q, n, *hit[1:])
+            for n, method in enumerate(self.methods)
+            for hit in method.found(con, memory)
+        ]
         hits.sort(key=itemgetter(0, 1, 2))
         schema = search_schema(self.table.graph, self.query, dimensions)
         q, method, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
         via = [self.query.methods[number].via for number in method]
-        ranking = [pa.array(values, schema.field(n).type) for n, values in enumerate((q, via, method, rank, score))]
+        ranking = [
+            pa.array(values, schema.field(n).type)
+            for n, values in enumerate((q, via, method, rank, score))
+        ]
         found = read_rows(con, self.table, self.names, ids, dimensions)
         for end, (node, names) in self.ends.items():
             keys = found[self.names.index(end)].to_pylist()
-            found.append(read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions))
+            found.append(
+                read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions)
+            )
         return pa.Table.from_arrays([*ranking, *found], schema=schema)
 
 
@@ -229,7 +285,9 @@ def read_rows(
     distinct = str(sorted(set(ids)))
     selected = ", ".join(table.stored(name) for name in names)
     where = f"t.{ID} IN (SELECT value FROM json_each(?))"
-    rows = con.execute(f"SELECT {selected}, t.{ID} FROM {table.name} t WHERE {where}", (distinct,)).fetchall()
+    rows = con.execute(
+        f"SELECT {selected}, t.{ID} FROM {table.name} t WHERE {where}", (distinct,)
+    ).fetchall()
     arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
     place = {row[-1]: n for n, row in enumerate(rows)}
     index = pa.array([place[row] for row in ids], pa.int64())
@@ -260,7 +318,10 @@ def read_nodes(
 
 
 def arrays_of(
-    table: Table, names: Sequence[str], rows: Sequence[Sequence[Any]], dimensions: Mapping[tuple[str, str], int]
+    table: Table,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    dimensions: Mapping[tuple[str, str], int],
 ) -> list[pa.Array[Any]]:
     """Rows from SQLite as columns in their types."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)

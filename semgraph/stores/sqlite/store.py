@@ -1,7 +1,8 @@
-"""The embedded store: a graph in one SQLite file, or in memory. Nothing to install; several processes may use one file.
+"""The embedded store: a graph in one SQLite file, or in memory. Nothing to install; several
+processes may use one file.
 
-A commit is in the file when `commit` returns, and stays there if the process dies; a loss of power may cost the latest
-commits, each whole with its marks, so that a run does them again.
+A commit is in the file when `commit` returns, and stays there if the process dies; a loss of power
+may cost the latest commits, each whole with its marks, so that a run does them again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ from semgraph.stores.base import (
     Written,
     derived_told,
 )
-from semgraph.stores.batch_io import Refusals, check_partitions, match_schema, other_length, scan_schema, search_schema
+from semgraph.stores.batch_io import (
+    Refusals,
+    check_partitions,
+    match_schema,
+    other_length,
+    scan_schema,
+    search_schema,
+)
 from semgraph.stores.conditions import read
 from semgraph.stores.sqlite.file import File
 from semgraph.stores.sqlite.match import Matching, Scanning
@@ -65,7 +73,8 @@ class SqliteStore:
     """A store over one SQLite file. See `Store` for what each method promises.
 
     Args:
-        path: Of the file, made with its folder if it is not there; ":memory:" keeps all in memory, of this store alone.
+        path: Of the file, made with its folder if it is not there; ":memory:" keeps all in memory,
+            of this store alone.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -110,15 +119,19 @@ class SqliteStore:
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Make the file, or bring it up to date with the graph. Raises StoreUnavailable, PlanError."""
+        """Make the file, or bring it up to date with the graph. Raises StoreUnavailable,
+        PlanError.
+        """
         self._file, self._memory = self._main, self._of_main
         await self._file.open(self._check)
         await self._make_ready(tables_of(graph), dimensions)
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """Open the file to read; it is neither made nor changed. Raises StoreUnavailable, PlanError.
+        """Open the file to read; it is neither made nor changed. Raises StoreUnavailable,
+        PlanError.
 
-        A file that is not there is taken for an empty one. One that lacks what the graph needs is copied into memory.
+        A file that is not there is taken for an empty one. One that lacks what the graph needs is
+        copied into memory.
         """
         if self.path == ":memory:":
             await self.ensure(graph, dimensions)
@@ -137,7 +150,9 @@ class SqliteStore:
         await self._make_ready(tables, dimensions)
 
     async def _reader(self, ready: Callable[[sqlite3.Connection], bool]) -> File:
-        """A connection that neither makes nor changes the file: an open one, or another one. Copies are of one use."""
+        """A connection that neither makes nor changes the file: an open one, or another one. Copies
+        are of one use.
+        """
         if self._readers.get(self._file) and not self._file.in_file:
             del self._readers[self._file]
             await self._file.close()
@@ -184,7 +199,9 @@ class SqliteStore:
         """Nothing: rows lack nothing that is derived."""
 
     async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Settles.settle`. What an index is belongs to the file's layout, so there is none to make or to drop."""
+        """As `Settles.settle`. What an index is belongs to the file's layout, so there is none to
+        make or to drop.
+        """
         del drop
         await self.ensure(graph, dimensions)
         tables = self._tables
@@ -210,7 +227,9 @@ class SqliteStore:
         """Search, all queries over the same rows in one transaction."""
         graph = self.graph
         if not queries or not rows.num_rows:
-            return [search_schema(graph, query, self._dimensions).empty_table() for query in queries]
+            return [
+                search_schema(graph, query, self._dimensions).empty_table() for query in queries
+            ]
         for query in queries:
             self._table(query.label)
         asking = Asking(rows)
@@ -225,9 +244,13 @@ class SqliteStore:
                 asking.load(con)
             return [search.run(con, self._memory, dimensions) for search in searches]
 
-        products = [nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest]
+        products = [
+            nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest
+        ]
         known = None if None in products else sum(count for count in products if count is not None)
-        return await self._file.run(work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS)
+        return await self._file.run(
+            work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS
+        )
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """Match a pattern for all rows in one transaction."""
@@ -237,7 +260,9 @@ class SqliteStore:
         asking = Asking(rows)
         trail = query.pattern.trail
         matching = (
-            Matching(self._tables, query, asking) if trail is None else Trails(self._tables, query, trail, asking)
+            Matching(self._tables, query, asking)
+            if trail is None
+            else Trails(self._tables, query, trail, asking)
         )
 
         def work(con: sqlite3.Connection) -> pa.Table:
@@ -259,17 +284,23 @@ class SqliteStore:
         if partitions is not None and not partitions:
             return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
         scanning = Scanning(table, properties, partitions, where, limit)
-        return await self._file.run(lambda con: scanning.run(con, self._read_dimensions(con)), large=True)
+        return await self._file.run(
+            lambda con: scanning.run(con, self._read_dimensions(con)), large=True
+        )
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
         """Heads and marks, in one transaction."""
         tables = self._tables if self.graph else {}
         if not partitions:
             return {}
-        return await self._file.run(lambda con: states(con, tables, plan, partitions), large=_large(len(partitions)))
+        return await self._file.run(
+            lambda con: states(con, tables, plan, partitions), large=_large(len(partitions))
+        )
 
     async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
-        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, DataError, StoreUnavailable."""
+        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, DataError,
+        StoreUnavailable.
+        """
         tables = self._tables if self.graph else {}
         count = sum(write.rows.num_rows for write in batch.writes)
         if not count and mark is None:
@@ -277,7 +308,11 @@ class SqliteStore:
 
         def prepare() -> list[Merge]:
             refusals = Refusals()
-            merges = [write for write in batch.writes if not isinstance(write, Delete) and write.rows.num_rows]
+            merges = [
+                write
+                for write in batch.writes
+                if not isinstance(write, Delete) and write.rows.num_rows
+            ]
             found = [self._merge(write, refusals) for write in merges]
             check_partitions(self.graph, batch, refusals)
             refusals.check()
@@ -300,9 +335,15 @@ class SqliteStore:
 
         def work(con: sqlite3.Connection) -> Statistics:
             names = dict.fromkeys([*tables, *labels_in(con)])
-            counts = {name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0] for name in names}
+            counts = {
+                name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0]
+                for name in names
+            }
             counts = {name: count for name, count in counts.items() if count or name in tables}
-            return Statistics(counts, {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables})
+            return Statistics(
+                counts,
+                {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables},
+            )
 
         return await self._file.run(work)
 
@@ -310,7 +351,9 @@ class SqliteStore:
         """Delete the rows and marks of some partitions, or of all."""
         tables = self._tables if self.graph else {}
         if partitions is None or partitions:
-            await self._file.run(lambda con: clear(con, tables, partitions), writes=True, large=True)
+            await self._file.run(
+                lambda con: clear(con, tables, partitions), writes=True, large=True
+            )
 
     async def aclose(self) -> None:
         """Close the file. Safe to call twice."""
@@ -321,7 +364,9 @@ class SqliteStore:
 
     def _table(self, label: str) -> Table:
         if label not in self.graph.labels:
-            raise EngineError(f'{self.name}  was asked about "{label}"; its labels are {", ".join(self.graph.labels)}')
+            raise EngineError(
+                f'{self.name}  was asked about "{label}"; its labels are {", ".join(self.graph.labels)}'
+            )
         return self._tables[label]
 
     def _read_dimensions(self, con: sqlite3.Connection) -> dict[tuple[str, str], int]:

@@ -1,8 +1,10 @@
-"""Vectors of an SQLite file in memory, one block per partition, kept in step with the file whoever writes to it.
+"""Vectors of an SQLite file in memory, one block per partition, kept in step with the file whoever
+writes to it.
 
-Each transaction that writes raises the file's version and stamps the vectors that it wrote with it; a vector that goes
-leaves the version at which its partition lost one. So within a read a block knows by two look-ups whether it is current,
-and else reads only what is newer than itself, or all anew if something went.
+Each transaction that writes raises the file's version and stamps the vectors that it wrote with it;
+a vector that goes leaves the version at which its partition lost one. So within a read a block
+knows by two look-ups whether it is current, and else reads only what is newer than itself, or all
+anew if something went.
 """
 
 from __future__ import annotations
@@ -23,7 +25,17 @@ from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
 from semgraph.stores.batch_io import column, partitions_of
-from semgraph.stores.conditions import Prop, Term, Test, Value, cast_values, constant, evaluate, read, values_of
+from semgraph.stores.conditions import (
+    Prop,
+    Term,
+    Test,
+    Value,
+    cast_values,
+    constant,
+    evaluate,
+    read,
+    values_of,
+)
 from semgraph.stores.cosine import Block
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.values import encode
@@ -49,7 +61,9 @@ def file_version(con: sqlite3.Connection) -> int:
 
 
 class VectorCache:
-    """Blocks by table and partition; the least recently used go when they take more than `limit` bytes."""
+    """Blocks by table and partition; the least recently used go when they take more than `limit`
+    bytes.
+    """
 
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
@@ -57,14 +71,20 @@ class VectorCache:
         self._grown = False
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
-        """How many vectors are held of some partitions (None: of all that are held); None if one is not held at all."""
+        """How many vectors are held of some partitions (None: of all that are held); None if one is
+        not held at all.
+        """
         if partitions is None:
             counts = [held.block.count for (name, _), held in self._held.items() if name == table]
             return sum(counts) if counts else None
         found = [self._held.get((table, partition)) for partition in partitions]
-        return None if None in found else sum(held.block.count for held in found if held is not None)
+        return (
+            None if None in found else sum(held.block.count for held in found if held is not None)
+        )
 
-    def blocks(self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int) -> list[Block]:
+    def blocks(
+        self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int
+    ) -> list[Block]:
         """The current blocks of some partitions (None: all), within a transaction."""
         version = file_version(con)
         if partitions is None:
@@ -78,10 +98,16 @@ class VectorCache:
         """Forget all."""
         self._held.clear()
 
-    def _block(self, con: sqlite3.Connection, table: str, partition: str, size: int, version: int) -> Block:
+    def _block(
+        self, con: sqlite3.Connection, table: str, partition: str, size: int, version: int
+    ) -> Block:
         name = (table, partition)
         held = self._held.get(name)
-        if held is None or held.block.size != size or (held.version != version and _lost(con, name, held.version)):
+        if (
+            held is None
+            or held.block.size != size
+            or (held.version != version and _lost(con, name, held.version))
+        ):
             held = self._held[name] = _Held(Block(size), -1)
         if held.version != version:
             _read(con, table, partition, held)
@@ -109,14 +135,31 @@ def _read(con: sqlite3.Connection, table: str, partition: str, held: _Held) -> N
 
     newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
     if not held.block.count:
-        held.block.reserve(con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0])
+        held.block.reserve(
+            con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0]
+        )
     cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
     while rows := cursor.fetchmany(_BATCH):
         ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-        held.block.put(ids, np.frombuffer(b"".join(row[1] for row in rows), "<f4").reshape(len(rows), held.block.size))
+        held.block.put(
+            ids,
+            np.frombuffer(b"".join(row[1] for row in rows), "<f4").reshape(
+                len(rows), held.block.size
+            ),
+        )
 
 
-_INFIX = {"and": "AND", "or": "OR", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "same": "IS"}
+_INFIX = {
+    "and": "AND",
+    "or": "OR",
+    "=": "=",
+    "<>": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "same": "IS",
+}
 _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
 
 
@@ -135,21 +178,27 @@ class Asking:
 
     @property
     def table(self) -> str:
-        """The temporary table with the rows; named by its width, so that statements stay prepared."""
+        """The temporary table with the rows; named by its width, so that statements stay
+        prepared.
+        """
         return quote(f"#rows{len(self._columns)}")
 
     def column(self, name: object, array: pa.Array[Any], kind: Type | None = None) -> str:
         """A column of the rows in SQL. `name` makes it one column however often it is asked for."""
         if name not in self._names:
             self._names[name] = f"r.c{len(self._columns)}"
-            self._columns.append(encode(array, kind or type_of_arrow(array.type), f'column "{name}" of the rows'))
+            self._columns.append(
+                encode(array, kind or type_of_arrow(array.type), f'column "{name}" of the rows')
+            )
         return self._names[name]
 
     def path(self, path: str, kind: Type) -> str:
         """A column by its path, of the type that it is compared with."""
         return self.column((path, kind), column(self.rows, path), kind)
 
-    def conjuncts(self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]) -> list[str]:
+    def conjuncts(
+        self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]
+    ) -> list[str]:
         """Conjuncts in SQL.
 
         Args:
@@ -169,7 +218,9 @@ class Asking:
             self.column(value, array)
         for value in values:
             if not value.columns:
-                self.column(value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64())))
+                self.column(
+                    value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64()))
+                )
         return [self._text(one, term) for one in terms]
 
     def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:
@@ -197,7 +248,8 @@ class Asking:
         con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {self.table} (q INTEGER PRIMARY KEY{names})")
         con.execute(f"DELETE FROM temp.{self.table}")
         con.executemany(
-            f"INSERT INTO temp.{self.table} VALUES ({marks})", zip(self.ordinals, *self._columns, strict=True)
+            f"INSERT INTO temp.{self.table} VALUES ({marks})",
+            zip(self.ordinals, *self._columns, strict=True),
         )
         for path, listed in self._partitions.items():
             parts = self.parts(path)
@@ -205,7 +257,9 @@ class Asking:
                 f"CREATE TEMP TABLE IF NOT EXISTS {parts} (q INTEGER, part TEXT, PRIMARY KEY (q, part)) WITHOUT ROWID"
             )
             con.execute(f"DELETE FROM temp.{parts}")
-            pairs = ((q, part) for q, row in zip(self.ordinals, listed, strict=True) for part in row)
+            pairs = (
+                (q, part) for q, row in zip(self.ordinals, listed, strict=True) for part in row
+            )
             con.executemany(f"INSERT INTO temp.{parts} VALUES (?, ?)", pairs)
 
 
@@ -223,7 +277,9 @@ def _test(test: Test, args: list[str]) -> str:
 
 
 def pinned(term: Term, names: Iterable[str]) -> bool:
-    """Whether a conjunct leaves only hits whose value of one of the properties is among a few known ones."""
+    """Whether a conjunct leaves only hits whose value of one of the properties is among a few known
+    ones.
+    """
     if not isinstance(term, Test):
         return False
     if term.op in ("and", "or"):
@@ -267,13 +323,17 @@ class Found(NamedTuple):
 
 
 class Sizes:
-    """How many rows partitions have, about: chooses how full text is confined to them, never what it finds."""
+    """How many rows partitions have, about: chooses how full text is confined to them, never what
+    it finds.
+    """
 
     def __init__(self) -> None:
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
 
     def is_large(self, con: sqlite3.Connection, table: Table, partitions: Sequence[str]) -> bool:
-        """Whether some partitions hold a good part of a table. Counted anew when the table has grown by half."""
+        """Whether some partitions hold a good part of a table. Counted anew when the table has
+        grown by half.
+        """
         total: int = con.execute(f"SELECT coalesce(max({ID}), 0) FROM {table.name}").fetchone()[0]
         held = 0
         for partition in partitions:
@@ -299,7 +359,9 @@ class Ranking(Protocol):
     """One method of a search, prepared for its rows."""
 
     def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
-        """The hits, row by row, best first, at most k each; within a transaction, after the rows are loaded."""
+        """The hits, row by row, best first, at most k each; within a transaction, after the rows
+        are loaded.
+        """
         ...
 
 
@@ -325,7 +387,9 @@ class Scope:
 
     @property
     def partition(self) -> str:
-        """The partition of a hit, in SQL; where conditions leave few hits, not to be looked up by the index on it."""
+        """The partition of a hit, in SQL; where conditions leave few hits, not to be looked up by
+        the index on it.
+        """
         return f"{'+' if self.pinned else ''}t.{self.table.partition}"
 
     def seen(self, row: int) -> tuple[str, ...] | None:
@@ -339,14 +403,24 @@ class Scope:
             return "TRUE", ()
         if len(seen) == 1:
             return f"{self.partition} = ?", seen
-        return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (self.asking.ordinals[row],)
+        return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (
+            self.asking.ordinals[row],
+        )
 
     def holds_all(self, con: sqlite3.Connection, partitions: Sequence[str]) -> bool:
         """Whether a table has no rows but of some one partition."""
-        ends = ", ".join(f"(SELECT {end}({self.table.partition}) FROM {self.table.name})" for end in ("min", "max"))
-        return len(partitions) == 1 and con.execute(f"SELECT {ends}").fetchone() == (*partitions, *partitions)
+        ends = ", ".join(
+            f"(SELECT {end}({self.table.partition}) FROM {self.table.name})"
+            for end in ("min", "max")
+        )
+        return len(partitions) == 1 and con.execute(f"SELECT {ends}").fetchone() == (
+            *partitions,
+            *partitions,
+        )
 
-    def ranked(self, con: sqlite3.Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    def ranked(
+        self, con: sqlite3.Connection, hits: list[tuple[float, int]]
+    ) -> list[tuple[float, int]]:
         """Scores and ids, best first, ties by key; keys are read only where there are ties."""
         hits.sort(reverse=True)
         if any(one[0] == next_[0] for one, next_ in pairwise(hits)):
@@ -366,7 +440,8 @@ class Scope:
         order: str,
         k: int | None,
     ) -> Iterator[Found]:
-        """The hits of one row, each a score and an id. With a statement of its own, an index can stop at k.
+        """The hits of one row, each a score and an id. With a statement of its own, an index can
+        stop at k.
 
         Args:
             con: The connection.
@@ -382,5 +457,7 @@ class Scope:
         own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
         where = " AND ".join([*own, *conditions, *self.where])
         sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
-        for rank, (score, found) in enumerate(con.execute(sql, (*bound, *values, -1 if k is None else k))):
+        for rank, (score, found) in enumerate(
+            con.execute(sql, (*bound, *values, -1 if k is None else k))
+        ):
             yield Found(q, rank, score, found)

@@ -33,7 +33,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def take_head(con: sqlite3.Connection, mark: Mark) -> None:
-    """Compare the head of a mark's partition and set it, in a transaction that holds the lock. Raises ConcurrentWrite."""
+    """Compare the head of a mark's partition and set it, in a transaction that holds the lock.
+    Raises ConcurrentWrite.
+    """
     found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (mark.partition,)).fetchone()
     if mark.before != (found[0] if found else None):
         raise ConcurrentWrite(mark.partition)
@@ -54,7 +56,10 @@ def states(
     """Heads of partitions, and the marks of a plan whose witness is still there."""
     heads: dict[str, str | None] = {}
     marked: dict[str, dict[str, Marked]] = {}
-    witnesses = [row[0] for row in con.execute('SELECT DISTINCT witness FROM "#marks" WHERE plan = ?', (plan,))]
+    witnesses = [
+        row[0]
+        for row in con.execute('SELECT DISTINCT witness FROM "#marks" WHERE plan = ?', (plan,))
+    ]
     for partition in dict.fromkeys(partitions):
         found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
         heads[partition] = found[0] if found else None
@@ -94,14 +99,21 @@ class Merge:
             if size is not None:
                 self.sizes[name] = size
         self.keys: list[str] = self.columns[table.graph.key]
-        self.parts: list[str | None] = self.columns.get(table.graph.partition, [None] * len(self.keys))
+        self.parts: list[str | None] = self.columns.get(
+            table.graph.partition, [None] * len(self.keys)
+        )
         self._open_columns()
 
     def _open_columns(self) -> None:
-        forms: dict[str, Callable[[str, str], Any]] = {"labels": self._labels, "attributes": self._attributes}
+        forms: dict[str, Callable[[str, str], Any]] = {
+            "labels": self._labels,
+            "attributes": self._attributes,
+        }
         for name in self.table.label.open & set(self.columns):
             pairs = zip(self.keys, self.columns[name], strict=True)
-            self.columns[name] = [None if v is None else canonical_json(forms[name](v, key)) for key, v in pairs]
+            self.columns[name] = [
+                None if v is None else canonical_json(forms[name](v, key)) for key, v in pairs
+            ]
 
     def _labels(self, text: str, key: str) -> list[str]:
         found = labels_form(json.loads(text), self.table.label, key)
@@ -114,7 +126,8 @@ class Merge:
         return attributes_form(text, self.table.label, key)
 
     def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
-        """Merge the rows, within a transaction; how many were merged. Rows that are refused are noted.
+        """Merge the rows, within a transaction; how many were merged. Rows that are refused are
+        noted.
 
         Raises:
             StoreUnavailable: Vectors have another length than the stored ones.
@@ -146,8 +159,12 @@ class Merge:
                 refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
         return {key: row for key, (row, _) in found.items()}
 
-    def _check_ends(self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals) -> None:
-        """Refuse new edges without their ends, other ends for edges that are there, and ends of another partition."""
+    def _check_ends(
+        self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals
+    ) -> None:
+        """Refuse new edges without their ends, other ends for edges that are there, and ends of
+        another partition.
+        """
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
         con.execute(
@@ -177,7 +194,9 @@ class Merge:
                 f"WHERE t.{end} <> e.{end}"
             )
             for edge, stored, given in con.execute(sql):
-                refusals.add(self.write, edge, other_end(f"{label.name} {edge}", end, stored, given))
+                refusals.add(
+                    self.write, edge, other_end(f"{label.name} {edge}", end, stored, given)
+                )
 
     def _insert(self, con: sqlite3.Connection, new: Sequence[int]) -> None:
         if not new:
@@ -186,10 +205,13 @@ class Merge:
         columns = {name: [values[n] for n in new] for name, values in self.columns.items()}
         columns[partition] = [value or "" for value in columns.get(partition, [None] * len(new))]
         for name in self.write.unite & set(columns):
-            columns[name] = [unite("[]", value) if value is not None else None for value in columns[name]]
+            columns[name] = [
+                unite("[]", value) if value is not None else None for value in columns[name]
+            ]
         names, marks = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
         con.executemany(
-            f"INSERT INTO {self.table.name} ({names}) VALUES ({marks})", zip(*columns.values(), strict=True)
+            f"INSERT INTO {self.table.name} ({names}) VALUES ({marks})",
+            zip(*columns.values(), strict=True),
         )
 
     def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
@@ -199,8 +221,16 @@ class Merge:
             *self.write.create,
             *(("source", "target") if self.table.label.kind == "edge" else ()),
         }
-        columns = {name: [values[n] for n in old] for name, values in self.columns.items() if name not in kept}
-        columns = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+        columns = {
+            name: [values[n] for n in old]
+            for name, values in self.columns.items()
+            if name not in kept
+        }
+        columns = {
+            name: values
+            for name, values in columns.items()
+            if any(value is not None for value in values)
+        }
         if not columns:
             return
         rows = zip(*columns.values(), (ids[self.keys[n]] for n in old), strict=True)
@@ -224,11 +254,17 @@ class Merge:
         but: Iterable[str] = (),
     ) -> None:
         for name, values in self.vectors.items():
-            given = [(ids[self.keys[n]], vector) for n in rows if (vector := values[n]) is not None and name not in but]
+            given = [
+                (ids[self.keys[n]], vector)
+                for n in rows
+                if (vector := values[n]) is not None and name not in but
+            ]
             if not given:
                 continue
             vectors = quote(self.table.vectors(name))
-            zeros = ((row,) for row, vector in given if not any(vector))  # without direction: as if there were none
+            zeros = (
+                (row,) for row, vector in given if not any(vector)
+            )  # without direction: as if there were none
             con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
             self._check_size(con, name)
             con.executemany(
@@ -240,12 +276,16 @@ class Merge:
             )
 
     def _check_size(self, con: sqlite3.Connection, name: str) -> None:
-        """The first vector says how long all are. Raises StoreUnavailable for one of another length."""
+        """The first vector says how long all are. Raises StoreUnavailable for one of another
+        length.
+        """
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         if stored != size:
             raise other_length(self.store, label, name, stored, size)
-        con.execute('INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', (self.table.vectors(name), size))
+        con.execute(
+            'INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', (self.table.vectors(name), size)
+        )
 
 
 def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
@@ -256,25 +296,36 @@ def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
     return 'temp."#keys"'
 
 
-def _found(con: sqlite3.Connection, table: Table, keys: Iterable[str]) -> dict[str, tuple[int, str]]:
+def _found(
+    con: sqlite3.Connection, table: Table, keys: Iterable[str]
+) -> dict[str, tuple[int, str]]:
     """Id and partition by key of the rows that are there."""
     columns = f"k.key, t.{ID}, t.{table.partition}"
     sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
     return {key: (row, part) for key, row, part in con.execute(sql)}
 
 
-def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, refusals: Refusals) -> int:
-    """Delete nodes or edges by key and partition, and the marks that they witness; how many there were.
+def delete(
+    con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, refusals: Refusals
+) -> int:
+    """Delete nodes or edges by key and partition, and the marks that they witness; how many there
+    were.
 
     Nodes that still have edges are refused, unless the write detaches them.
     """
     table = tables[write.label]
     check_columns(table.graph, write)
-    con.execute('CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))')
+    con.execute(
+        'CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))'
+    )
     con.execute('DELETE FROM temp."#deleted"')
-    names = [name for name in (table.graph.key, table.graph.partition) if name in write.rows.column_names]
+    names = [
+        name for name in (table.graph.key, table.graph.partition) if name in write.rows.column_names
+    ]
     rows = zip(*(column(write.rows, name).to_pylist() for name in names), strict=True)
-    con.executemany('INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', ((*row, None)[:2] for row in rows))
+    con.executemany(
+        'INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', ((*row, None)[:2] for row in rows)
+    )
     same = f"g.part IS NULL OR g.part = t.{table.partition}"
     gone = f'SELECT g.key FROM temp."#deleted" g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})'
     for edges in tables.values() if table.label.kind == "node" else ():
@@ -286,14 +337,17 @@ def delete(con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, 
             con.execute(f"DELETE FROM {edges.name} WHERE {touching}")
             continue
         sql = " UNION ALL ".join(
-            f"SELECT {end}, {edges.key}, source, target FROM {edges.name} WHERE {end} IN ({gone})" for end in ends
+            f"SELECT {end}, {edges.key}, source, target FROM {edges.name} WHERE {end} IN ({gone})"
+            for end in ends
         )
         for key, edge, source, target in con.execute(sql):
             between = f"{edges.label.name} {edge} lies between {source} and {target}"
             refusals.add(write, key, still_has_edges(f"a {write.label}", between))
     count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
     marked = 'SELECT 1 FROM temp."#deleted" g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)'
-    con.execute(f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,))
+    con.execute(
+        f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,)
+    )
     return count
 
 
@@ -305,7 +359,11 @@ def next_version(con: sqlite3.Connection) -> int:
 
 
 def commit(
-    con: sqlite3.Connection, tables: Mapping[str, Table], batch: Batch, merges: Sequence[Merge], mark: Mark | None
+    con: sqlite3.Connection,
+    tables: Mapping[str, Table],
+    batch: Batch,
+    merges: Sequence[Merge],
+    mark: Mark | None,
 ) -> dict[str, int]:
     """Write a batch within a transaction that already holds the lock; rows by label.
 
@@ -329,8 +387,12 @@ def commit(
     return dict(found)
 
 
-def clear(con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None) -> None:
-    """Delete the rows of some partitions (None: all), the edges that touch them, and what semgraph noted of them."""
+def clear(
+    con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None
+) -> None:
+    """Delete the rows of some partitions (None: all), the edges that touch them, and what semgraph
+    noted of them.
+    """
     next_version(con)
     parts = _keys(con, partitions or ())
     inner = f"SELECT key FROM {parts}"
@@ -340,10 +402,14 @@ def clear(con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequ
         touching = [f"{table.partition} IN ({inner})"]
         for end in ("source", "target"):
             node = tables[getattr(table.label, end)]
-            touching.append(f"{end} IN (SELECT {node.key} FROM {node.name} WHERE {node.partition} IN ({inner}))")
+            touching.append(
+                f"{end} IN (SELECT {node.key} FROM {node.name} WHERE {node.partition} IN ({inner}))"
+            )
         con.execute(f"DELETE FROM {table.name} WHERE {' OR '.join(touching)}")
     for table in tables.values():
         where = "" if partitions is None else f"WHERE {table.partition} IN ({inner})"
         con.execute(f"DELETE FROM {table.name} {where}")
     for own in ('"#heads"', '"#marks"'):
-        con.execute(f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})"))
+        con.execute(
+            f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})")
+        )

@@ -1,8 +1,11 @@
-"""The jars of Neo4j Community, fetched from Maven Central by jgo into the user's cache, once for all folders.
+"""The jars of Neo4j Community, fetched from Maven Central by jgo into the user's cache, once for
+all folders.
 
-Neo4j is GPLv3: whoever asks for it downloads it; semgraph ships none of it. Beside this module stands the list of jars of the
-default version (`neo4j-5.26.0.txt`: path in the repository, bytes, SHA-256), so that it need not be resolved, which takes
-four times as long as the download, and is the same everywhere. Other versions are resolved.
+Neo4j is GPLv3: whoever asks for it downloads it; semgraph ships none of it. Beside this module
+    stands the list of jars of the
+default version (`neo4j-5.26.0.txt`: path in the repository, bytes, SHA-256), so that it need not be
+resolved, which takes four times as long as the download, and is the same everywhere. Other versions
+are resolved.
 """
 
 from __future__ import annotations
@@ -50,8 +53,11 @@ def cache_dir(env: Mapping[str, str] | None = None) -> Path:
     return (Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")) / "neo4j"
 
 
-def jars(version: str, progress: Callable[[Progress], None], cache: Path | None = None) -> tuple[Path, ...]:
-    """The jars of a version, fetched if they are not here; `progress` is called in the caller's thread.
+def jars(
+    version: str, progress: Callable[[Progress], None], cache: Path | None = None
+) -> tuple[Path, ...]:
+    """The jars of a version, fetched if they are not here; `progress` is called in the caller's
+    thread.
 
     Raises:
         StoreUnavailable: They are not here and `SEMGRAPH_OFFLINE` is set, or they cannot be had.
@@ -136,16 +142,22 @@ def _pinned(version: str) -> dict[str, str]:
     return {path: digest for path, _, digest in (line.split() for line in lines)}
 
 
-def _artifacts(repository: Path, version: str, count: _Count, progress: Callable[[Progress], None]) -> list[Any]:
+def _artifacts(
+    repository: Path, version: str, count: _Count, progress: Callable[[Progress], None]
+) -> list[Any]:
     from jgo.maven import MavenContext, PythonResolver
 
     count.changed = lambda: progress(Progress("resolve", count.files, size=count.size))
     progress(Progress("resolve"))
-    context = MavenContext(PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30)
+    context = MavenContext(
+        PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30
+    )
     if pinned := _pinned(version):
         found = [_artifact(context, path) for path in pinned]
     else:
-        asked, needed = context.resolver.resolve([context.create_dependency(f"{a}:{version}") for a in ARTIFACTS])
+        asked, needed = context.resolver.resolve(
+            [context.create_dependency(f"{a}:{version}") for a in ARTIFACTS]
+        )
         dependencies = [*asked, *(d for d in needed if d.scope in ("compile", "runtime"))]
         found = [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
     count.changed = lambda: None
@@ -159,7 +171,9 @@ def _artifact(context: Any, path: str) -> Any:
     return context.project(".".join(group), name).at_version(version).artifact(classifier)
 
 
-def _download(artifacts: list[Any], count: _Count, progress: Callable[[Progress], None]) -> tuple[Path, ...]:
+def _download(
+    artifacts: list[Any], count: _Count, progress: Callable[[Progress], None]
+) -> tuple[Path, ...]:
     count.size = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked: list[Future[Path]] = [pool.submit(artifact.resolve) for artifact in artifacts]
@@ -179,11 +193,17 @@ def _download(artifacts: list[Any], count: _Count, progress: Callable[[Progress]
 def _check(found: tuple[Path, ...], repository: Path, version: str) -> None:
     """Delete and refuse jars that are not those of the list."""
     pinned = _pinned(version)
-    other = [path for path in found if pinned and _digest(path) != pinned[path.relative_to(repository).as_posix()]]
+    other = [
+        path
+        for path in found
+        if pinned and _digest(path) != pinned[path.relative_to(repository).as_posix()]
+    ]
     for path in other:
         path.unlink()
     if other:
-        raise ValueError(f"{', '.join(path.name for path in other)}: not the bytes that were to come (SHA-256)")
+        raise ValueError(
+            f"{', '.join(path.name for path in other)}: not the bytes that were to come (SHA-256)"
+        )
 
 
 def _digest(path: Path) -> str:
@@ -192,7 +212,9 @@ def _digest(path: Path) -> str:
 
 
 def _drop_broken(repository: Path) -> None:
-    """Delete what an interrupted download left behind: jgo takes every file that is there for whole."""
+    """Delete what an interrupted download left behind: jgo takes every file that is there for
+    whole.
+    """
     for path in repository.rglob("*.*"):
         if path.suffix == ".jar":
             whole = zipfile.is_zipfile(path)

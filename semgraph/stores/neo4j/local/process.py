@@ -1,8 +1,10 @@
-"""The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. Started by `neo4j_local`.
+"""The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. Started by
+`neo4j_local`.
 
-Run from its file, as it imports nothing of semgraph, it is two processes: `launch` starts `serve`, waits until that holds
-`running.lock` and ends, so that the server is nobody's child. The lock is held for as long as the server lives: the operating
-system gives it back however it ends, so no process id can mislead.
+Run from its file, as it imports nothing of semgraph, it is two processes: `launch` starts `serve`,
+waits until that holds `running.lock` and ends, so that the server is nobody's child. The lock is
+held for as long as the server lives: the operating system gives it back however it ends, so no
+process id can mislead.
 """
 
 from __future__ import annotations
@@ -52,7 +54,11 @@ def launch(folder: Path, *rest: str) -> int:
 
     command = [sys.executable, "-P", __file__, "serve", str(folder), *rest]
     server = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True, creationflags=_DETACHED
+        command,
+        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        start_new_session=True,
+        creationflags=_DETACHED,
     )
     while server.poll() is None:
         try:
@@ -81,7 +87,9 @@ def serve(folder: Path, port: int, version: str, listing: Path) -> None:
         _set_password(folder, port)
         dbms = _dbms(folder, port, bolt=True)
         draft = folder / "server.json.part"
-        draft.write_text(json.dumps({"pid": os.getpid(), "port": port, "version": version}), encoding="utf-8")
+        draft.write_text(
+            json.dumps({"pid": os.getpid(), "port": port, "version": version}), encoding="utf-8"
+        )
         draft.replace(state)
         asked_to_end.wait()
         state.unlink(missing_ok=True)
@@ -109,14 +117,18 @@ def _dbms(folder: Path, port: int, *, bolt: bool) -> Any:
 
     configuration, own = folder / "neo4j.conf", folder / "settings.conf"
     text = _CONFIGURATION.format(bolt=str(bolt).lower(), port=port)
-    configuration.write_text(text + (own.read_text(encoding="utf-8") if own.exists() else ""), encoding="utf-8")
+    configuration.write_text(
+        text + (own.read_text(encoding="utf-8") if own.exists() else ""), encoding="utf-8"
+    )
     path = jpype.JClass("java.nio.file.Path")
     builder = jpype.JClass("org.neo4j.dbms.api.DatabaseManagementServiceBuilder")
     return builder(path.of(str(folder))).loadPropertiesFromFile(path.of(str(configuration))).build()
 
 
 def _set_password(folder: Path, port: int) -> None:
-    """Once, and before anything listens: nobody ever gets in with the password that Neo4j begins with."""
+    """Once, and before anything listens: nobody ever gets in with the password that Neo4j begins
+    with.
+    """
     done = folder / "password.set"
     if done.exists():
         return

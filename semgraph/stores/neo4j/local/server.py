@@ -1,8 +1,10 @@
-"""A real Neo4j Community server on this machine, without Docker, JDK or Maven: `start`, `status`, `stop`.
+"""A real Neo4j Community server on this machine, without Docker, JDK or Maven: `start`, `status`,
+`stop`.
 
-The server is a process of its own that outlives the one that started it, keeps data, log and password in one folder, and
-listens on the loopback address only. A `settings.conf` in that folder, lines as in Neo4j's own neo4j.conf, is added to its
-configuration at the next start. Needs the extra `neo4j-local`.
+The server is a process of its own that outlives the one that started it, keeps data, log and
+password in one folder, and listens on the loopback address only. A `settings.conf` in that folder,
+lines as in Neo4j's own neo4j.conf, is added to its configuration at the next start. Needs the extra
+`neo4j-local`.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ def start(
     version: str = VERSION,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> LocalServer:
-    """Start the server of a folder, or find it running. The first start on a machine downloads 140 MB of jars.
+    """Start the server of a folder, or find it running. The first start on a machine downloads 140
+    MB of jars.
 
     Args:
         folder: Where data, log and password are, or will be.
@@ -64,8 +67,8 @@ def start(
         progress: Is told how the download and the start go on.
 
     Raises:
-        StoreUnavailable: The extra is missing, the jars cannot be had, or the server does not come up; the message says
-            why and what to do.
+        StoreUnavailable: The extra is missing, the jars cannot be had, or the server does not come
+            up; the message says why and what to do.
         PlanError: The version is older than 5.26.
     """
     _check_version(version)
@@ -76,7 +79,9 @@ def start(
     jars(version, progress)
     _prepare(home)
     with _folder_lock(home):
-        _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)  # one that starts, or is about to end
+        _until(
+            lambda: bool(_state(home)) or not _alive(home), _START_SECONDS
+        )  # one that starts, or is about to end
         if not _alive(home):
             _spawn(home, port, version, progress)
         return _described(home, running=True)
@@ -93,7 +98,9 @@ def status(folder: str | Path = FOLDER) -> LocalServer:
 
 
 def stop(folder: str | Path = FOLDER) -> LocalServer:
-    """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable if it does not end."""
+    """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable if it does not
+    end.
+    """
     home = Path(folder).absolute()
     if not status(home).running:
         return _described(home, running=False)
@@ -137,7 +144,9 @@ def _prepare(home: Path) -> None:
 
 @contextmanager
 def _folder_lock(home: Path) -> Iterator[None]:
-    """One at a time starts, stops or looks: so that a look is never mistaken for a running server."""
+    """One at a time starts, stops or looks: so that a look is never mistaken for a running
+    server.
+    """
     from filelock import FileLock
 
     with FileLock(home / "manage.lock", timeout=_START_SECONDS + _STOP_SECONDS):
@@ -205,8 +214,12 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _spawn(home: Path, asked: int | None, version: str, progress: Callable[[Progress], None]) -> None:
-    """Start the server and wait for it; if its port is taken between the look and the start, with another one."""
+def _spawn(
+    home: Path, asked: int | None, version: str, progress: Callable[[Progress], None]
+) -> None:
+    """Start the server and wait for it; if its port is taken between the look and the start, with
+    another one.
+    """
     ports = list(_ports(home, asked))
     for port in ports:
         progress(Progress("start"))
@@ -217,15 +230,28 @@ def _spawn(home: Path, asked: int | None, version: str, progress: Callable[[Prog
             (home / "port").write_text(str(port), encoding="utf-8")
             return
         if "in use" not in _log_tail(home) or port == ports[-1]:
-            raise StoreUnavailable(f"the Neo4j of {home} did not come up on port {port}: {_log(home)}")
+            raise StoreUnavailable(
+                f"the Neo4j of {home} did not come up on port {port}: {_log(home)}"
+            )
 
 
 def _launch(home: Path, port: int, version: str) -> None:
     server = Path(__file__).with_name("process.py")
     listing = cache_dir() / f"{version}.json"
-    command = [sys.executable, "-P", str(server), "launch", str(home), str(port), version, str(listing)]
+    command = [
+        sys.executable,
+        "-P",
+        str(server),
+        "launch",
+        str(home),
+        str(port),
+        version,
+        str(listing),
+    ]
     with (home / "server.log").open("wb") as log:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
+        )
 
 
 def _until(done: Callable[[], bool], seconds: float) -> bool:
@@ -241,6 +267,8 @@ def _log(home: Path) -> str:
 
 def _log_tail(home: Path) -> str:
     """The line of the log that says why: the innermost Java cause, else the last line."""
-    lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines() or ["no log"]
+    lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines() or [
+        "no log"
+    ]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return (causes or lines)[-1].removeprefix("Caused by:").rpartition("Exception: ")[2].strip()
