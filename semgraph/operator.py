@@ -5,8 +5,8 @@ A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters
 `sorted_block(rows=20)`:
 
     """Rows sorted by name share a call, so that rivals for one name are judged side by side."""
-    from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate, Rows,
-    SemJoin, dataclass, pa
+    from semgraph.operator import Context, Cost, Implementation, Observed, RowEstimate
+    from semgraph.operator import Rows, SemJoin, dataclass, pa
 
     @dataclass(frozen=True)
     class SortedBlock(Implementation[SemJoin]):

@@ -390,7 +390,9 @@ async def wrong_ids(way: Way) -> None:
             if isinstance(broken, Stuck):
                 raise
             if not _ranks(llm):
-                raise Broken(f"{(change.__doc__ or '').rstrip('.').lower()}: {broken}") from None
+                raise Broken(
+                    f"{' '.join((change.__doc__ or '').split()).rstrip('.').lower()}: {broken}"
+                ) from None
 
 
 def _ranks(llm: Faulty) -> bool:

@@ -88,7 +88,9 @@ class Library:
         for name in self.names(operator):
             file = self._files[operator][name]
             kind = self._load(operator, file)
-            doc = (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n", 1)[0]
+            doc = " ".join(
+                (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n\n", 1)[0].split()
+            )
             found.append(
                 Listed(
                     name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file

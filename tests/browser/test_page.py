@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.browser.conftest import Shown
-from tests.report.test_html import HOSTILE, line, recorded, texts
-from tests.report.test_html_comparison import arm, compared
+from tests.render.test_html import HOSTILE, line, recorded, texts
+from tests.render.test_html_comparison import arm, compared
 
 Show = Callable[..., Shown]
 

@@ -545,7 +545,7 @@ class _Drawing:
                 chosen = dict(self.rng.sample(doubles, 1))
             same = all(a == b for a, b in chosen.items())
             spec["using"] = list(chosen) if same else chosen
-        if (needed and "using" not in spec) or self.chance(0.4 if needed else 0.6):
+        if (needed and "using" not in spec) or self.chance(0.4 if needed else 0.85):
             spec["where"] = (
                 self.expressions.touching(both, "boolean", 2) if self.chance(0.9) else "TRUE"
             )

@@ -17,7 +17,7 @@ from semgraph.conformance.cases import LIBRARY, OPERATORS
 from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.errors import EngineError, PlanError
 from semgraph.semantic import answers as watching
-from tests.operators.test_checking import write
+from tests.conformance.test_checking import write
 
 PLAN = """
 plan: tickets

@@ -18,7 +18,7 @@ from semgraph.errors import DataError, PlanError
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import APPROXIMATE, optimize
-from tests.optimizer.conftest import FIXTURES, Bench
+from tests.optimizer.bench import FIXTURES, Bench
 
 GROUP_STOPPED = 1  # the exit code
 # Each operator leaves or makes the columns id, name, n and group_id, so that any may follow any.

@@ -23,7 +23,7 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Filter
 from semgraph.optimizer import APPROXIMATE, EXACT, apply, given, optimize, with_roots
-from tests.optimizer.conftest import FIXTURES, Bench
+from tests.optimizer.bench import FIXTURES, Bench
 
 RULES = {rule.__name__: rule for rule in (*EXACT, *APPROXIMATE)}
 yaml = YAML()

@@ -13,7 +13,7 @@ from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.physical import operators as cluster
 from semgraph.physical.operators import clusters
-from tests.physical.relations import relation
+from tests.relational.relations import relation
 
 
 def run(algorithm: Any, keys: list[str], edges: list[tuple[str, str, float]]) -> dict[str, str]:

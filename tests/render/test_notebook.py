@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from semgraph.execution.result import Result
 from semgraph.meter import Meter, StepMetrics
-from tests.report.test_html import line, recorded, texts
+from tests.render.test_html import line, recorded, texts
 
 
 def result(**more: object) -> Result:

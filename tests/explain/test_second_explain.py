@@ -17,7 +17,7 @@ from semgraph.conformance.cases import LIBRARY, OPERATORS, usable
 from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from tests.optimizer.conftest import answered, drawn, matched
+from tests.optimizer.bench import answered, drawn, matched
 
 ASKS = {
     "sem_map": 'sem_map: {prompt: "Code: {text}", add: {code: string}}',

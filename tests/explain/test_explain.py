@@ -15,7 +15,7 @@ import pytest
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import PlanError
-from tests.optimizer.conftest import answered, matched
+from tests.optimizer.bench import answered, matched
 
 PLAN = """
 plan: shown

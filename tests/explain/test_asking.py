@@ -21,7 +21,7 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import given, optimize
 from semgraph.session import run as running
-from tests.optimizer.conftest import Bench
+from tests.optimizer.bench import Bench
 
 PEOPLE = [{"id": i, "city": "Rome" if i % 2 else "Oslo", "name": f"name {i}"} for i in range(40)]
 

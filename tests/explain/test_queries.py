@@ -13,7 +13,7 @@ import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.explain.mermaid import as_data
 from semgraph.stores.base import Store
-from tests.optimizer.conftest import FIXTURES
+from tests.optimizer.bench import FIXTURES
 
 PLAN = """
 plan: asking

@@ -16,7 +16,7 @@ from semgraph.compare.record import save
 from semgraph.execution.record import Run, RunRecord
 from semgraph.render.html import page
 from semgraph.render.html.graph import bend, layout
-from tests.report.test_html import HOSTILE, Read, data, line, recorded, texts
+from tests.render.test_html import HOSTILE, Read, data, line, recorded, texts
 
 ROWS = pa.table({"_m": [0, 1], "id": [1, 2], "text": ["It leaks.", "Lovely."]})
 

@@ -28,7 +28,7 @@ from semgraph.semantic.contract import (
     answer_schema,
 )
 from semgraph.semantic.prompt.builder import check_answer
-from tests.physical.relations import relation
+from tests.relational.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error
 

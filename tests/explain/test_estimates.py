@@ -24,7 +24,7 @@ from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import Part, StepMetrics
 from semgraph.semantic.contract import Cost, Implementation, RowEstimate
-from tests.optimizer.conftest import answered, matched
+from tests.optimizer.bench import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"
 PLAN = """
