@@ -13,7 +13,7 @@ from semgraph.llm.journal import Journal
 from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import EXTRAS, ModelSpec
-from semgraph.llm.stack import Budget, Limiter, Roles, stack
+from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Roles, stack
 
 
 def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
@@ -76,13 +76,20 @@ def build_models(
     recording there.
     """
     built: dict[str, LLM] = {}
+    retry = retry_policy(settings)
     for role in settings.roles:
         spec = settings.model(role)
         if str(spec) not in built:
             endpoint, limiter = endpoints.model(spec, settings, recording)
             kept = None if spec.provider == "recorded" else journal
             built[str(spec)] = stack(
-                Borrowed(endpoint), limiter, budget=budget, journal=kept, scope=scope, fresh=fresh
+                Borrowed(endpoint),
+                limiter,
+                retry=retry,
+                budget=budget,
+                journal=kept,
+                scope=scope,
+                fresh=fresh,
             )
     models = {role: built[str(settings.model(role))] for role in settings.roles}
     return Roles(**models)
@@ -126,7 +133,15 @@ def build_embedder(
         spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
         _key(spec, settings),
         limiter or build_limiter(spec, settings, _in_flight(spec, settings)),
+        retry_policy(settings),
         timeout=spec.option("timeout") or 120.0,
+    )
+
+
+def retry_policy(settings: Settings) -> RetryPolicy:
+    """When a failed attempt is repeated, by `retries.attempts` and `retries.seconds`."""
+    return RetryPolicy(
+        attempts=settings["retries.attempts"].value, deadline=settings["retries.seconds"].value
     )
 
 

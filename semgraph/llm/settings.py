@@ -23,7 +23,13 @@ from semgraph.redaction import learn, learn_from_addresses, learn_from_environme
 
 OPTION = "option"  # the origin of what was given on the command line or to `Session`
 _OURS = "SEMGRAPH_"
-_VARIABLES = {"SEMGRAPH_LLM": "llm", "SEMGRAPH_EMBEDDER": "models.embed", "SEMGRAPH_STORE": "store"}
+_VARIABLES = {
+    "SEMGRAPH_LLM": "llm",
+    "SEMGRAPH_EMBEDDER": "models.embed",
+    "SEMGRAPH_STORE": "store",
+    "SEMGRAPH_RETRIES_ATTEMPTS": "retries.attempts",
+    "SEMGRAPH_RETRIES_SECONDS": "retries.seconds",
+}
 VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
 _NUMBERS: dict[str, type] = {
     "limits.rpm": int,
@@ -33,10 +39,12 @@ _NUMBERS: dict[str, type] = {
     "limits.max_calls": int,
     "limits.max_tokens": int,
     "limits.max_seconds": float,
+    "retries.attempts": int,
+    "retries.seconds": float,
     "journal.keep_days": int,
 }
-KEYS = ("store", "operators", "models", "limits", "journal", "journal.path", *_NUMBERS)
-TABLES = ("models", "limits", "journal")
+KEYS = ("store", "operators", "models", "limits", "retries", "journal", "journal.path", *_NUMBERS)
+TABLES = ("models", "limits", "retries", "journal")
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ALIKE = 0.84  # "defualt", "smal": a misspelling rather than the name of another role
@@ -75,9 +83,7 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
-    """The variables that name a model, an embedder or a store. A misspelt one is an error, not
-    silence.
-    """
+    """The variables of the environment that set a key. A misspelt one is an error, not silence."""
     for name in env:
         if name.startswith(_OURS) and name not in VARIABLES:
             near = did_you_mean(
@@ -241,6 +247,8 @@ _DEFAULTS: dict[str, Any] = {
     "operators": (),
     "journal.path": Path(".semgraph/journal.db"),
     "journal.keep_days": 30,
+    "retries.attempts": 10,
+    "retries.seconds": 600.0,
 }
 _FALSE = ("", "0", "false", "no", "off")
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.llm.base import LLM, Borrowed, Embedder
 from semgraph.llm.embed.base import EmbedOnce
-from semgraph.llm.endpoints import Endpoints, build_models
+from semgraph.llm.endpoints import Endpoints, build_models, retry_policy
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
 from semgraph.llm.settings import Settings
@@ -513,7 +513,13 @@ class Resources:
         )
         model = Borrowed(given)
         return lambda scope: stack(
-            model, limiter, budget=budget, journal=journal, scope=scope, fresh=fresh
+            model,
+            limiter,
+            retry=retry_policy(self.settings),
+            budget=budget,
+            journal=journal,
+            scope=scope,
+            fresh=fresh,
         )
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from semgraph.errors import PlanError
+from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.base import Message, Request
 from semgraph.llm.embed.local import LocalEmbedder
 from semgraph.llm.embed.openai import OpenAIEmbedder
@@ -17,6 +17,7 @@ from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import parse_spec
+from tests.llm.server import error
 
 
 @pytest.fixture
@@ -59,6 +60,26 @@ async def test_the_key_is_that_of_the_variable_that_is_named(load, server):
     await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     await model.aclose()
     assert server.headers[-1]["Authorization"] == "Bearer gpu"
+
+
+async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say(load, server):
+    async def busy(_body):
+        return error(429, "slow")
+
+    server.answer = server.embedding_fault = busy
+    settings = load(
+        llm=f"openai:m@{server.base_url}",
+        embedder=f"openai:e@{server.base_url}",
+        env={"SEMGRAPH_RETRIES_ATTEMPTS": "2"},
+    )
+    models = build_models(settings, endpoints := Endpoints(), budget=None, journal=None)
+    with pytest.raises(ModelUnavailable, match="2 attempts"):
+        await models.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
+    assert len(server.requests) == 2
+    with pytest.raises(ModelUnavailable, match="2 attempts"):
+        await endpoints.embedder(settings).embed(["x"])
+    assert len(server.embedding_requests) == 2
+    await endpoints.aclose()
 
 
 def test_embedders(load):

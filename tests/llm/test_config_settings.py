@@ -8,7 +8,9 @@ import pytest
 
 from semgraph.errors import PlanError
 from semgraph.llm import settings as config
+from semgraph.llm.endpoints import retry_policy
 from semgraph.llm.settings import RunLimits, Settings, masked
+from semgraph.llm.stack import RetryPolicy
 
 KEY = "sk-proj-0123456789abcdefWXYZ"
 
@@ -52,6 +54,7 @@ def test_nothing_configured_is_local_and_says_what_was_not_set(load):
     assert settings.journal_path == settings.cwd / ".semgraph/journal.db"
     assert settings.keep_days == 30
     assert not settings.offline
+    assert retry_policy(settings) == RetryPolicy()
 
 
 @pytest.mark.parametrize("given", range(4))
@@ -172,6 +175,13 @@ class TestModels:
         assert load(env={"NEO4J_URI": "bolt://prod:7687"}).store == "sqlite:.semgraph/graph.db"
 
 
+def test_retries_are_set_by_variables_and_files(load):
+    env = {"SEMGRAPH_RETRIES_ATTEMPTS": "2"}
+    settings = load(env=env, toml="[retries]\nattempts = 5\nseconds = 1.5")
+    assert retry_policy(settings) == RetryPolicy(attempts=2, deadline=1.5)
+    assert settings["retries.attempts"].origin == "environment SEMGRAPH_RETRIES_ATTEMPTS"
+
+
 class TestMistakes:
     def test_all_are_told_at_once(self, load):
         toml = 'stor = "memory"\n[limits]\nrpm = "many"\n[models]\ndefault = "opnai:x"'
@@ -196,6 +206,7 @@ class TestMistakes:
             ("[limits]\nrpm = true", "limits.rpm must be a whole number above 0"),
             ("[limits]\nmax_usd = nan", "limits.max_usd must be a number above 0"),
             ("[journal]\nkeep_days = -1", "journal.keep_days must be a whole number of at least 0"),
+            ("[retries]\nattempts = 0", "retries.attempts must be a whole number above 0"),
             ("limits = 3", "limits is a table: write [limits]"),
             ("operators = 3", "operators must be a list of folders"),
             ("store = 3", "store must be text"),
