@@ -65,8 +65,7 @@ fmt: $(VENV)/.installed
 
 # make the shipped recordings anew, with the local model
 recordings: $(VENV)/.installed
-	$(BIN)/python plans/recordings/make.py
-	$(BIN)/python notebooks/record.py
+	$(BIN)/python -m tools.recordings
 
 # write the pages about the plans anew: docs/plans
 pages: $(VENV)/.installed

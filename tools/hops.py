@@ -119,8 +119,8 @@ def main() -> None:
     assert YesServer.asked
     server.shutdown()
     for name, trace in (("load", loading), ("run", running)):
-        print(f"{name}: {len(trace.files)} files: {' '.join(trace.files)}")  # noqa: T201
-    print(f"before the first call of the model: {YesServer.asked[0]} files")  # noqa: T201
+        print(f"{name}: {len(trace.files)} files: {' '.join(trace.files)}")
+    print(f"before the first call of the model: {YesServer.asked[0]} files")
 
 
 if __name__ == "__main__":

@@ -115,4 +115,4 @@ def _settings() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(sorted(set(surface()))))  # noqa: T201
+    print("\n".join(sorted(set(surface()))))

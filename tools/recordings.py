@@ -1,0 +1,86 @@
+"""Record the shipped recordings anew with the local model.
+
+    python -m tools.recordings            # the example of every shipped plan, and the notebook
+    python -m tools.recordings NAME ...   # only these plans; `notebook` names the notebook
+
+A recording holds the answers, the embeddings and the times of one real run. `--llm recorded`
+replays it on any store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nbformat
+
+from semgraph.llm.embed.local import LocalEmbedder
+from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
+from semgraph.llm.local.model import Local
+from semgraph.llm.recording import Recorder
+from semgraph.session import Session
+from semgraph.session.inputs import example_rows
+from semgraph.stores.sqlite.store import SqliteStore
+
+ROOT = Path(__file__).parents[1]
+PLANS = ROOT / "plans"
+NOTEBOOK = ROOT / "notebooks" / "swap_an_operator.ipynb"
+
+
+def record_plan(path: Path) -> None:
+    """Record the example of one plan, over the graph that the recordings of the plans before it
+    leave.
+    """
+    store = SqliteStore(":memory:")
+    with Session(llm="local", embedder="local", store=store, journal=False, runs="") as session:
+        example = example_rows(session.prepare(path))
+        for name in example.after:
+            with Session(llm="recorded", store=store, journal=False, runs="") as before:
+                before.run(PLANS / f"{name}.yaml")
+        started = time.perf_counter()
+        recording = PLANS / "recordings" / f"{path.stem}.jsonl"
+        result = session.run(path, record_to=recording, **example.inputs)
+        calls, failed = result.meter.total().calls_issued, len(result.failed)
+        _print(f"{path.stem}: {calls} calls", started, f"{failed} failed")
+
+
+def record_notebook() -> None:
+    """Record the cells of the notebook. The cell that makes the session is left out; all others run
+    with a session whose model and embedder are recorded.
+    """
+    recorder = Recorder()
+    llm = recorder.llm(Local(DEFAULT_MODEL))
+    embedder = recorder.embedder(LocalEmbedder(DEFAULT_EMBEDDER))
+    recorder.clock(lambda _name: datetime.now(UTC))("run")
+    started = time.perf_counter()
+    data = NOTEBOOK.parent / "data"
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("data").symlink_to(data)
+        with Session(llm=llm, embedder=embedder, store="memory", journal=False) as session:
+            names = {"session": session}
+            for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+                if cell.cell_type == "code" and "sg.Session(" not in cell.source:
+                    exec(cell.source, names)  # noqa: S102 - the shipped notebook
+        recorder.write(data / f"{NOTEBOOK.stem}.jsonl")
+    _print(f"{NOTEBOOK.stem}: {len(recorder.recording.answers)} answers", started)
+
+
+def _print(what: str, started: float, *rest: str) -> None:
+    print(", ".join((what, f"{time.perf_counter() - started:.0f} s", *rest)))
+
+
+def main(names: list[str]) -> None:
+    """Record the named plans, or all of them and the notebook."""
+    for path in sorted(PLANS.glob("*.yaml")):
+        if path.name != "graph.yaml" and (not names or path.stem in names):
+            record_plan(path)
+    if not names or "notebook" in names:
+        record_notebook()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
