@@ -139,7 +139,7 @@ def test_the_plan_and_the_python_give_what_they_say(
         exec(code.replace("openai:gpt-4.1-mini", model).replace(", max_usd=1", ""), names)
     (table,) = names["result"].tables.values()
     assert table.column("id").to_pylist() == ["1"]
-    assert "sem_filter" in names["found"].to_yaml()
+    assert "sem_filter" in names["complaints"].to_yaml()
 
 
 def test_the_ways_that_are_named_exist() -> None:
