@@ -124,7 +124,7 @@ class Cascade(Implementation[SemFilter]):
                 everything = [
                     item for item in readable for _ in range(rows.times[item] if rows.times else 1)
                 ]
-                places = ctx.random("sample", *map(str, whose)).sample(
+                places = ctx.random(whose[0], "sample", str(whose[1])).sample(
                     range(len(everything)), self.sample
                 )
                 large[whose] = everything, places

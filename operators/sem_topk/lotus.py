@@ -102,7 +102,7 @@ class Lotus(Implementation[SemTopk]):
         """
         if self.method == "quick":
             whose = rows.partition[rows.items.column("left")[items[0]].as_py()]
-            return ctx.random("pivot", whose, str(len(items))).sample(items, len(items))
+            return ctx.random(whose, "pivot", str(len(items))).sample(items, len(items))
         if self.method != "quick-sem":
             return items
         part = rows.only(items)

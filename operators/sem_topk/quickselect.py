@@ -71,7 +71,7 @@ class Quickselect(Implementation[SemTopk]):
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        draws = {whose: ctx.random("pivot", whose) for whose in rows.partition}
+        draws = {whose: ctx.random(whose, "pivot") for whose in rows.partition}
         drawn = [draws[rows.partition[left]].random() for left in lefts]
         races = [_Race(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
         while asked := [(race, stretch) for race in races for stretch in race.open()]:

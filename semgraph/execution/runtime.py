@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.execution.windows import Confinement, rows_of
-from semgraph.expr.canonical import canonical
+from semgraph.expr.canonical import canonical, tagged_fields
 from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
 from semgraph.logical.node import Node, walk
@@ -119,10 +119,10 @@ def key_of(plan: PhysicalPlan, node: Node) -> str:
         for i, (name, _) in enumerate(segment.inputs):
             parts[0] = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", parts[0])
     else:
-        named = [f for f in fields_of(node) if f.name not in _NO_CONTENT]
+        named = [field for field in tagged_fields(type(node)) if field[0] not in _NO_CONTENT]
         parts = [
             node.keyword,
-            *(f"{f.name}={canonical(getattr(node, f.name), _nothing)}" for f in named),
+            *(f"{tag}={canonical(getattr(node, name), _nothing)}" for name, tag in named),
         ]
     if id(node) in plan.ways:
         parts.append(str(plan.ways[id(node)][1]))

@@ -1,9 +1,14 @@
-"""One text for equal values: what fingerprints are made of."""
+"""One text for equal values: what fingerprints are made of.
+
+Stores keep fingerprints, so the text holds no name of Python code: a class gives its frozen `tag`,
+a field its name, or the `tag` in its metadata once it was renamed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 
@@ -21,8 +26,8 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
     if hasattr(value, "sql") and hasattr(value, "columns"):  # a scalar, however it was written
         return f"sql:{value.sql}"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
-        return type(value).__name__ + canonical(inner, special)
+        inner = {tag: getattr(value, name) for name, tag in tagged_fields(type(value))}
+        return str(value.tag) + canonical(inner, special)  # type: ignore[attr-defined]
     if isinstance(value, Mapping):
         pairs = sorted((repr(k), canonical(v, special)) for k, v in value.items())
         return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
@@ -34,3 +39,11 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
             else "{" + ",".join(sorted(parts)) + "}"
         )
     return str(value) if hasattr(value, "to_string") else repr(value)
+
+
+@cache
+def tagged_fields(cls: type[Any]) -> tuple[tuple[str, str], ...]:
+    """The fields of a dataclass that count in comparisons, each with its frozen name."""
+    return tuple(
+        (f.name, f.metadata.get("tag", f.name)) for f in dataclasses.fields(cls) if f.compare
+    )

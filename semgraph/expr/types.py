@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -47,6 +47,7 @@ class Type:
     'list<struct<name: string, at: timestamp null>>'
     """
 
+    tag: ClassVar[str] = "Type"
     name: str
     nullable: bool = False
     item: Type | None = None

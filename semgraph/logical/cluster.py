@@ -22,6 +22,7 @@ class Cluster(Node):
     """
 
     keyword: ClassVar[str] = "cluster"
+    tag: ClassVar[str] = "Cluster"
     rows: ClassVar[RowsTrait] = "any"
     input: Node = argument("input")
     nodes: Node = argument("relation")

@@ -39,6 +39,7 @@ class PatternNode:
     end of a trail.
     """
 
+    tag: ClassVar[str] = "PatternNode"
     var: str
     label: str
     props: tuple[tuple[str, str], ...] = ()
@@ -52,6 +53,7 @@ class PatternNode:
 class PatternEdge:
     """`-[var:TYPE]->`, `<-[...]-`, or `-[...]-` for either direction."""
 
+    tag: ClassVar[str] = "PatternEdge"
     var: str
     label: str
     direction: Direction
@@ -69,6 +71,7 @@ class PatternTrail:
     Of no edges, both its ends are one node.
     """
 
+    tag: ClassVar[str] = "PatternTrail"
     var: str
     labels: tuple[str, ...]
     direction: Direction
@@ -96,6 +99,7 @@ class Pattern:
     Property maps name columns of the rows (dotted for struct fields).
     """
 
+    tag: ClassVar[str] = "Pattern"
     nodes: tuple[PatternNode, ...]
     edges: tuple[PatternEdge | PatternTrail, ...] = ()
 
@@ -327,6 +331,7 @@ class Scan(Reading):
     """
 
     keyword: ClassVar[str] = "scan"
+    tag: ClassVar[str] = "Scan"
     sole: ClassVar[str] = "label"
     label: str = argument("label")
     partition: str = argument("name", default="")
@@ -378,6 +383,7 @@ class Match(Reading):
     """
 
     keyword: ClassVar[str] = "match"
+    tag: ClassVar[str] = "Match"
     rows: ClassVar[RowsTrait] = "expand"
     carries: ClassVar[bool] = True
     input: Node = argument("input")

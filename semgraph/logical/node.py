@@ -31,7 +31,7 @@ def argument(kind: str, **options: Any) -> Any:
     `build`).
 
     Options: `default` (a field without one is required), `choices`, `key` (what plans call it,
-        where that is not its name),
+        where that is not its name), `tag` (its name in fingerprints, once the field was renamed),
     and `doc` for the JSON Schema.
     """
     default = options.pop("default", dataclasses.MISSING)
@@ -42,7 +42,8 @@ def argument(kind: str, **options: Any) -> Any:
 class Node(ABC):
     """One operator over its inputs.
 
-    Class attributes are traits. `carries`: a column of the result that it does not add is that of
+    Class attributes are traits. `tag` names the operator in fingerprints: it is frozen, whatever the
+    class is called. `carries`: a column of the result that it does not add is that of
         its first input. `sole`
     names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter:
     {where: "n > 1"}`). `by_row`: what becomes of a row of the first input depends on that row and
@@ -50,6 +51,7 @@ class Node(ABC):
     """
 
     keyword: ClassVar[str] = ""
+    tag: ClassVar[str] = ""
     sole: ClassVar[str] = ""
     relational: ClassVar[bool] = False
     calls_llm: ClassVar[bool] = False
@@ -204,9 +206,10 @@ class Node(ABC):
     def fingerprint(self) -> str:
         """SHA-256 of its content and that of all it reads; names and positions do not count."""
         _known_below(self, "fingerprint")
-        parts = [self.keyword, type(self).__name__]
+        parts = [self.keyword, self.tag]
         parts += [
-            f"{f.name}={canonical(getattr(self, f.name), _node_text)}" for f in self.arguments()
+            f"{f.metadata.get('tag', f.name)}={canonical(getattr(self, f.name), _node_text)}"
+            for f in self.arguments()
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -64,6 +64,7 @@ class Order:
         partition.
     """
 
+    tag: ClassVar[str] = "Order"
     input: str
     partition: str
     by: tuple[str, ...]
@@ -83,6 +84,7 @@ class SchemaWrite:
         drop: First drop the indexes that bear names of the graph.
     """
 
+    tag: ClassVar[str] = "SchemaWrite"
     drop: bool = False
 
 
@@ -90,6 +92,7 @@ class SchemaWrite:
 class Choice:
     """A way of doing a step: an implementation's name and its parameters. `block(left=10)`."""
 
+    tag: ClassVar[str] = "Choice"
     name: str
     params: tuple[tuple[str, Any], ...] = ()
 

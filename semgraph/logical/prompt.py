@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from semgraph.errors import Fault
 from semgraph.expr.functions import canonical_json
@@ -32,6 +32,7 @@ class Template:
     'Is Ada in {x}?'
     """
 
+    tag: ClassVar[str] = "Template"
     parts: tuple[tuple[str, str], ...] = ()  # (literal text, placeholder or "")
 
     @classmethod
@@ -131,6 +132,7 @@ class Prompt:
             other row.
     """
 
+    tag: ClassVar[str] = "Prompt"
     name: str
     returns: tuple[tuple[str, Type], ...] = ()
     describe: tuple[tuple[str, str], ...] = ()
@@ -181,6 +183,7 @@ class PromptSet:
         otherwise: The prompt of all other values; without it such a row is that row's error.
     """
 
+    tag: ClassVar[str] = "PromptSet"
     prompts: tuple[tuple[str, Prompt], ...]
     by: str = ""
     otherwise: Prompt | None = None

@@ -47,6 +47,7 @@ class Input(Node):
     """
 
     keyword: ClassVar[str] = "input"
+    tag: ClassVar[str] = "Input"
     relational: ClassVar[bool] = True
     name: str = argument("name")
     columns: pa.Schema = argument("schema")
@@ -66,6 +67,7 @@ class Nothing(Input):
     because of that.
     """
 
+    tag: ClassVar[str] = "Nothing"
     is_empty: ClassVar[bool] = True
 
 
@@ -74,6 +76,7 @@ class Filter(Node):
     """σ: the rows for which `where` is true."""
 
     keyword: ClassVar[str] = "filter"
+    tag: ClassVar[str] = "Filter"
     sole: ClassVar[str] = "where"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "subset"
@@ -126,6 +129,7 @@ class Project(Computing):
     """
 
     keyword: ClassVar[str] = "project"
+    tag: ClassVar[str] = "Project"
 
     def infer(self) -> pa.Schema:
         if not self.columns:
@@ -155,6 +159,7 @@ class Add(Computing):
     """
 
     keyword: ClassVar[str] = "add"
+    tag: ClassVar[str] = "Add"
     carries: ClassVar[bool] = True
 
     def infer(self) -> pa.Schema:
@@ -188,6 +193,7 @@ class Limit(Node):
     """The first `n` rows by `order`, of the whole relation or of each group of equal `per`."""
 
     keyword: ClassVar[str] = "limit"
+    tag: ClassVar[str] = "Limit"
     sole: ClassVar[str] = "n"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "subset"
@@ -216,6 +222,7 @@ class Ordered(Node):
     """τ: the same rows, in the order of `by`; NULLs last, ties as they were."""
 
     keyword: ClassVar[str] = "sort"
+    tag: ClassVar[str] = "Ordered"
     sole: ClassVar[str] = "by"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "1:1"
@@ -241,6 +248,7 @@ class Distinct(Node):
     """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
 
     keyword: ClassVar[str] = "distinct"
+    tag: ClassVar[str] = "Distinct"
     sole: ClassVar[str] = "by"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "subset"
@@ -268,6 +276,7 @@ class Aggregate(Node):
     """
 
     keyword: ClassVar[str] = "aggregate"
+    tag: ClassVar[str] = "Aggregate"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "collapse"
     input: Node = argument("input")
@@ -316,6 +325,7 @@ class Unnest(Node):
     """
 
     keyword: ClassVar[str] = "unnest"
+    tag: ClassVar[str] = "Unnest"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "expand"
     carries: ClassVar[bool] = True
@@ -362,6 +372,7 @@ class Join(Node):
     """
 
     keyword: ClassVar[str] = "join"
+    tag: ClassVar[str] = "Join"
     relational: ClassVar[bool] = True
     carries: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
@@ -449,6 +460,7 @@ class GroupJoin(Node):
     """
 
     keyword: ClassVar[str] = "group_join"
+    tag: ClassVar[str] = "GroupJoin"
     relational: ClassVar[bool] = True
     rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True
@@ -528,6 +540,7 @@ class Union(Node):
     """
 
     keyword: ClassVar[str] = "union"
+    tag: ClassVar[str] = "Union"
     sole: ClassVar[str] = "relations"
     relational: ClassVar[bool] = True
     relations: tuple[Node, ...] = argument("relations")
@@ -618,6 +631,7 @@ class Require(Node):
     """
 
     keyword: ClassVar[str] = "require"
+    tag: ClassVar[str] = "Require"
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
     input: Node = argument("input")

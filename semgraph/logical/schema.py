@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -39,6 +39,7 @@ class Derived:
     embedding.
     """
 
+    tag: ClassVar[str] = "Derived"
     name: str
     by: Literal["embed"] | str  # noqa: PYI051 - the one that is not a text function
     of: str
@@ -63,6 +64,7 @@ class Label:
         ignore: What other programs store with such rows and is no attribute of theirs.
     """
 
+    tag: ClassVar[str] = "Label"
     name: str
     kind: Literal["node", "edge"]
     properties: Mapping[str, Type]
@@ -106,6 +108,7 @@ class Draw:
         sources: A list of keys of the nodes that an edge was learnt from.
     """
 
+    tag: ClassVar[str] = "Draw"
     node: str = ""
     edge: str = ""
     text: str = ""
@@ -120,6 +123,7 @@ class Graph:
     picture of it shows.
     """
 
+    tag: ClassVar[str] = "Graph"
     name: str
     key: str
     partition: str

@@ -27,6 +27,7 @@ class By:
     `nearest` a text or vector.
     """
 
+    tag: ClassVar[str] = "By"
     via: Literal["equal", "fulltext", "nearest"]
     prop: str
     to: Scalar
@@ -47,6 +48,7 @@ class Search(Reading):
     """
 
     keyword: ClassVar[str] = "search"
+    tag: ClassVar[str] = "Search"
     rows: ClassVar[RowsTrait] = "expand"
     carries: ClassVar[bool] = True
     input: Node = argument("input")

@@ -119,6 +119,7 @@ class SemMap(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_map"
+    tag: ClassVar[str] = "SemMap"
     rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
@@ -176,6 +177,7 @@ class SemFilter(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_filter"
+    tag: ClassVar[str] = "SemFilter"
     sole: ClassVar[str] = "prompt"
     returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
@@ -211,6 +213,7 @@ class SemJoin(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_join"
+    tag: ClassVar[str] = "SemJoin"
     carries: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
     other: Node = argument("relation")
@@ -297,6 +300,7 @@ class SemAgg(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_agg"
+    tag: ClassVar[str] = "SemAgg"
     rows: ClassVar[RowsTrait] = "collapse"
     by: tuple[str, ...] = argument("names", default=())
     order: tuple[Sort, ...] = argument("order", default=())
@@ -327,6 +331,7 @@ class SemTopk(Semantic):
     """
 
     keyword: ClassVar[str] = "sem_topk"
+    tag: ClassVar[str] = "SemTopk"
     returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
@@ -369,6 +374,7 @@ class Embed(Node):
     """
 
     keyword: ClassVar[str] = "embed"
+    tag: ClassVar[str] = "Embed"
     sole: ClassVar[str] = "add"
     rows: ClassVar[RowsTrait] = "1:1"
     carries: ClassVar[bool] = True

@@ -57,6 +57,7 @@ class Merge(Sink):
     """
 
     keyword: ClassVar[str] = "merge"
+    tag: ClassVar[str] = "Merge"
     key: str = argument("path", default="")
     source: str = argument("path", default="source")
     target: str = argument("path", default="target")
@@ -180,6 +181,7 @@ class Delete(Sink):
     """Delete nodes or edges by key. A node with edges is an error unless `detach`."""
 
     keyword: ClassVar[str] = "delete"
+    tag: ClassVar[str] = "Delete"
     key: str = argument("name", default="")
     detach: bool = argument("flag", default=False)
 

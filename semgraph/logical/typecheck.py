@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ Using = tuple[tuple[str, str], ...]  # pairs (left path, right path)
 class Sort:
     """One term of an order. NULLs come last, whatever the direction."""
 
+    tag: ClassVar[str] = "Sort"
     by: Scalar
     descending: bool = False
 
@@ -42,6 +43,7 @@ class Stop:
     The optimizer sets it on an operator of which a limit above needs no more.
     """
 
+    tag: ClassVar[str] = "Stop"
     n: int
     per: tuple[str, ...] = ()
     order: tuple[Sort, ...] = ()

@@ -91,10 +91,10 @@ class NodeContext:
         """Tokens of a text for that model."""
         return self._model.count_tokens(text)
 
-    def random(self, *key: str) -> random.Random:
-        """A generator that depends on seed, node, trial and key alone."""
+    def random(self, partition: str, *key: str) -> random.Random:
+        """A generator that depends on seed, step, trial, partition and key alone."""
         trial = [str(self._trial)] if self._trial else []  # repetitions draw anew
-        text = json.dumps([self._seed, self._node.fingerprint, *trial, *key])
+        text = json.dumps([self._seed, self._node.step, *trial, partition, *key])
         return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
 
     def request(

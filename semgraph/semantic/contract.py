@@ -299,8 +299,8 @@ class Context(Protocol):
         """Vectors of texts, shape (texts, dimensions), float32."""
         ...
 
-    def random(self, *key: str) -> random.Random:
-        """A generator that depends on the node and the key alone, so that runs repeat."""
+    def random(self, partition: str, *key: str) -> random.Random:
+        """A generator that depends on step, partition and key alone, so that runs repeat."""
         ...
 
 

@@ -216,12 +216,18 @@ async def test_limits_and_tokens_are_those_of_the_model_bound_to_the_role() -> N
     assert ctx.count_tokens("12345") == 2
 
 
-async def test_chance_depends_on_seed_node_and_key_alone() -> None:
-    def draw(ctx: NodeContext, *key: str) -> float:
-        return ctx.random(*key).random()
+async def test_draws_depend_on_seed_step_partition_and_key_alone() -> None:
+    def draw(ctx: NodeContext, partition: str, *key: str) -> float:
+        return ctx.random(partition, *key).random()
 
     one, same, other = context(Scripted()), context(Scripted()), context(Scripted(), seed="x")
     assert draw(one, "a", "b") == draw(same, "a", "b") == draw(one, "a", "b")
     assert (
         len({draw(one, "a", "b"), draw(one, "ab"), draw(one, "b", "a"), draw(other, "a", "b")}) == 4
     )
+    reworded = context(Scripted())
+    reworded._node = replace(NODE, prompt=NODE.prompt.of_role("small"))
+    assert draw(reworded, "a", "b") == draw(one, "a", "b")
+    renamed = context(Scripted())
+    renamed._node = replace(NODE, step="another")
+    assert draw(renamed, "a", "b") != draw(one, "a", "b")
