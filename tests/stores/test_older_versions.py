@@ -1,0 +1,170 @@
+"""Stores written by version 0.1.0 are read as the same data written by this version.
+
+`fixtures/stores/0.1.0.db` is the file that `fill` of that version made; `0.1.0.json` holds the
+constraints, indexes, nodes and edges that it made in Neo4j. Neither is ever made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import neo4j
+import pytest
+
+from semgraph.stores.base import Method, Store
+from semgraph.stores.neo4j.store import Neo4jStore
+from semgraph.stores.sqlite.store import SqliteStore
+from tests.conftest import without_schema
+from tests.stores.conftest import GRAPH, World
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "stores"
+
+
+async def fill(store: Store, world: World) -> None:
+    """Write two commits of plan `p`: nodes, edges, vectors, open columns, head and markers."""
+    at = world.at
+    people = [
+        {"uuid": "p1", "name": "Ann Lee", "summary": "a pilot", "turn": 1, "aliases": ["Ann", "A."],
+         "labels": ["Pilot"], "attributes": {"age": 41, "city": "Oslo"}, "created_at": at(1),
+         "name_embedding": [1.0, 0.0, 0.0, 0.0]},
+        {"uuid": "p2", "name": "Bo", "summary": None, "turn": 2, "aliases": [], "created_at": at(2),
+         "name_embedding": [0.5, 0.5, 0.0, 0.0]},
+        {"uuid": "p3", "name": "Cy", "group_id": "other", "created_at": at(3)},
+    ]  # fmt: skip
+    notes = [
+        {"uuid": "n1", "content": "Ann flies to Oslo", "at": at(1), "day": at(1).date(),
+         "weight": 0.5, "kept": True, "extra": {"b": [1, None], "a": "x"}, "tags": ["t"]},
+        {"uuid": "n2", "content": "Bo stays", "at": at(2), "kept": False},
+    ]  # fmt: skip
+    knows = [
+        {"uuid": "k1", "source": "p1", "target": "p2", "fact": "Ann knows Bo", "notes": ["n1"],
+         "since": at(1), "fact_embedding": [0.0, 1.0, 0.0, 0.0], "attributes": {"how": "work"}},
+    ]  # fmt: skip
+    names = [{"uuid": "m1", "source": "n1", "target": "p1"}]
+    writes = [
+        world.write("Person", *people),
+        world.write("Note", *notes),
+        world.write("KNOWS", *knows),
+        world.write("NAMES", *names),
+    ]
+    await world.commit(
+        store, *writes, mark=world.mark("h1", None, ["n1", "n2"], witness="Note", now=at(4))
+    )
+    await world.commit(
+        store, world.delete("Note", "n2"), mark=world.mark("h2", "h1", ["x1"], now=at(5), run="s")
+    )
+
+
+async def read(store: Store, world: World) -> list[Any]:
+    """All that the store holds, by each kind of read."""
+    scans = [
+        (await store.scan(label.name, [*label.columns, *label.vectors.values()], None, ())).to_pylist()
+        for label in GRAPH.labels.values()
+    ]  # fmt: skip
+    rows = world.rows({"v": "vector"}, q=["ann"], k=["p1"], v=[[1.0, 0.2, 0.0, 0.0]])
+    methods = [Method("fulltext", "name", "q", k=5), Method("equal", "name_key", "q", k=5)]
+    queries = [
+        world.query("Person", *methods, Method("nearest", "name", "v", k=5), properties=["name"]),
+        world.query("KNOWS", Method("fulltext", "fact", "q", k=5)),
+    ]
+    found = await store.search(queries, rows)
+    hits = [hits.drop_columns(["score"]).to_pylist() for hits in found]
+    paths = await store.match(world.pattern("(a:Person {uuid: k})-[e:KNOWS]->(b:Person)"), rows)
+    states = await store.states("p", ["g", "other"])
+    return [scans, hits, paths.to_pylist(), states]
+
+
+@pytest.fixture
+async def expected(world: World) -> list[Any]:
+    """What a new store holds after the same writes."""
+    store = SqliteStore(":memory:")
+    await store.ensure(GRAPH, world.dimensions)
+    await fill(store, world)
+    contents = await read(store, world)
+    await store.aclose()
+    return contents
+
+
+def layout(path: Path) -> list[Any]:
+    """The objects of a file, with the statements that made them."""
+    with sqlite3.connect(path) as con:
+        return con.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+async def test_an_older_file_is_read_and_its_layout_stays(
+    world: World, tmp_path: Path, expected: list[Any]
+) -> None:
+    path = tmp_path / "graph.db"
+    shutil.copy(FIXTURES / "0.1.0.db", path)
+    before = layout(path)
+    store = SqliteStore(path)
+    await store.ensure(GRAPH, world.dimensions)
+    assert await read(store, world) == expected
+    await world.commit(
+        store, world.write("Person", {"uuid": "p9", "name": "Di"}), mark=world.mark("h3", "h2", ["x2"])
+    )  # fmt: skip
+    assert sorted((await store.states("p", ["g"]))["g"].marked) == ["n1", "x1", "x2"]
+    await store.aclose()
+    assert layout(path) == before
+
+
+async def test_an_older_database_is_read_and_needs_no_new_index(
+    world: World, expected: list[Any], neo4j_database: Any
+) -> None:
+    server = neo4j_database
+    auth = (server.user, server.password)
+    with neo4j.GraphDatabase.driver(server.uri, auth=auth) as driver:
+
+        def run(text: str, **values: Any) -> list[dict[str, Any]]:
+            return [dict(record) for record in driver.execute_query(text, values).records]
+
+        without_schema(run)
+        restore(json.loads((FIXTURES / "0.1.0.json").read_text()), run)
+        before = schema(run)
+        store = Neo4jStore(server.uri, server.user, server.password)
+        await store.ensure(GRAPH, world.dimensions)
+        assert await read(store, world) == expected
+        mark = world.mark("h3", "h2", ["x2"])
+        await world.commit(store, world.write("Person", {"uuid": "p9", "name": "Di"}), mark=mark)
+        assert sorted((await store.states("p", ["g"]))["g"].marked) == ["n1", "x1", "x2"]
+        await store.aclose()
+        assert schema(run) == before
+        without_schema(run)
+
+
+def schema(run: Callable[..., list[dict[str, Any]]]) -> list[str]:
+    """The statements that make the indexes and constraints of a database."""
+    indexes = run("SHOW INDEXES YIELD type, owningConstraint, createStatement AS text")
+    plain = [i["text"] for i in indexes if i["type"] != "LOOKUP" and not i["owningConstraint"]]
+    constraints = run("SHOW CONSTRAINTS YIELD createStatement AS text")
+    return sorted([*plain, *(constraint["text"] for constraint in constraints)])
+
+
+def restore(data: dict[str, Any], run: Callable[..., list[dict[str, Any]]]) -> None:
+    """Make what a fixture holds: times as `{"time": ISO 8601}`, dates as `{"date": ...}`."""
+
+    def native(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "date" in value:
+            return datetime.fromisoformat(value["date"]).date()
+        return neo4j.time.DateTime.from_iso_format(value["time"]).to_native().astimezone(UTC)
+
+    for statement in data["schema"]:
+        run(statement)
+    for labels, properties in data["nodes"]:
+        values = {name: native(value) for name, value in properties.items()}
+        run("CREATE (n) SET n:$($labels), n = $values", labels=labels, values=values)
+    for kind, source, target, properties in data["edges"]:
+        values = {name: native(value) for name, value in properties.items()}
+        run(
+            f"MATCH (a {{uuid: $a}}), (b {{uuid: $b}}) CREATE (a)-[r:{kind}]->(b) SET r = $values",
+            a=source, b=target, values=values,
+        )  # fmt: skip
+    run("CALL db.awaitIndexes(600)")
