@@ -20,7 +20,7 @@ from semgraph.logical.graph import Reading
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Store, Write, open_to_read
+from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Store, Write, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 
@@ -96,7 +96,7 @@ async def _marked(plan: LogicalPlan, store: Store, partitions: Sequence[str]) ->
     if plan.order is None or not plan.writes or not partitions:
         return frozenset()
     states = await store.states(plan.name, partitions)
-    return frozenset(row for state in states.values() for row in state.marked)
+    return frozenset(row for state in states.values() for row in state.committed)
 
 
 async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Held) -> list[str]:
@@ -133,7 +133,7 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
             finally:
                 await copy.aclose()
         return
-    await open_to_read(store, graph)
+    await open_for_reading(store, graph)
     yield store
 
 

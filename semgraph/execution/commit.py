@@ -27,7 +27,15 @@ from semgraph.physical.planner import SinkSpec
 from semgraph.physical.retrieval import Embed, Whom, vectors_of, whose
 from semgraph.relational.sql import MEMBER, PARTITION, values
 from semgraph.semantic.ask import Failure
-from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write, counting
+from semgraph.stores.base import (
+    Batch,
+    CommitMarker,
+    Delete,
+    EdgeWrite,
+    NodeWrite,
+    Write,
+    count_round_trips,
+)
 from semgraph.stores.batch_io import RowsRefused
 
 _LONG = 120
@@ -324,7 +332,7 @@ class Commits:
         self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
         return Attempt(done=True)
 
-    async def _write(self, sinks: Sinks, mark: Mark | None) -> list[Unwritten]:
+    async def _write(self, sinks: Sinks, mark: CommitMarker | None) -> list[Unwritten]:
         writes = await writes_of(sinks, self._embed)
         if writes.unwritten:
             return list(writes.unwritten)
@@ -337,8 +345,8 @@ class Commits:
 
     def _mark(
         self, order: Order, window: Window, members: Members, now: datetime, head: str
-    ) -> Mark:
-        return Mark(
+    ) -> CommitMarker:
+        return CommitMarker(
             plan=self.plan.logical.name,
             partition=members.partitions[window.partition],
             rows=tuple(members.keys[m] for m in window.members),
@@ -353,11 +361,11 @@ class Commits:
     async def _embed(self, texts: Sequence[str], whom: Whom) -> Vectors:
         return await self.runtime.embed(texts, whom, COMMIT)
 
-    async def _commit(self, writes: Writes, mark: Mark | None) -> None:
+    async def _commit(self, writes: Writes, mark: CommitMarker | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)
         async with self._places:
             started = time.perf_counter()
-            with writes.placed(), counting() as trips:
+            with writes.placed(), count_round_trips() as trips:
                 try:
                     await self.runtime.store.commit(writes.batch, mark)
                 finally:

@@ -41,7 +41,7 @@ from semgraph.physical.planner import PhysicalPlan
 from semgraph.relational.fragments import runtime_schema
 from semgraph.relational.sql import MEMBER, PARTITION
 from semgraph.semantic.ask import Failure
-from semgraph.stores.base import PartitionState, counting
+from semgraph.stores.base import PartitionState, count_round_trips
 
 
 def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
@@ -165,7 +165,7 @@ class Executor:
         plan = self.plan.logical
         states: Mapping[str, PartitionState] = {}
         if members.partitions and plan.writes:
-            with counting() as trips:
+            with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, members.partitions)
             self.runtime.meter.step(COMMIT).round_trips += trips.number
         pending: dict[int, list[int]] = {}
@@ -173,7 +173,7 @@ class Executor:
         for number, own in enumerate(members.of):
             state = states.get(members.partitions[number], PartitionState())
             self.commits.heads[number] = state.head
-            marked = {} if self.options.again else state.marked
+            marked = {} if self.options.again else state.committed
             done = [m for m in own if members.keys[m] in marked and m not in members.bare]
             skip = set(done)
             pending[number] = [m for m in own if m not in skip]

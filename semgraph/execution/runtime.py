@@ -30,7 +30,7 @@ from semgraph.private import create_private
 from semgraph.relational.sql import MEMBER
 from semgraph.semantic.ask import Answered
 from semgraph.semantic.context import count_embeddings
-from semgraph.stores.base import MatchQuery, SearchQuery, Store, counting
+from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Counted:
 
     async def _count(self, call: Coroutine[Any, Any, T]) -> T:
         started = time.perf_counter()
-        with counting() as trips:
+        with count_round_trips() as trips:
             try:
                 return await call
             finally:

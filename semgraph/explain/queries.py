@@ -24,7 +24,7 @@ from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.retrieval import Whom
 from semgraph.physical.search import run_searches
 from semgraph.relational.fragments import runtime_schema
-from semgraph.stores.base import Listened, Store
+from semgraph.stores.base import Observable, Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
 _FRAME = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--")
@@ -39,10 +39,10 @@ async def store_queries(
     Nothing of the user's is found by these values. `dimensions` is the length of made-up vectors.
     """
     found: list[tuple[str, list[str]]] = []
-    if not isinstance(store, Listened):
+    if not isinstance(store, Observable):
         return found
     heard: list[str] = []
-    store.listen(heard.append)
+    store.observe(heard.append)
     try:
         for node in walk(*plan.roots):
             heard.clear()
@@ -56,7 +56,7 @@ async def store_queries(
                     )
                 )
     finally:
-        store.listen(None)
+        store.observe(None)
     return found
 
 

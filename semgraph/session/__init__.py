@@ -32,7 +32,7 @@ from semgraph.session.resume import Resumed, resumed, same_plan
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
-from semgraph.stores.base import Statistics, Store, open_to_read
+from semgraph.stores.base import Statistics, Store, open_for_reading
 
 T = TypeVar("T")
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
@@ -341,7 +341,7 @@ class Session(Compares, Reports):
         )
         labels = read_graph(file)
         async with self._resources.opened_store(labels) as store:
-            await open_to_read(store, labels)
+            await open_for_reading(store, labels)
             return await store.statistics()
 
     def forget(self, groups: Iterable[str]) -> int:

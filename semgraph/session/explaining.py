@@ -32,7 +32,7 @@ from semgraph.physical.planner import PhysicalPlan, compile_plan
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attaches, Store
+from semgraph.stores.base import Attachable, Store
 from semgraph.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ async def _queries(of: Explained, physical: PhysicalPlan, resources: Resources) 
     if any(node.calls_store for node in walk(*physical.roots)):
         async with AsyncExitStack() as closing:
             store: Store = await closing.enter_async_context(resources.opened_store(of.plan.graph))
-            if isinstance(store, Attaches):
+            if isinstance(store, Attachable):
                 await store.attach(of.plan.graph)
                 lengths = list((await store.statistics()).dimensions.values())
             else:

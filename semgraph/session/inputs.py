@@ -22,7 +22,7 @@ from semgraph.meter import StepMetrics
 from semgraph.render.formats import plural
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
-from semgraph.stores.base import open_to_read
+from semgraph.stores.base import open_for_reading
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ async def _spare(plan: LogicalPlan, resources: Resources) -> None:
     if not gone or not resources.may_hold_rows:
         return
     async with resources.opened_store(plan.graph) as store:
-        await open_to_read(store, plan.graph)
+        await open_for_reading(store, plan.graph)
         held = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
         name = store.name
     if held:

@@ -37,7 +37,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.semantic.ask import Answered
-from semgraph.stores.base import Divides, Store
+from semgraph.stores.base import Shareable, Store
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
@@ -90,8 +90,8 @@ class Lent:
             if known is graph or known == graph:
                 del self.idle[n]
                 return store
-        if isinstance(self.store, Divides):
-            return self.store.beside()
+        if isinstance(self.store, Shareable):
+            return self.store.share()
         return self.store
 
 
@@ -268,7 +268,7 @@ class Owned:
         lent = [(store, graph)] if graph is not None else []
         _GIVEN.extend(lent)
         try:
-            yield store.beside() if others and isinstance(store, Divides) else store
+            yield store.share() if others and isinstance(store, Shareable) else store
         finally:
             for each in lent:
                 del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]

@@ -35,7 +35,7 @@ from semgraph.semantic.ask import Answered
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Opened, Resources
 from semgraph.session.resume import keep_inputs
-from semgraph.stores.base import Settles, open_to_read
+from semgraph.stores.base import Migratable, open_for_reading
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     if write and (plan.writes or plan.schema):
         await store.ensure(plan.graph, length)
     else:
-        await open_to_read(store, plan.graph, length)
+        await open_for_reading(store, plan.graph, length)
 
 
 async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
     """Write the schema, if the plan does; what was done, or else what the store lacks."""
     store = opened.store
-    if not isinstance(store, Settles):
+    if not isinstance(store, Migratable):
         return []
     if plan.schema is None or not write:
         equal = (
@@ -148,12 +148,12 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
             for by in n.by
             if by.via == "equal"
         )
-        await store.look(place for place in equal if place[0])
+        await store.check_derived(place for place in equal if place[0])
         return list(store.notes)
     vectors = any(label.vectors for label in plan.graph.labels.values())
     stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None
     length = stored or (await opened.embedder.dimensions() if vectors else None)
-    return await store.settle(plan.graph, length, drop=plan.schema.drop) or [
+    return await store.migrate(plan.graph, length, drop=plan.schema.drop) or [
         "the store lacks nothing that the graph needs"
     ]
 

@@ -139,7 +139,7 @@ class EdgeWrite:
 @dataclass(frozen=True)
 class Delete:
     """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored
-    under another partition is not there. A node with edges is an error unless `detach`. Marks whose
+    under another partition is not there. A node with edges is an error unless `detach`. Commit markers whose
     witness is deleted go too.
     """
 
@@ -152,7 +152,7 @@ Write = NodeWrite | EdgeWrite | Delete
 
 
 @dataclass(frozen=True)
-class Mark:
+class CommitMarker:
     """What a window leaves behind when it commits, in the same transaction.
 
     Args:
@@ -164,7 +164,7 @@ class Mark:
         run: Id of the run.
         before: The partition's head that this run last saw (None: the partition has none).
         head: The new head; unique.
-        witness: Label of the node, keyed by the row id, without which the mark does not count;
+        witness: Label of the node, keyed by the row id, without which the commit marker does not count;
             None: always counts.
     """
 
@@ -180,7 +180,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marked:
+class CommittedRow:
     """A member row that is committed already."""
 
     row: str
@@ -191,10 +191,10 @@ class Marked:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Head and marks of one partition for one plan."""
+    """Head and commit markers of one partition for one plan."""
 
     head: str | None = None
-    marked: Mapping[str, Marked] = field(default_factory=dict)
+    committed: Mapping[str, CommittedRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Store(Protocol):
     """A property graph with full-text and vector search. One instance serves one run; not shared
     between event loops.
 
-    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls `trips.made()` for
+    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls `record_round_trip()` for
     each, so that a caller knows its own where several use the store at once.
     """
 
@@ -301,15 +301,15 @@ class Store(Protocol):
         ...
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and valid marks of the given partitions for a plan, in one round trip."""
+        """Heads and valid commit markers of the given partitions for a plan, in one round trip."""
         ...
 
-    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
+    async def commit(self, batch: Batch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip. If it raises,
         nothing was written.
 
         Raises:
-            ConcurrentWrite: `mark.before` is no longer the partition's head.
+            ConcurrentWrite: `marker.before` is no longer the partition's head.
             DataError: A missing end, another partition, a node with edges, an odd value; names
                 label, key and `write`.
             StoreUnavailable: Connection lost, disk full, or vectors of another length than the
@@ -322,7 +322,7 @@ class Store(Protocol):
         ...
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and marks of the given partitions, or of all that the graph
+        """Delete all nodes, edges and commit markers of the given partitions, or of all that the graph
         declares.
         """
         ...
@@ -332,65 +332,120 @@ class Store(Protocol):
         ...
 
 
-@runtime_checkable
-class Listened(Protocol):
-    """A store that tells which statements it runs."""
+# Optional capabilities of a store.
 
-    def listen(self, heard: Callable[[str], None] | None) -> None:
-        """Call `heard` with the text of each statement from now on; None: with none."""
+
+@runtime_checkable
+class Observable(Protocol):
+    """A store that reports the statements it runs."""
+
+    def observe(self, callback: Callable[[str], None] | None) -> None:
+        """Call `callback` with the text of each statement from now on; None: stop."""
         ...
 
 
 @runtime_checkable
-class Divides(Protocol):
-    """A store that runs can share although each opens it for a graph of its own."""
+class Shareable(Protocol):
+    """A store whose connection runs can share, each for a graph of its own."""
 
-    def beside(self) -> Store:
-        """A store over the same connection that is not opened for a graph yet. Closing one closes
-        the connection of all.
+    def share(self) -> Store:
+        """A store over the same connection, not opened for a graph yet. Closing one closes the
+        connection of all.
         """
         ...
 
 
 @runtime_checkable
-class Attaches(Protocol):
+class Attachable(Protocol):
     """A store that can be opened without creating anything in it."""
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
-        """Open the store for a graph, to read only; `dimensions` is the length of the vectors that
-        are looked for.
+        """Open the store for a graph, to read only; `dimensions` is the length of query vectors.
 
         Raises as `Store.ensure`.
         """
         ...
 
 
-async def open_to_read(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph that is only read: nothing is created in it, unless it cannot be
-    opened without.
+@runtime_checkable
+class Migratable(Protocol):
+    """A store that can be migrated to a graph.
+
+    `ensure` migrates a new store by itself, and leaves one created by another program unchanged.
+    """
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the store lacks, and what is computed in memory instead; for the user."""
+        ...
+
+    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
+        """Count the rows that lack derived text properties, given by label and name; `notes` then
+        reports them. A search that compares such properties does the same by itself.
+        """
+        ...
+
+    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Create all that is missing, whoever created the store, and fill in derived text
+        properties.
+
+        Nothing created by another program is dropped or changed; duplicate keys are reported and
+        left.
+
+        Args:
+            graph: What is needed.
+            dimensions: Length of its vectors; None: not known yet.
+            drop: First drop the indexes that bear names of the graph, so that they are created
+                anew.
+
+        Returns:
+            What was created, dropped and filled in, what could not be created, and how many rows
+            lack vectors; for the user.
+
+        Raises:
+            StoreUnavailable: It does not answer, or the user may not write.
+        """
+        ...
+
+
+async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = None) -> None:
+    """Open a store for a graph without creating anything, if the store can do that.
 
     Raises as `Store.ensure`.
     """
-    if isinstance(store, Attaches):
+    if isinstance(store, Attachable):
         await store.attach(graph, dimensions)
     else:
         await store.ensure(graph, dimensions)
 
 
+def derived_report(label: Label, derived: Derived, count: int) -> list[str]:
+    """The line of a migration about `count` rows that lacked a derived property. Texts are filled
+    in; vectors stay missing, as a migration does not call the embedder.
+    """
+    if not count:
+        return []
+    if derived.by != "embed":
+        return [f"filled: {derived.name} of {count:,} {label.name}"]
+    lost = "nothing finds them by what is near in meaning"
+    made = f"A plan that merges their {derived.of} again makes it"
+    return [f"{count:,} {label.name} have no {derived.name}: {lost}. {made}"]
+
+
 @dataclass
-class Trips:
-    """How many round trips were made."""
+class RoundTrips:
+    """The number of round trips made."""
 
     number: int = 0
 
 
-_COUNTED: ContextVar[Trips | None] = ContextVar("_COUNTED", default=None)
+_COUNTED: ContextVar[RoundTrips | None] = ContextVar("_COUNTED", default=None)
 
 
 @contextmanager
-def counting() -> Iterator[Trips]:
-    """Count the round trips that are made within, by this task or those that it starts."""
-    trips = Trips()
+def count_round_trips() -> Iterator[RoundTrips]:
+    """Count the round trips made within, by this task and those that it starts."""
+    trips = RoundTrips()
     token = _COUNTED.set(trips)
     try:
         yield trips
@@ -398,62 +453,8 @@ def counting() -> Iterator[Trips]:
         _COUNTED.reset(token)
 
 
-def made() -> None:
-    """A store made a round trip."""
+def record_round_trip() -> None:
+    """Count one round trip; called by stores."""
     trips = _COUNTED.get()
     if trips is not None:
         trips.number += 1
-
-
-@runtime_checkable
-class Settles(Protocol):
-    """A store that makes what a graph needs of it.
-
-    `ensure` does so by itself in a new place, and leaves one that another program made as it is.
-    """
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What `ensure` left undone, and what is done in memory instead; for the user."""
-        ...
-
-    async def look(self, places: Iterable[tuple[str, str]]) -> None:
-        """Find out which derived text properties, of these by label, rows lack: before a search
-        that compares them, which otherwise finds out itself. `notes` tell.
-        """
-        ...
-
-    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Make all that is missing, whoever made the place, and store derived text properties where
-        rows lack them.
-
-        Nothing that others made is dropped or changed; keys that are there several times are told
-        and left.
-
-        Args:
-            graph: What is needed.
-            dimensions: Length of its vectors; None: nobody knows it yet.
-            drop: First drop the indexes that bear names of the graph, so that they are made anew.
-
-        Returns:
-            What was made, dropped and filled, what could not be made, and how many rows are without
-            vectors; for the user.
-
-        Raises:
-            StoreUnavailable: It does not answer, or lets nobody write.
-        """
-        ...
-
-
-def derived_told(label: Label, derived: Derived, number: int) -> list[str]:
-    """What `settle` says of a derived property that so many rows lacked: a text is filled in, a
-    vector is still lacking, as nobody is asked for vectors there.
-    """
-    if not number:
-        return []
-    if derived.by != "embed":
-        return [f"filled: {derived.name} of {number:,} {label.name}"]
-    lost = "nothing finds them by what is near in meaning"
-    return [
-        f"{number:,} {label.name} have no {derived.name}: {lost}. A plan that merges their {derived.of} again makes it"
-    ]

@@ -85,7 +85,7 @@ class Strike:
         @wraps(made)
         def listening(this: Any, *args: Any, **options: Any) -> None:
             made(this, *args, **options)
-            this.listen(self.heard)
+            this.observe(self.heard)
 
         store.__init__ = listening
 

@@ -30,7 +30,7 @@ from aiohttp import web
 from benchmarks.world import StandIn
 from semgraph.execution.record import all_runs, read_answers, read_rows
 from semgraph.frontend.load import load_plan
-from semgraph.stores.base import Marked
+from semgraph.stores.base import CommittedRow
 from tests.conftest import without_schema
 from tests.execution.conftest import PLAN, ROOT, Graph, Place, Row, place_of, said, wire
 from tests.kill.points import INSIDE
@@ -248,7 +248,7 @@ class World:
             }
             assert used <= kept, (self.lives, "answers were used before the journal had them")
 
-    async def _marked(self) -> Mapping[str, Mapping[str, Marked]]:
+    async def _marked(self) -> Mapping[str, Mapping[str, CommittedRow]]:
         """The rows of each group that are written."""
         plan = load_plan(PLAN)
         store = self.place.look()
@@ -257,7 +257,7 @@ class World:
             states = await store.states(plan.name, list(STORIES))
         finally:
             await store.aclose()
-        return {group: state.marked for group, state in states.items()}
+        return {group: state.committed for group, state in states.items()}
 
 
 def of_group(graph: Graph, group: str, marked: Collection[str]) -> Graph:

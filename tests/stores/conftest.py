@@ -23,9 +23,9 @@ from semgraph.logical.graph import parse_pattern
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Batch,
+    CommitMarker,
     Delete,
     EdgeWrite,
-    Mark,
     MatchQuery,
     Method,
     NodeWrite,
@@ -236,15 +236,18 @@ class World:
         return Delete(label, pa.table({self.graph.key: pa.array(keys, pa.string())}), detach)
 
     async def commit(
-        self, store: Store, *writes: NodeWrite | EdgeWrite | Delete, mark: Mark | None = None
+        self,
+        store: Store,
+        *writes: NodeWrite | EdgeWrite | Delete,
+        marker: CommitMarker | None = None,
     ) -> Written:
         """Commit some writes."""
-        return await store.commit(Batch(writes), mark)
+        return await store.commit(Batch(writes), marker)
 
-    def mark(
+    def marker(
         self, head: str, before: str | None = None, rows: Iterable[str] = ("n1",), **more: Any
-    ) -> Mark:
-        """A mark of plan "p" in group "g"."""
+    ) -> CommitMarker:
+        """A commit marker of plan "p" in group "g"."""
         given = {
             "plan": "p",
             "partition": "g",
@@ -253,7 +256,7 @@ class World:
             "run": "r",
             **more,
         }
-        return Mark(rows=tuple(rows), before=before, head=head, **given)
+        return CommitMarker(rows=tuple(rows), before=before, head=head, **given)
 
     def rows(self, types: Mapping[str, str] | None = None, /, **columns: Sequence[Any]) -> pa.Table:
         """Rows that ask, with their ordinals; texts unless `types` says otherwise. Group "g" unless

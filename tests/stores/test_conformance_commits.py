@@ -1,4 +1,4 @@
-"""What every store promises of marks, heads, opening, counting and clearing."""
+"""What every store promises of markers, heads, opening, counting and clearing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Marked, Method, PartitionState, Store
+from semgraph.stores.base import CommittedRow, Method, PartitionState, Store
 from semgraph.stores.batch_io import RowsRefused
 
 
@@ -27,14 +27,18 @@ def test_it_is_a_store(home):
 async def test_a_mark_is_left_with_what_it_marks(store, world):
     assert await store.states("p", ["g", "h"]) == {"g": PartitionState(), "h": PartitionState()}
     now = datetime(2025, 3, 1, 1, 2, 3, 456789, tzinfo=UTC)
-    mark = world.mark("h1", rows=("n1", "n2"), now=now, fingerprint="f1", run="r1", witness="Note")
-    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), mark=mark)
+    marker = world.marker(
+        "h1", rows=("n1", "n2"), now=now, fingerprint="f1", run="r1", witness="Note"
+    )
+    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), marker=marker)
     before = store.round_trips
     found = await store.states("p", ["h", "g"])
     assert store.round_trips == before + 1
     assert found["h"] == PartitionState()
     assert found["g"].head == "h1"
-    assert dict(found["g"].marked) == {key: Marked(key, "f1", now, "r1") for key in ("n1", "n2")}
+    assert dict(found["g"].committed) == {
+        key: CommittedRow(key, "f1", now, "r1") for key in ("n1", "n2")
+    }
 
 
 async def test_no_partitions_no_round_trip(store):
@@ -44,86 +48,86 @@ async def test_no_partitions_no_round_trip(store):
 
 
 async def test_marks_are_of_a_plan_and_heads_of_a_partition(store, world):
-    await world.commit(store, mark=world.mark("h1", plan="p"))
-    await world.commit(store, mark=world.mark("h2", before="h1", plan="q", rows=("n9",)))
+    await world.commit(store, marker=world.marker("h1", plan="p"))
+    await world.commit(store, marker=world.marker("h2", before="h1", plan="q", rows=("n9",)))
     p, q = (await store.states("p", ["g"]))["g"], (await store.states("q", ["g"]))["g"]
-    assert (p.head, list(p.marked)) == ("h2", ["n1"])
-    assert (q.head, list(q.marked)) == ("h2", ["n9"])
+    assert (p.head, list(p.committed)) == ("h2", ["n1"])
+    assert (q.head, list(q.committed)) == ("h2", ["n9"])
 
 
 async def test_a_row_marked_again_has_the_latest_mark(store, world):
-    await world.commit(store, mark=world.mark("h1", fingerprint="old", rows=("n1", "n2")))
+    await world.commit(store, marker=world.marker("h1", fingerprint="old", rows=("n1", "n2")))
     await world.commit(
-        store, mark=world.mark("h2", before="h1", fingerprint="new", run="r2", now=world.at(5))
+        store, marker=world.marker("h2", before="h1", fingerprint="new", run="r2", now=world.at(5))
     )
-    found = (await store.states("p", ["g"]))["g"].marked
-    assert found["n1"] == Marked("n1", "new", world.at(5), "r2")
+    found = (await store.states("p", ["g"]))["g"].committed
+    assert found["n1"] == CommittedRow("n1", "new", world.at(5), "r2")
     assert found["n2"].fingerprint == "old"
 
 
 async def test_a_mark_counts_while_its_witness_is_there(store, world):
-    marks = [
-        world.mark("h1", rows=("n1", "n2"), witness="Note"),
-        world.mark("h2", before="h1", rows=("x",), witness="Person"),
-        world.mark("h3", before="h2", rows=("free",)),
+    markers = [
+        world.marker("h1", rows=("n1", "n2"), witness="Note"),
+        world.marker("h2", before="h1", rows=("x",), witness="Person"),
+        world.marker("h3", before="h2", rows=("free",)),
     ]
-    await world.commit(store, world.write("Note", {"uuid": "n1"}), mark=marks[0])
-    await world.commit(store, mark=marks[1])
-    await world.commit(store, mark=marks[2])
-    assert set((await store.states("p", ["g"]))["g"].marked) == {"n1", "free"}
+    await world.commit(store, world.write("Note", {"uuid": "n1"}), marker=markers[0])
+    await world.commit(store, marker=markers[1])
+    await world.commit(store, marker=markers[2])
+    assert set((await store.states("p", ["g"]))["g"].committed) == {"n1", "free"}
 
 
 async def test_deleting_a_witness_deletes_its_mark(store, world):
-    mark = world.mark("h1", rows=("n1", "n2"), witness="Note")
-    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), mark=mark)
+    marker = world.marker("h1", rows=("n1", "n2"), witness="Note")
+    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), marker=marker)
     await world.commit(store, world.delete("Note", "n1"))
     await world.commit(store, world.write("Note", {"uuid": "n1"}))
-    assert set((await store.states("p", ["g"]))["g"].marked) == {"n2"}
+    assert set((await store.states("p", ["g"]))["g"].committed) == {"n2"}
 
 
 async def test_deleting_a_namesake_of_another_label_leaves_the_mark(store, world):
-    mark = world.mark("h1", rows=("same",), witness="Note")
+    marker = world.marker("h1", rows=("same",), witness="Note")
     await world.commit(
         store,
         world.write("Note", {"uuid": "same"}),
         world.write("Person", {"uuid": "same"}),
-        mark=mark,
+        marker=marker,
     )
     await world.commit(store, world.delete("Person", "same"))
-    assert set((await store.states("p", ["g"]))["g"].marked) == {"same"}
+    assert set((await store.states("p", ["g"]))["g"].committed) == {"same"}
 
 
 @pytest.mark.parametrize("before", [None, "other"])
 async def test_a_head_that_moved_stops_the_commit_and_nothing_is_written(store, world, before):
-    await world.commit(store, mark=world.mark("h1"))
+    await world.commit(store, marker=world.marker("h1"))
     await world.commit(store, world.write("Note", {"uuid": "kept"}))
     with pytest.raises(ConcurrentWrite, match='"g"') as stopped:
         await world.commit(
             store,
             world.write("Note", {"uuid": "lost"}),
             world.delete("Note", "kept"),
-            mark=world.mark("h2", before=before, rows=("n2",)),
+            marker=world.marker("h2", before=before, rows=("n2",)),
         )
     assert stopped.value.partition == "g"
     assert await notes(store) == ["kept"]
     state = (await store.states("p", ["g"]))["g"]
-    assert (state.head, list(state.marked)) == ("h1", ["n1"])
+    assert (state.head, list(state.committed)) == ("h1", ["n1"])
 
 
 async def test_a_first_head_where_one_was_expected_stops_it_too(store, world):
     with pytest.raises(ConcurrentWrite):
         await world.commit(
-            store, world.write("Note", {"uuid": "lost"}), mark=world.mark("h2", before="h1")
+            store, world.write("Note", {"uuid": "lost"}), marker=world.marker("h2", before="h1")
         )
     assert await notes(store) == []
     assert await store.states("p", ["g"]) == {"g": PartitionState()}
 
 
 async def test_heads_of_partitions_are_independent(store, world):
-    await world.commit(store, mark=world.mark("g1"))
-    await world.commit(store, mark=world.mark("h1", partition="h"))
-    await world.commit(store, mark=world.mark("e1", partition=""))
-    await world.commit(store, mark=world.mark("g2", before="g1"))
+    await world.commit(store, marker=world.marker("g1"))
+    await world.commit(store, marker=world.marker("h1", partition="h"))
+    await world.commit(store, marker=world.marker("e1", partition=""))
+    await world.commit(store, marker=world.marker("g2", before="g1"))
     found = await store.states("p", ["g", "h", ""])
     assert {name: state.head for name, state in found.items()} == {"g": "g2", "h": "h1", "": "e1"}
 
@@ -134,22 +138,24 @@ async def test_two_stores_race_and_one_wins_each_time(shared_home, world):
         head, winners = None, []
         for turn in range(12):
             writes = [world.write("Note", {"uuid": f"{turn}-{name}"}) for name in ("one", "two")]
-            marks = [
-                world.mark(f"{turn}-{name}", before=head, rows=(f"{turn}-{name}",), witness="Note")
+            markers = [
+                world.marker(
+                    f"{turn}-{name}", before=head, rows=(f"{turn}-{name}",), witness="Note"
+                )
                 for name in ("one", "two")
             ]
             tries = [
-                world.commit(store, write, mark=mark)
-                for store, write, mark in zip((one, two), writes, marks, strict=True)
+                world.commit(store, write, marker=marker)
+                for store, write, marker in zip((one, two), writes, markers, strict=True)
             ]
             done = await asyncio.gather(*tries, return_exceptions=True)
             assert sorted(isinstance(result, ConcurrentWrite) for result in done) == [False, True]
             winners.append(
-                marks[0].head if not isinstance(done[0], ConcurrentWrite) else marks[1].head
+                markers[0].head if not isinstance(done[0], ConcurrentWrite) else markers[1].head
             )
             head = winners[-1]
         assert await notes(one) == await notes(two) == sorted(winners)
-        assert set((await two.states("p", ["g"]))["g"].marked) == set(winners)
+        assert set((await two.states("p", ["g"]))["g"].committed) == set(winners)
 
 
 async def test_two_stores_see_each_others_writes(shared_home, world):
@@ -200,7 +206,7 @@ async def test_what_was_written_is_there_when_opened_again(shared_home, world):
             store,
             world.write("Note", {"uuid": "n", "content": "heron"}),
             world.write("Person", {"uuid": "p", "name": "x", "name_embedding": [1, 0, 0, 0]}),
-            mark=world.mark("h1", rows=("n",), witness="Note"),
+            marker=world.marker("h1", rows=("n",), witness="Note"),
         )
     async with shared_home.open() as store:
         assert await notes(store) == ["n"]
@@ -210,7 +216,7 @@ async def test_what_was_written_is_there_when_opened_again(shared_home, world):
 
 
 async def test_opening_again_changes_nothing(store, world):
-    await world.commit(store, world.write("Note", {"uuid": "n"}), mark=world.mark("h1"))
+    await world.commit(store, world.write("Note", {"uuid": "n"}), marker=world.marker("h1"))
     await store.ensure(world.graph, world.dimensions)
     await store.ensure(world.graph, None)
     assert await notes(store) == ["n"]
@@ -288,7 +294,7 @@ async def test_statistics_count_labels_and_know_dimensions(store, world):
             "Person", {"uuid": "a", "name": "A", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}
         ),
         world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
-        mark=world.mark("h1", rows=("x", "y")),
+        marker=world.marker("h1", rows=("x", "y")),
     )
     found = await store.statistics()
     assert found.counts == {"Person": 2, "Note": 0, "KNOWS": 1, "NAMES": 0}
@@ -297,7 +303,7 @@ async def test_statistics_count_labels_and_know_dimensions(store, world):
 
 @pytest.fixture
 async def groups(store, world):
-    """A node, an edge and a mark in each of three groups."""
+    """A node, an edge and a commit marker in each of three groups."""
     for group in ("g", "h", ""):
         await world.commit(
             store,
@@ -316,7 +322,7 @@ async def groups(store, world):
                     "fact": "f",
                 },
             ),
-            mark=world.mark(
+            marker=world.marker(
                 f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"
             ),
         )
@@ -328,7 +334,7 @@ async def test_clear_some_partitions(groups):
     assert (await groups.statistics()).counts == {"Person": 2, "Note": 0, "KNOWS": 1, "NAMES": 0}
     found = await groups.states("p", ["g", "h", ""])
     assert found["g"] == found[""] == PartitionState()
-    assert (found["h"].head, list(found["h"].marked)) == ("head h", ["h1"])
+    assert (found["h"].head, list(found["h"].committed)) == ("head h", ["h1"])
 
 
 async def test_clear_takes_edges_that_touch_what_goes(groups, world):
@@ -353,7 +359,7 @@ async def test_clear_all(groups, world):
     }
     query = world.query("KNOWS", Method("fulltext", "fact", "text"), partition=None)
     assert (await groups.search([query], world.rows(text=["f"])))[0].num_rows == 0
-    await world.commit(groups, world.write("Note", {"uuid": "n"}), mark=world.mark("h1"))
+    await world.commit(groups, world.write("Note", {"uuid": "n"}), marker=world.marker("h1"))
     assert await notes(groups) == ["n"]
 
 

@@ -29,7 +29,7 @@ async def two(store, world):
                     "fact": "f",
                 },
             ),
-            mark=world.mark(
+            marker=world.marker(
                 f"head {group}", partition=group, rows=(f"{group}1",), witness="Person"
             ),
         )
@@ -50,7 +50,7 @@ async def refused(store, world, what, *writes):
             store,
             world.write("Person", {"uuid": "g1", "name": "lost"}, {"uuid": "g9"}),
             *writes,
-            mark=world.mark("lost", before="head g", rows=("g2",)),
+            marker=world.marker("lost", before="head g", rows=("g2",)),
         )
     assert await everything(store) == before
 
@@ -166,16 +166,16 @@ async def test_what_is_of_the_partition_is_deleted_with_its_edges_and_marks(two,
     people, edges, states = await everything(two)
     assert [one["uuid"] for one in people] == ["g2", "h1", "h2"]
     assert [edge["uuid"] for edge in edges] == ["hk"]
-    assert (dict(states["g"].marked), list(states["h"].marked)) == ({}, ["h1"])
+    assert (dict(states["g"].committed), list(states["h"].committed)) == ({}, ["h1"])
     assert states["g"] == PartitionState("head g")
 
 
 async def test_a_delete_within_its_partition_takes_no_mark_of_another(two, world):
-    mark = world.mark("later", before="head g", rows=("h2",), witness="Person")
-    await world.commit(two, mark=mark)
+    marker = world.marker("later", before="head g", rows=("h2",), witness="Person")
+    await world.commit(two, marker=marker)
     await world.commit(two, within("Person", "h", "h2", detach=True))
     await world.commit(two, world.write("Person", {"uuid": "h2", "group_id": "h"}))
-    assert set((await two.states("p", ["g"]))["g"].marked) == {"g1", "h2"}
+    assert set((await two.states("p", ["g"]))["g"].committed) == {"g1", "h2"}
 
 
 async def test_a_write_within_its_partition_is_one_round_trip(two, world):

@@ -42,7 +42,7 @@ async def test_kept_and_found_everywhere(home, store, world, text):
         with pytest.raises(DataError, match=f"{home.longest:,}"):
             await world.commit(store, world.write("Person", row))
     with pytest.raises(DataError, match=f"{home.longest:,}"):
-        await world.commit(store, mark=world.mark("h", rows=(text,)))
+        await world.commit(store, marker=world.marker("h", rows=(text,)))
     row = {"uuid": "p", "summary": text, "aliases": [text], "attributes": {"said": text}}
     await world.commit(store, world.write("Person", row))
     found = await store.match(
@@ -66,7 +66,7 @@ async def test_the_character_nul(home, store, world):
 
 
 async def check(store, world, text):
-    """A text as name, key, partition, list item, attribute, end of an edge, member of a mark, and
+    """A text as name, key, partition, list item, attribute, end of an edge, member of a marker, and
     in each kind of question.
     """
     group, key = f"group {text}", f"key {text}"
@@ -78,7 +78,7 @@ async def check(store, world, text):
         "group_id": group,
     }
     decoy = {"uuid": "decoy", "name": "stork", "group_id": group}
-    mark = world.mark(
+    marker = world.marker(
         f"head {text}",
         partition=group,
         plan=text,
@@ -89,7 +89,7 @@ async def check(store, world, text):
     )
     edge = {"uuid": "k", "source": key, "target": key, "fact": text, "group_id": group}
     await world.commit(
-        store, world.write("Person", row, decoy), world.write("KNOWS", edge), mark=mark
+        store, world.write("Person", row, decoy), world.write("KNOWS", edge), marker=marker
     )
     await world.commit(
         store, world.write("Person", {"uuid": key, "summary": text, "group_id": group})
@@ -126,7 +126,7 @@ async def check(store, world, text):
 
     state = (await store.states(text, [group]))[group]
     assert state.head == f"head {text}"
-    assert [(m.row, m.fingerprint, m.run) for m in state.marked.values()] == [(key, text, text)]
+    assert [(m.row, m.fingerprint, m.run) for m in state.committed.values()] == [(key, text, text)]
     await world.commit(store, world.delete("Person", key, detach=True))
     assert (await store.scan("Person", (), [group], ())).column("uuid").to_pylist() == ["decoy"]
 

@@ -266,7 +266,7 @@ async def test_an_edge_without_its_ends_is_an_error_and_nothing_is_written(
             world.write("Person", {"uuid": "c"}),
             world.delete("Note", "n"),
             world.write("KNOWS", good, {"uuid": "bad", "source": source, "target": target}),
-            mark=world.mark("h1"),
+            marker=world.marker("h1"),
         )
     assert (await store.statistics()).counts == {"Person": 2, "Note": 1, "KNOWS": 0, "NAMES": 0}
     assert (await store.states("p", ["g"]))["g"].head is None
@@ -392,7 +392,7 @@ async def test_a_commit_is_one_round_trip_and_an_empty_one_none(store, world):
         world.delete("Note", "x"),
         world.write("Person", {"uuid": "a", "name_embedding": [1, 0, 0, 0]}, {"uuid": "b"}),
         world.write("KNOWS", {"uuid": "k", "source": "a", "target": "b"}),
-        mark=world.mark("h1"),
+        marker=world.marker("h1"),
     )
     assert store.round_trips == before + 1
     done = await world.commit(

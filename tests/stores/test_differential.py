@@ -158,7 +158,7 @@ async def tell(store, world, turn, step) -> str:
     head = (await store.states("p", ["g"]))["g"].head
     try:
         await store.commit(
-            batch, world.mark(str(turn), before=head, rows=(f"p{turn}",), witness="Person")
+            batch, world.marker(str(turn), before=head, rows=(f"p{turn}",), witness="Person")
         )
     except SemgraphError as error:
         return type(error).__name__
@@ -175,7 +175,7 @@ async def everything(store, world) -> dict[str, Any]:
             row |= {name: bool(row[name] and any(row[name])) for name in label.vectors.values()}
         found[label.name] = rows
     state = await store.states("p", ["g", "h"])
-    found["marks"] = {name: (one.head, sorted(one.marked)) for name, one in state.items()}
+    found["marks"] = {name: (one.head, sorted(one.committed)) for name, one in state.items()}
     found["counts"] = (await store.statistics()).counts
     return found
 
@@ -276,12 +276,12 @@ async def test_the_comparison_can_fail(world, name):
     from semgraph.stores.sqlite.store import SqliteStore
 
     class Forgetful(SqliteStore):
-        async def commit(self, batch, mark=None):
+        async def commit(self, batch, marker=None):
             shorter = (
                 replace(write, rows=write.rows.slice(0, write.rows.num_rows - 1))
                 for write in batch.writes
             )
-            return await super().commit(Batch(tuple(shorter)), mark)
+            return await super().commit(Batch(tuple(shorter)), marker)
 
     plain = dict.fromkeys(("unite", "create", "only_existing"), False)
     step = [("Person", [{"uuid": "p1", "name": "red"}, {"uuid": "p2", "name": "red"}], plain)]

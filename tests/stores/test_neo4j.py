@@ -331,7 +331,9 @@ async def test_a_database_of_another_program_is_left_as_it_is(
     await store.ensure(MEMORY, 4)
     assert theirs(written) == before
     assert written("MATCH (n) RETURN properties(n) AS all ORDER BY n.uuid") == rows
-    await store.look([("Entity", "name_key"), ("Entity", "name"), ("RELATES_TO", "fact_embedding")])
+    await store.check_derived(
+        [("Entity", "name_key"), ("Entity", "name"), ("RELATES_TO", "fact_embedding")]
+    )
     undone, keys = store.notes
     assert undone.startswith(
         "another program made this database, and nothing of it was changed. It lacks unique uuid of Episodic,"
@@ -404,7 +406,7 @@ async def test_when_asked_all_is_made_that_can_be(
 ) -> None:
     before = theirs(written)
     await store.ensure(MEMORY, 4)
-    said = await store.settle(MEMORY, 4, drop=False)
+    said = await store.migrate(MEMORY, 4, drop=False)
     assert "made: index on name_key of Entity" in said
     assert "made: vector index on fact_embedding of RELATES_TO" in said
     assert "filled: name_key of 2 Entity" in said
@@ -414,7 +416,7 @@ async def test_when_asked_all_is_made_that_can_be(
     keys = written("MATCH (n:Entity) RETURN n.name_key AS key ORDER BY key")
     assert keys == [{"key": "alice chen"}, {"key": "techcorp"}]
     written("DROP INDEX entity_uuid")
-    again = await store.settle(MEMORY, 4, drop=False)
+    again = await store.migrate(MEMORY, 4, drop=False)
     assert [line for line in again if "not made" not in line] == ["made: unique uuid of Entity"]
 
 
@@ -422,7 +424,7 @@ async def test_rows_without_a_vector_are_counted_when_all_is_made(
     written: Run, store: Neo4jStore
 ) -> None:
     written("MATCH (n:Entity {uuid: 'corp'}) REMOVE n.name_embedding")
-    said = await store.settle(MEMORY, 4, drop=False)
+    said = await store.migrate(MEMORY, 4, drop=False)
     [line] = [line for line in said if "name_embedding: " in line]
     assert line == (
         "1 Entity have no name_embedding: nothing finds them by what is near in meaning. "
@@ -471,13 +473,13 @@ async def test_only_what_bears_a_name_of_the_graph_is_dropped(
     written: Run, store: Neo4jStore
 ) -> None:
     written("CREATE INDEX mine FOR (n:Entity) ON (n.role)")
-    said = await store.settle(MEMORY, 4, drop=True)
+    said = await store.migrate(MEMORY, 4, drop=True)
     assert "dropped: node_name_and_summary" in said
     assert "made: full-text index node_name_and_summary of Entity" in said
     names = {index["name"] for index in theirs(written)}
     assert {"mine", "entity_uuid", "relation_uuid", "node_name_and_summary"} <= names
     assert sum(line.startswith("dropped") for line in said) == 2
-    again = await store.settle(MEMORY, 4, drop=True)
+    again = await store.migrate(MEMORY, 4, drop=True)
     assert sum(line.startswith("dropped") for line in again) == sum(
         line.startswith("made") for line in again
     )
@@ -490,7 +492,7 @@ async def test_keys_that_are_there_twice_are_reported_and_left_alone(
         "UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g', name: 'n'})"
     )
     await store.ensure(MEMORY, None)
-    said = await store.settle(MEMORY, None, drop=False)
+    said = await store.migrate(MEMORY, None, drop=False)
     [twice] = [line for line in said if "several times" in line]
     assert twice.startswith("2 uuid of Entity are there several times (such as ")
     assert "MATCH (n:`Entity`)" in twice
@@ -529,14 +531,16 @@ async def test_equal_instants_are_equal_in_any_zone(
 async def test_marks_are_nobodys_nodes(run: Run, store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 4)
     await world.commit(
-        store, world.write("Note", {"uuid": "n1"}), mark=world.mark("h1", witness="Note")
+        store, world.write("Note", {"uuid": "n1"}), marker=world.marker("h1", witness="Note")
     )
     assert run("MATCH (n) UNWIND labels(n) AS label RETURN label ORDER BY label") == [
         {"label": "Note"}, {"label": "_SemgraphHead"}, {"label": "_SemgraphMark"},
     ]  # fmt: skip
     assert sum((await store.statistics()).counts.values()) == 1
-    run("MATCH (n:Note) DETACH DELETE n")  # by another program, which knows nothing of marks
-    assert not (await store.states("p", ["g"]))["g"].marked
+    run(
+        "MATCH (n:Note) DETACH DELETE n"
+    )  # by another program, which knows nothing of commit markers
+    assert not (await store.states("p", ["g"]))["g"].committed
 
 
 async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
@@ -566,7 +570,7 @@ async def test_rows_that_break_a_constraint_of_the_user_are_named(
         with pytest.raises(
             RowsRefused, match="already exists with label `Note` and property `content`"
         ) as caught:
-            await world.commit(store, people, notes, mark=world.mark("h1"))
+            await world.commit(store, people, notes, marker=world.marker("h1"))
         assert sorted(row.key for row in caught.value.rows) == ["n11", "n9"], (
             "the first of a text is not at fault"
         )
@@ -962,9 +966,9 @@ async def main():
     while line := (await asyncio.to_thread(sys.stdin.readline)).split():
         turn, before = line
         key = f"{turn}-{me}"
-        mark = world.mark(key, before=None if before == "none" else before, rows=(key,), witness="Note")
+        marker = world.marker(key, before=None if before == "none" else before, rows=(key,), witness="Note")
         try:
-            await world.commit(store, world.write("Note", {"uuid": key}), mark=mark)
+            await world.commit(store, world.write("Note", {"uuid": key}), marker=marker)
             print("won", key, flush=True)
         except ConcurrentWrite:
             print("lost", key, flush=True)
@@ -1007,7 +1011,7 @@ async def test_of_two_processes_one_wins_each_time(
         racer.communicate()
     assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
     state = (await store.states("p", ["g"]))["g"]
-    assert (state.head, sorted(state.marked)) == (winners[-1], winners)
+    assert (state.head, sorted(state.committed)) == (winners[-1], winners)
 
 
 @pytest.mark.parametrize(
@@ -1063,7 +1067,7 @@ async def test_a_database_that_lacks_nothing_is_looked_at_once(
 ) -> None:
     heard: list[str] = []
     await store.ensure(MEMORY, 4)
-    store.listen(heard.append)
+    store.observe(heard.append)
     await store.ensure(MEMORY, 4)
     await store.attach(MEMORY, 4)
     await store.attach(MEMORY)
@@ -1079,7 +1083,7 @@ async def test_a_database_that_lacks_something_is_looked_at_each_time(
     written: Run, store: Neo4jStore
 ) -> None:
     heard: list[str] = []
-    store.listen(heard.append)
+    store.observe(heard.append)
     assert await store.attach(MEMORY, 4)
     once = len(heard)
     written("CREATE INDEX mention_group FOR ()-[e:MENTIONS]-() ON (e.group_id)")

@@ -54,10 +54,12 @@ async def fill(store: Store, world: World) -> None:
         world.write("NAMES", *names),
     ]
     await world.commit(
-        store, *writes, mark=world.mark("h1", None, ["n1", "n2"], witness="Note", now=at(4))
+        store, *writes, marker=world.marker("h1", None, ["n1", "n2"], witness="Note", now=at(4))
     )
     await world.commit(
-        store, world.delete("Note", "n2"), mark=world.mark("h2", "h1", ["x1"], now=at(5), run="s")
+        store,
+        world.delete("Note", "n2"),
+        marker=world.marker("h2", "h1", ["x1"], now=at(5), run="s"),
     )
 
 
@@ -107,9 +109,9 @@ async def test_an_older_file_is_read_and_its_layout_stays(
     await store.ensure(GRAPH, world.dimensions)
     assert await read(store, world) == expected
     await world.commit(
-        store, world.write("Person", {"uuid": "p9", "name": "Di"}), mark=world.mark("h3", "h2", ["x2"])
+        store, world.write("Person", {"uuid": "p9", "name": "Di"}), marker=world.marker("h3", "h2", ["x2"])
     )  # fmt: skip
-    assert sorted((await store.states("p", ["g"]))["g"].marked) == ["n1", "x1", "x2"]
+    assert sorted((await store.states("p", ["g"]))["g"].committed) == ["n1", "x1", "x2"]
     await store.aclose()
     assert layout(path) == before
 
@@ -130,9 +132,11 @@ async def test_an_older_database_is_read_and_needs_no_new_index(
         store = Neo4jStore(server.uri, server.user, server.password)
         await store.ensure(GRAPH, world.dimensions)
         assert await read(store, world) == expected
-        mark = world.mark("h3", "h2", ["x2"])
-        await world.commit(store, world.write("Person", {"uuid": "p9", "name": "Di"}), mark=mark)
-        assert sorted((await store.states("p", ["g"]))["g"].marked) == ["n1", "x1", "x2"]
+        marker = world.marker("h3", "h2", ["x2"])
+        await world.commit(
+            store, world.write("Person", {"uuid": "p9", "name": "Di"}), marker=marker
+        )
+        assert sorted((await store.states("p", ["g"]))["g"].committed) == ["n1", "x1", "x2"]
         await store.aclose()
         assert schema(run) == before
         without_schema(run)

@@ -49,9 +49,9 @@ RACE = """
 while line := (await asyncio.to_thread(sys.stdin.readline)).split():
     turn, before = line
     key = f"{turn}-{sys.argv[3]}"
-    mark = world.mark(key, before=None if before == "none" else before, rows=(key,), witness="Note")
+    marker = world.marker(key, before=None if before == "none" else before, rows=(key,), witness="Note")
     try:
-        await world.commit(store, world.write("Note", {"uuid": key}), world.write("Person", {"uuid": key}), mark=mark)
+        await world.commit(store, world.write("Note", {"uuid": key}), world.write("Person", {"uuid": key}), marker=marker)
         says("won", key)
     except ConcurrentWrite:
         says("lost", key)
@@ -61,10 +61,10 @@ head, turn = None, 0
 while True:
     rows = [{"uuid": f"{turn:06}-{i}", "name": f"heron {turn}", "name_embedding": [1, turn, i, 0]} for i in range(5)]
     edges = [{"uuid": f"{turn:06}-k{i}", "source": f"{turn:06}-{i}", "target": f"{turn:06}-{i + 1}", "fact": "x"} for i in range(4)]
-    mark = world.mark(f"{turn:06}", before=head, rows=(f"{turn:06}-0",), witness="Person")
-    await world.commit(store, world.write("Person", *rows), world.write("KNOWS", *edges), mark=mark)
+    marker = world.marker(f"{turn:06}", before=head, rows=(f"{turn:06}-0",), witness="Person")
+    await world.commit(store, world.write("Person", *rows), world.write("KNOWS", *edges), marker=marker)
     says("done", f"{turn:06}")
-    head, turn = mark.head, turn + 1
+    head, turn = marker.head, turn + 1
 """
 
 
@@ -102,7 +102,7 @@ async def test_two_processes_race_and_one_wins_each_time(tmp_path, world):
     await store.ensure(world.graph, world.dimensions)
     assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
     assert (await store.scan("Person", (), None, ())).column("uuid").to_pylist() == winners
-    assert sorted((await store.states("p", ["g"]))["g"].marked) == winners
+    assert sorted((await store.states("p", ["g"]))["g"].committed) == winners
     await store.aclose()
 
 
@@ -143,7 +143,7 @@ async def test_a_killed_process_loses_no_acknowledged_commit(tmp_path, world, se
     store = SqliteStore(tmp_path / "graph.db")
     await store.ensure(world.graph, world.dimensions)
     state = (await store.states("p", ["g"]))["g"]
-    marked = sorted(key[:6] for key in state.marked)
+    marked = sorted(key[:6] for key in state.committed)
     assert marked[: len(acknowledged)] == acknowledged
     assert len(marked) <= len(acknowledged) + 1
     assert state.head == marked[-1]
@@ -155,9 +155,9 @@ async def test_a_killed_process_loses_no_acknowledged_commit(tmp_path, world, se
     [hits] = await store.search([query], world.rows(vector=[[1, 1, 1, 0]], text=["heron"]))
     assert hits.num_rows == 2 * counts["Person"]
     with pytest.raises(ConcurrentWrite):
-        await world.commit(store, mark=world.mark("late", before="not the head"))
+        await world.commit(store, marker=world.marker("late", before="not the head"))
     await world.commit(
-        store, world.write("Note", {"uuid": "n"}), mark=world.mark("next", before=state.head)
+        store, world.write("Note", {"uuid": "n"}), marker=world.marker("next", before=state.head)
     )
     await store.aclose()
 

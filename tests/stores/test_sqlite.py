@@ -138,17 +138,17 @@ async def test_a_damaged_file(path, world):
 
 
 async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
-    await world.commit(file, world.write("Note", {"uuid": "kept"}), mark=world.mark("h1"))
+    await world.commit(file, world.write("Note", {"uuid": "kept"}), marker=world.marker("h1"))
     pages = file._file._con.execute("PRAGMA page_count").fetchone()[0]
     file._file._con.execute(f"PRAGMA max_page_count = {pages + 4}")
     much = world.write("Note", *({"uuid": f"n{i}", "content": "x" * 5000} for i in range(100)))
     with pytest.raises(StoreUnavailable, match=r"disk is full.*Nothing was written"):
-        await world.commit(file, much, mark=world.mark("h2", before="h1"))
+        await world.commit(file, much, marker=world.marker("h2", before="h1"))
     assert (await file.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
     assert (await file.states("p", ["g"]))["g"].head == "h1"
     file._file._con.execute("PRAGMA max_page_count = 1000000")
     await world.commit(
-        file, world.write("Note", {"uuid": "more"}), mark=world.mark("h2", before="h1")
+        file, world.write("Note", {"uuid": "more"}), marker=world.marker("h2", before="h1")
     )
 
 
@@ -420,7 +420,7 @@ async def test_what_an_index_can_find_is_not_looked_for_row_by_row(crowd, world,
 
 async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
     read = []
-    crowd.listen(lambda sql: read.append(sql) if "vector FROM" in sql else None)
+    crowd.observe(lambda sql: read.append(sql) if "vector FROM" in sql else None)
     query, rows = (
         world.query("Person", Method("nearest", "name", "vector", k=1)),
         world.rows(vector=[[1, 5, 0, 0]]),

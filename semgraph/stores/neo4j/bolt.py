@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
 from semgraph.redaction import learn, learn_from_addresses
-from semgraph.stores.base import made
+from semgraph.stores.base import record_round_trip
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncManagedTransaction
@@ -86,7 +86,7 @@ class Bolt:
     ) -> Records:
         """One statement within a transaction."""
         self.round_trips += 1
-        made()
+        record_round_trip()
         if self.heard is not None:
             self.heard(text)
         result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
@@ -97,7 +97,7 @@ class Bolt:
 
         async def work() -> None:
             self.round_trips += 1
-            made()
+            record_round_trip()
             async with self._connected().session(database=self.database) as session:
                 await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
 

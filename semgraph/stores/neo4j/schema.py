@@ -236,7 +236,7 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
 
 
 def own(there: Sequence[Index]) -> list[str]:
-    """Statements for what marks and heads lack: these labels are semgraph's own in every
+    """Statements for what commit markers and heads lack: these labels are semgraph's own in every
     database.
     """
     unique = {i.labels for i in there if i.constraint}
@@ -362,7 +362,7 @@ def statistics(graph: Graph) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """The head of each of `$partitions`, and its marks of `$plan` whose witness is still there."""
+    """The head of each of `$partitions`, and its commit markers of `$plan` whose witness is still there."""
     key = quoted(graph.key)
     witnesses = " OR ".join(
         f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"

@@ -17,7 +17,7 @@ from semgraph.errors import EngineError
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.graph import Element
 from semgraph.logical.schema import Derived, Graph, Label
-from semgraph.stores.base import MatchQuery, SearchQuery, derived_told
+from semgraph.stores.base import MatchQuery, SearchQuery, derived_report
 from semgraph.stores.batch_io import other_length
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
@@ -255,7 +255,7 @@ class Setup:
         for label in self.graph.labels.values():
             for derived in label.derived.values():
                 lacking = self._unembedded if derived.by == "embed" else self._fill
-                said += derived_told(label, derived, await lacking(label, derived))
+                said += derived_report(label, derived, await lacking(label, derived))
         return said
 
     async def _drop_own(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Neo4j as a store: 5.26 or later, any edition, over Bolt.
 
 Labels, properties and indexes are those of the graph, without wrapping, so that other programs can
-read what is written and what they wrote can be read. Marks and heads are nodes under labels of
+read what is written and what they wrote can be read. Commit markers and heads are nodes under labels of
 semgraph's own.
 
 A cosine is computed by the server in float32: two stores agree on it to about 1e-6.
@@ -27,8 +27,8 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Alias,
     Batch,
-    Mark,
-    Marked,
+    CommitMarker,
+    CommittedRow,
     MatchQuery,
     PartitionState,
     SearchQuery,
@@ -141,8 +141,8 @@ class Neo4jStore:
         self._undone: list[str] = []
         self._searches = Searches(self._bolt)
 
-    def beside(self) -> Self:
-        """As `Divides.beside`."""
+    def share(self) -> Self:
+        """As `Shareable.share`."""
         other = copy(self)
         other._begin()  # noqa: SLF001 - its own copy
         return other
@@ -181,7 +181,7 @@ class Neo4jStore:
             isinstance(part, Prop) and part.name == "attributes" for part in parts
         )
 
-    def listen(self, heard: Callable[[str], None] | None) -> None:
+    def observe(self, heard: Callable[[str], None] | None) -> None:
         """Call `heard` with the text of each statement from now on."""
         self._bolt.heard = heard
 
@@ -233,7 +233,7 @@ class Neo4jStore:
         """Create what is missing: constraints and indexes. Idempotent.
 
         A database that another program made is left as it is: what it lacks is told in `notes`.
-            `settle` makes that.
+            `migrate` makes that.
 
         Raises:
             StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or
@@ -246,8 +246,8 @@ class Neo4jStore:
         self._undone = await setup.begin(dimensions, there, found.counts)
         self._take(Opened.of(graph, dimensions, await setup.there(), found.dimensions))
 
-    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Make what the database lacks, whoever made it; as `Settles.settle`."""
+    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Make what the database lacks, whoever made it; as `Migratable.migrate`."""
         await self._bolt.open()
         self._graph = graph
         said = await Setup(self._bolt, graph).make(dimensions, drop=drop)
@@ -263,8 +263,8 @@ class Neo4jStore:
         """
         return (*self._undone, *self._underived.notes)
 
-    async def look(self, places: Iterable[tuple[str, str]]) -> None:
-        """As `Settles.look`."""
+    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
+        """As `Migratable.check_derived`."""
         if await self._underived.look(places):
             self._indexes = replace(self._indexes, underived=self._underived.places)
             self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
@@ -274,7 +274,7 @@ class Neo4jStore:
         be read further).
         """
         if rows.num_rows:
-            await self.look(place for query in queries for place in compared(query))
+            await self.check_derived(place for query in queries for place in compared(query))
         return await self._searches.run(queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
@@ -288,7 +288,7 @@ class Neo4jStore:
             column(rows, query.partition).type
         )
         elements = elements_of(self.graph, query.pattern)
-        await self.look(compared_in_match(query, elements))
+        await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
         labels = [label for _, label in elements if label is not None]
         await self._read_underived((label.name for label in labels), rows, query.partition)
@@ -350,7 +350,7 @@ class Neo4jStore:
         """
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._lengths.known)
-        await self.look((label, name) for scalar in where for name in scalar.columns)
+        await self.check_derived((label, name) for scalar in where for name in scalar.columns)
         text = compile_scan(
             self.graph, declared, properties, where, self._indexes, confined=partitions is not None
         )
@@ -362,23 +362,23 @@ class Neo4jStore:
         return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and valid marks of the given partitions for a plan, in one round trip."""
+        """Heads and valid commit markers of the given partitions for a plan, in one round trip."""
         if not partitions:
             return {}
         parameters = {"plan": plan, "partitions": list(dict.fromkeys(partitions))}
         records = await self._bolt.read(compile_states(self.graph, self._indexes), parameters)
         return {
             partition: PartitionState(
-                head, {row: Marked(row, f, time_of(now), run) for row, f, now, run in marks}
+                head, {row: CommittedRow(row, f, time_of(now), run) for row, f, now, run in marks}
             )
             for partition, head, marks in records
         }
 
-    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
+    async def commit(self, batch: Batch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:
-            ConcurrentWrite: `mark.before` is no longer the partition's head; nothing was written.
+            ConcurrentWrite: `marker.before` is no longer the partition's head; nothing was written.
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
             DataError: An edge's end is not there, or a node that should go still has edges; nothing
                 was written.
@@ -388,7 +388,7 @@ class Neo4jStore:
         async with (
             self._measuring if first else nullcontext()
         ):  # whose vectors come first decides on their length
-            return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, mark)
+            return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, marker)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
@@ -399,10 +399,10 @@ class Neo4jStore:
         )
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and marks of the given partitions, or of all that the graph
+        """Delete all nodes, edges and commit markers of the given partitions, or of all that the graph
         declares.
 
-        Not one transaction: a partition may be larger than a server's memory. Marks go first.
+        Not one transaction: a partition may be larger than a server's memory. Commit markers go first.
         """
         self._searches.shrunk()
         confined = (

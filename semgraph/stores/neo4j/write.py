@@ -14,7 +14,7 @@ import pyarrow as pa
 from semgraph.errors import ConcurrentWrite, DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
-from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, NodeWrite, Write, Written
+from semgraph.stores.base import Batch, CommitMarker, Delete, EdgeWrite, NodeWrite, Write, Written
 from semgraph.stores.batch_io import (
     KEEPS_ENDS,
     Refusals,
@@ -215,22 +215,24 @@ class CommitText:
     parameters: Mapping[str, Any]
 
 
-def compile_commit(graph: Graph, batch: Batch, mark: Mark | None, indexes: Indexes) -> CommitText:
+def compile_commit(
+    graph: Graph, batch: Batch, marker: CommitMarker | None, indexes: Indexes
+) -> CommitText:
     """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what
     cannot be stored.
     """
     refusals = Refusals()
     parts: list[str] = []
     parameters: dict[str, Any] = {}
-    if mark is not None:
+    if marker is not None:
         parts.append(_HEAD)
-        parameters["mark"] = _mark(mark)
+        parameters["mark"] = _mark(marker)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
         parts.append(Shape.of(graph, write, indexes).text(i))
         parameters[f"w{i}"] = refusals.attempt(write, graph.key, partial(rows_of, graph))
     check_partitions(graph, batch, refusals)
     refusals.check()
-    if mark is not None:
+    if marker is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
     return CommitText("\n".join([*parts, f"RETURN {returned}"]), parameters)
@@ -253,19 +255,20 @@ RETURN count(*) AS marked
 }}"""
 
 
-def _mark(mark: Mark) -> dict[str, Any]:
-    for row in mark.rows:
+def _mark(marker: CommitMarker) -> dict[str, Any]:
+    for row in marker.rows:
         refuse_long(
-            mark.plan + mark.partition + row, f"the mark of {row[:100]} in {mark.partition[:100]}"
+            marker.plan + marker.partition + row,
+            f"the commit marker of {row[:100]} in {marker.partition[:100]}",
         )
     return {
-        "plan": mark.plan,
-        "partition": mark.partition,
-        "rows": list(mark.rows),
-        "before": mark.before,
-        "head": mark.head,
-        "witness": mark.witness,
-        "of": {"fingerprint": mark.fingerprint, "now": sent(mark.now), "run": mark.run},
+        "plan": marker.plan,
+        "partition": marker.partition,
+        "rows": list(marker.rows),
+        "before": marker.before,
+        "head": marker.head,
+        "witness": marker.witness,
+        "of": {"fingerprint": marker.fingerprint, "now": sent(marker.now), "run": marker.run},
     }
 
 
@@ -402,7 +405,7 @@ def _united(name: str) -> str:
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
 FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
-"""Until the transaction ends, others that run this wait for it: keys of marks are unique. No plan
+"""Until the transaction ends, others that run this wait for it: keys of commit markers are unique. No plan
 is called ''.
 """
 
@@ -427,16 +430,16 @@ async def commit(
     indexes: Indexes,
     lengths: Lengths,
     batch: Batch,
-    mark: Mark | None,
+    marker: CommitMarker | None,
 ) -> Written:
     """Write all of a batch, or nothing; `lengths` takes in those of vectors that are the first.
 
     Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
     """
     new = new_lengths(bolt, graph, lengths, batch)
-    if mark is None and not any(write.rows.num_rows for write in batch.writes):
+    if marker is None and not any(write.rows.num_rows for write in batch.writes):
         return Written()
-    text = compile_commit(graph, batch, mark, indexes)
+    text = compile_commit(graph, batch, marker, indexes)
 
     async def work(tx: AsyncManagedTransaction) -> list[int]:
         if new:
@@ -444,7 +447,7 @@ async def commit(
             await _refuse_stored_lengths(partial(bolt.run, tx), bolt, graph, new)
         records = await bolt.run(tx, text.text, text.parameters)
         if not records:
-            raise ConcurrentWrite(mark.partition if mark is not None else "")
+            raise ConcurrentWrite(marker.partition if marker is not None else "")
         refusals = Refusals()
         for i, write in enumerate(batch.writes):
             if not isinstance(write, Delete) and records[0][i] < write.rows.num_rows:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder
-from semgraph.stores.base import made
+from semgraph.stores.base import record_round_trip
 from semgraph.stores.sqlite.values import add_labels, unite
 from semgraph.stores.sqlite.vectors import list_holds, lists_meet
 from semgraph.turns import Turns
@@ -192,7 +192,7 @@ class File:
                     f"{self.name}  was asked before it was opened by ensure, or after it was closed"
                 )
             self.round_trips += 1
-            made()
+            record_round_trip()
             if not large:
                 try:
                     return self._transaction(con, work, writes)

@@ -2,7 +2,7 @@
 processes may use one file.
 
 A commit is in the file when `commit` returns, and stays there if the process dies; a loss of power
-may cost the latest commits, each whole with its marks, so that a run does them again.
+may cost the latest commits, each whole with its commit markers, so that a run does them again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Alias,
     Batch,
+    CommitMarker,
     Delete,
     EdgeWrite,
-    Mark,
     MatchQuery,
     NodeWrite,
     PartitionState,
     SearchQuery,
     Statistics,
     Written,
-    derived_told,
+    derived_report,
 )
 from semgraph.stores.batch_io import (
     Refusals,
@@ -86,8 +86,8 @@ class SqliteStore:
         self._attaching = Turns()
         self._dimensions: dict[tuple[str, str], int] = {}
 
-    def beside(self) -> Self:
-        """As `Divides.beside`: what is known of the data is shared too."""
+    def share(self) -> Self:
+        """As `Shareable.share`: what is known of the data is shared too."""
         other = copy(self)
         other._tables, other._dimensions = {}, {}  # noqa: SLF001 - its own copy
         return other
@@ -195,11 +195,11 @@ class SqliteStore:
         """Nothing: a file is semgraph's own, and `ensure` brings it up to date."""
         return ()
 
-    async def look(self, places: Iterable[tuple[str, str]]) -> None:
+    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """Nothing: rows lack nothing that is derived."""
 
-    async def settle(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Settles.settle`. What an index is belongs to the file's layout, so there is none to
+    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """As `Migratable.migrate`. What an index is belongs to the file's layout, so there is none to
         make or to drop.
         """
         del drop
@@ -214,10 +214,10 @@ class SqliteStore:
             line
             for label in graph.labels.values()
             for derived in label.derived.values()
-            for line in derived_told(label, derived, lacked.get((label.name, derived.name), 0))
+            for line in derived_report(label, derived, lacked.get((label.name, derived.name), 0))
         ]
 
-    def listen(self, heard: Callable[[str], None] | None) -> None:
+    def observe(self, heard: Callable[[str], None] | None) -> None:
         """Call `heard` with the text of each statement from now on."""
         self._main.heard = heard
         for reader in self._readers:
@@ -289,7 +289,7 @@ class SqliteStore:
         )
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and marks, in one transaction."""
+        """Heads and commit markers, in one transaction."""
         tables = self._tables if self.graph else {}
         if not partitions:
             return {}
@@ -297,13 +297,13 @@ class SqliteStore:
             lambda con: states(con, tables, plan, partitions), large=_large(len(partitions))
         )
 
-    async def commit(self, batch: Batch, mark: Mark | None = None) -> Written:
-        """Write a batch and its mark in one transaction. Raises ConcurrentWrite, DataError,
+    async def commit(self, batch: Batch, marker: CommitMarker | None = None) -> Written:
+        """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
         """
         tables = self._tables if self.graph else {}
         count = sum(write.rows.num_rows for write in batch.writes)
-        if not count and mark is None:
+        if not count and marker is None:
             return Written()
 
         def prepare() -> list[Merge]:
@@ -321,7 +321,7 @@ class SqliteStore:
         merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
 
         def work(con: sqlite3.Connection) -> dict[str, int]:
-            return commit(con, tables, batch, merges, mark)
+            return commit(con, tables, batch, merges, marker)
 
         return Written(await self._file.run(work, writes=True, large=_large(count)))
 
@@ -348,7 +348,7 @@ class SqliteStore:
         return await self._file.run(work)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete the rows and marks of some partitions, or of all."""
+        """Delete the rows and commit markers of some partitions, or of all."""
         tables = self._tables if self.graph else {}
         if partitions is None or partitions:
             await self._file.run(

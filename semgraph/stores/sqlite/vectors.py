@@ -244,11 +244,11 @@ class Asking:
     def load(self, con: sqlite3.Connection) -> None:
         """Fill the temporary tables, within a transaction."""
         names = "".join(f", c{i}" for i in range(len(self._columns)))
-        marks = ", ".join("?" * (len(self._columns) + 1))
+        holders = ", ".join("?" * (len(self._columns) + 1))
         con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {self.table} (q INTEGER PRIMARY KEY{names})")
         con.execute(f"DELETE FROM temp.{self.table}")
         con.executemany(
-            f"INSERT INTO temp.{self.table} VALUES ({marks})",
+            f"INSERT INTO temp.{self.table} VALUES ({holders})",
             zip(self.ordinals, *self._columns, strict=True),
         )
         for path, listed in self._partitions.items():

@@ -1,4 +1,4 @@
-"""Writes in SQLite: one transaction for a batch, with its mark."""
+"""Writes in SQLite: one transaction for a batch, with its commit marker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import Any
 
 from semgraph.errors import ConcurrentWrite
 from semgraph.expr.functions import canonical_json
-from semgraph.stores.base import Batch, Delete, EdgeWrite, Mark, Marked, NodeWrite, PartitionState
+from semgraph.stores.base import (
+    Batch,
+    CommitMarker,
+    CommittedRow,
+    Delete,
+    EdgeWrite,
+    NodeWrite,
+    PartitionState,
+)
 from semgraph.stores.batch_io import (
     Refusals,
     attributes_form,
@@ -32,30 +40,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def take_head(con: sqlite3.Connection, mark: Mark) -> None:
-    """Compare the head of a mark's partition and set it, in a transaction that holds the lock.
+def take_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
+    """Compare the head of a commit marker's partition and set it, in a transaction that holds the lock.
     Raises ConcurrentWrite.
     """
-    found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (mark.partition,)).fetchone()
-    if mark.before != (found[0] if found else None):
-        raise ConcurrentWrite(mark.partition)
-    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (mark.partition, mark.head))
+    found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (marker.partition,)).fetchone()
+    if marker.before != (found[0] if found else None):
+        raise ConcurrentWrite(marker.partition)
+    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (marker.partition, marker.head))
 
 
-def leave(con: sqlite3.Connection, mark: Mark) -> None:
-    """Leave a mark for each member row."""
-    now = mark.now.replace(tzinfo=UTC) if mark.now.tzinfo is None else mark.now
-    rest = (mark.fingerprint, (now - _EPOCH) // _MICROSECOND, mark.run, mark.witness)
-    rows = ((mark.plan, mark.partition, row, *rest) for row in mark.rows)
+def leave(con: sqlite3.Connection, marker: CommitMarker) -> None:
+    """Leave a commit marker for each member row."""
+    now = marker.now.replace(tzinfo=UTC) if marker.now.tzinfo is None else marker.now
+    rest = (marker.fingerprint, (now - _EPOCH) // _MICROSECOND, marker.run, marker.witness)
+    rows = ((marker.plan, marker.partition, row, *rest) for row in marker.rows)
     con.executemany('INSERT OR REPLACE INTO "#marks" VALUES (?, ?, ?, ?, ?, ?, ?)', rows)
 
 
 def states(
     con: sqlite3.Connection, tables: Mapping[str, Table], plan: str, partitions: Sequence[str]
 ) -> dict[str, PartitionState]:
-    """Heads of partitions, and the marks of a plan whose witness is still there."""
+    """Heads of partitions, and the commit markers of a plan whose witness is still there."""
     heads: dict[str, str | None] = {}
-    marked: dict[str, dict[str, Marked]] = {}
+    marked: dict[str, dict[str, CommittedRow]] = {}
     witnesses = [
         row[0]
         for row in con.execute('SELECT DISTINCT witness FROM "#marks" WHERE plan = ?', (plan,))
@@ -77,7 +85,9 @@ def states(
                 (plan, partition, witness),
             )
             for row, fingerprint, now, run in rows:
-                marked[partition][row] = Marked(row, fingerprint, _EPOCH + now * _MICROSECOND, run)
+                marked[partition][row] = CommittedRow(
+                    row, fingerprint, _EPOCH + now * _MICROSECOND, run
+                )
     return {partition: PartitionState(heads[partition], marked[partition]) for partition in heads}
 
 
@@ -208,9 +218,9 @@ class Merge:
             columns[name] = [
                 unite("[]", value) if value is not None else None for value in columns[name]
             ]
-        names, marks = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
+        names, holders = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
         con.executemany(
-            f"INSERT INTO {self.table.name} ({names}) VALUES ({marks})",
+            f"INSERT INTO {self.table.name} ({names}) VALUES ({holders})",
             zip(*columns.values(), strict=True),
         )
 
@@ -308,7 +318,7 @@ def _found(
 def delete(
     con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, refusals: Refusals
 ) -> int:
-    """Delete nodes or edges by key and partition, and the marks that they witness; how many there
+    """Delete nodes or edges by key and partition, and the commit markers that they witness; how many there
     were.
 
     Nodes that still have edges are refused, unless the write detaches them.
@@ -363,17 +373,17 @@ def commit(
     tables: Mapping[str, Table],
     batch: Batch,
     merges: Sequence[Merge],
-    mark: Mark | None,
+    marker: CommitMarker | None,
 ) -> dict[str, int]:
     """Write a batch within a transaction that already holds the lock; rows by label.
 
     Raises:
-        ConcurrentWrite: Another run wrote the partition of the mark.
+        ConcurrentWrite: Another run wrote the partition of the commit marker.
         RowsRefused: Rows cannot be written; the transaction must be rolled back.
     """
     refusals = Refusals()
-    if mark is not None:
-        take_head(con, mark)
+    if marker is not None:
+        take_head(con, marker)
     version = next_version(con)
     found: Counter[str] = Counter()
     deletes = [write for write in batch.writes if isinstance(write, Delete)]
@@ -382,8 +392,8 @@ def commit(
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
         found[merge.write.label] += merge.run(con, version, refusals)
     refusals.check()
-    if mark is not None:
-        leave(con, mark)
+    if marker is not None:
+        leave(con, marker)
     return dict(found)
 
 

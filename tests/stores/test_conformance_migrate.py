@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Method, Settles
+from semgraph.stores.base import Method, Migratable
 
 
 def before(graph: Graph) -> Graph:
@@ -23,14 +23,14 @@ def before(graph: Graph) -> Graph:
 
 
 async def test_a_new_place_lacks_nothing(store, world):
-    assert isinstance(store, Settles)
+    assert isinstance(store, Migratable)
     assert store.notes == ()
-    assert await store.settle(world.graph, world.dimensions, drop=False) == []
+    assert await store.migrate(world.graph, world.dimensions, drop=False) == []
 
 
 async def test_made_anew_it_finds_what_it_found(store, world):
     await world.commit(store, world.write("Person", {"uuid": "a", "name": "Ann Lee"}))
-    said = await store.settle(world.graph, world.dimensions, drop=True)
+    said = await store.migrate(world.graph, world.dimensions, drop=True)
     dropped = {line.partition(": ")[2] for line in said if line.startswith("dropped: ")}
     made = [line for line in said if line.startswith("made: ")]
     assert len(dropped) == len(made)
@@ -57,9 +57,9 @@ async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(share
         query = world.query("Person", Method("equal", "name_key", "key"), properties=("name_key",))
         [found] = await store.search([query], world.rows(key=["ann lee"]))
         assert [(row["uuid"], row["name_key"]) for row in found.to_pylist()] == [("a", "ann lee")]
-        await store.settle(world.graph, world.dimensions, drop=False)
+        await store.migrate(world.graph, world.dimensions, drop=False)
         assert store.notes == ()
-        assert await store.settle(world.graph, world.dimensions, drop=False) == []
+        assert await store.migrate(world.graph, world.dimensions, drop=False) == []
         [found] = await store.search([query], world.rows(key=["ann lee"]))
         assert world.keys(found) == {0: ["a"]}
 
@@ -85,7 +85,7 @@ async def test_how_many_rows_have_a_text_and_no_vector_is_told(store, world):
         f"2 Person have no name_embedding: {why} name again makes it",
         f"1 KNOWS have no fact_embedding: {why} fact again makes it",
     )
-    assert await store.settle(world.graph, world.dimensions, drop=False) == [people, facts]
+    assert await store.migrate(world.graph, world.dimensions, drop=False) == [people, facts]
     await world.commit(
         store, world.write("Person", {"uuid": "b", "name": "Bob", "name_embedding": vector})
     )
@@ -95,6 +95,6 @@ async def test_how_many_rows_have_a_text_and_no_vector_is_told(store, world):
             "KNOWS", {"uuid": "ab", "source": "a", "target": "b", "fact_embedding": vector}
         ),
     )
-    assert await store.settle(world.graph, world.dimensions, drop=False) == [
+    assert await store.migrate(world.graph, world.dimensions, drop=False) == [
         people.replace("2", "1")
     ]
