@@ -25,7 +25,7 @@ from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.stack import Budget, Limiter, stack
+from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
@@ -167,8 +167,8 @@ def stacked(url: str, closing: AsyncExitStack) -> LLM:
     journal = Journal(Path(folder) / "journal.db")
     closing.callback(journal.close)
     budget = Budget(max_calls=10**9, max_tokens=10**12, max_usd=10**6, max_seconds=10**6)
-    model = stack(
-        endpoint, Limiter(in_flight=64, rpm=10**7, tpm=10**10), budget=budget, journal=journal
+    model = Stack(budget=budget, journal=journal).model(
+        endpoint, Limiter(in_flight=64, rpm=10**7, tpm=10**10)
     )
     closing.push_async_callback(model.aclose)
     return model

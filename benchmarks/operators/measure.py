@@ -22,7 +22,7 @@ from benchmarks.suite.serving import Server, on_wire, same_as_counted
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.stack import Limiter, stack
+from semgraph.llm.stack import Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import NodeContext
@@ -147,7 +147,7 @@ async def _run(
 ) -> set[Any]:
     way = Library().get(task.operator, Choice.parse(text))
     journal = Journal(file)
-    llm = stack(OpenAI(MODEL, url, "none"), Limiter(in_flight=64), journal=journal)
+    llm = Stack(journal=journal).model(OpenAI(MODEL, url, "none"), Limiter(in_flight=64))
     embedder = OpenAIEmbedder("stand-in", None, url, "none")
     try:
         async with NodeContext(llm, embedder, task.node, counted) as ctx:

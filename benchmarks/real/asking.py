@@ -25,7 +25,7 @@ from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
 from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage, Wrapper
 from semgraph.llm.endpoints import build_embedder, build_model
-from semgraph.llm.stack import Budget, Limiter, stack
+from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import NodeContext
@@ -130,7 +130,7 @@ class Asking:
         at the limit.
         """
         budget, metrics = Budget(max_usd=self.given.left), StepMetrics()
-        llm = stack(self.llm, Limiter(self.llm.limits.in_flight), budget=budget)
+        llm = Stack(budget=budget).model(self.llm, Limiter(self.llm.limits.in_flight))
         began = time.perf_counter()
         try:
             async with NodeContext(llm, self.embedder, node, metrics) as context:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from benchmarks.real.asking import Asking, Figures
 from semgraph.llm.base import Limits, Wrapper
 from semgraph.llm.journal import Journal
-from semgraph.llm.stack import Budget, Limiter, stack
+from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin
@@ -118,7 +118,9 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     """
     journal = Journal(own.journal) if own.journal else None
     budget = Budget(max_usd=own.given.left)
-    llm = _InJson(stack(own.llm, Limiter(own.llm.limits.in_flight), budget=budget, journal=journal))
+    llm = _InJson(
+        Stack(budget=budget, journal=journal).model(own.llm, Limiter(own.llm.limits.in_flight))
+    )
     found: list[dict[str, float]] = []
     by_task: dict[str, list[float]] = {}
     units: dict[str, Units] = {"right": {}, "calibrated": {}}

@@ -24,7 +24,6 @@ from semgraph.execution.result import Options
 from semgraph.execution.runtime import Runtime
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Reply, Request, Usage, Wrapper
-from semgraph.llm.embed.base import EmbedOnce
 from semgraph.llm.stack import Roles, bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
@@ -504,12 +503,9 @@ async def try_plan(
     What it embeds is embedded for it alone, so that its time does not depend on who embedded the
     same before.
     """
-    own = opened.embedder
     async with held.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)
-        embedder: Any = CountedEmbedder(
-            own.scoped(f"{scope} trial {number}") if isinstance(own, EmbedOnce) else own, ledger
-        )
+        embedder: Any = CountedEmbedder(opened.scoped_embedder(f"{scope} trial {number}"), ledger)
         runtime = Runtime(
             physical,
             counted(llm, ledger),

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+T = TypeVar("T")
 Origin = Literal["issued", "journal", "coalesced"]
 YesNo = Literal["json", "word"]
 
@@ -197,17 +198,30 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors for some texts: shape (texts, dimensions), float32, not normalised unless the model
-    does so.
+    """Vectors of some texts.
+
+    Args:
+        vectors: Shape (texts, dimensions), float32; normalised only if the model does so.
+        usage: Tokens as the endpoint counted them.
+        calls: Requests that were answered.
+        attempts: Requests that were sent.
+        replayed: Positions of the texts whose vectors came from the journal.
+        seconds: How long the endpoint took.
+        dollars: What they cost; None if no price is known.
     """
 
     vectors: Vectors
     usage: Usage = Usage()
     calls: int = 0
     attempts: int = 0
-    journal: int = 0
+    replayed: tuple[int, ...] = ()
     seconds: float = 0.0
     dollars: float | None = 0.0
+
+    @property
+    def journal(self) -> int:
+        """How many vectors came from the journal."""
+        return len(self.replayed)
 
 
 @runtime_checkable
@@ -246,15 +260,29 @@ class Embedder(Protocol):
         ...
 
 
-class Wrapper:
-    """A model around a model: answers as `inner` does. Wrappers override `complete`."""
+class _Either(LLM, Embedder, Protocol):
+    """What a wrapper may be around, of which it uses one half."""
 
-    def __init__(self, inner: LLM) -> None:
-        self.inner = inner
+
+Asked = Request | Sequence[str]
+"""What a model or an embedder is asked: a request, or texts to embed."""
+
+
+class Wrapper:
+    """A model or an embedder around another one, which it answers as.
+
+    A wrapper that treats both alike overrides `_around`; others override `complete` or `embed`.
+
+    Args:
+        inner: The model or embedder.
+    """
+
+    def __init__(self, inner: LLM | Embedder) -> None:
+        self.inner = cast("_Either", inner)
 
     @property
     def name(self) -> str:
-        """The inner model's name."""
+        """The inner one's name."""
         return self.inner.name
 
     @property
@@ -268,24 +296,36 @@ class Wrapper:
         return self.inner.exact_tokens
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, as the inner model counts them."""
+        """Tokens of a text, as the inner one counts them."""
         return self.inner.count_tokens(text)
 
     def dollars(self, usage: Usage) -> float | None:
-        """What tokens of the inner model cost."""
+        """What tokens of the inner one cost."""
         return self.inner.dollars(usage)
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request."""
-        return await self.inner.complete(request)
+        return await self._around(request, lambda: self.inner.complete(request))
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed distinct texts, in their order."""
+        return await self._around(texts, lambda: self.inner.embed(texts, partition))
+
+    async def dimensions(self) -> int:
+        """Length of the vectors."""
+        return await self._around((), self.inner.dimensions)
 
     async def aclose(self) -> None:
-        """Close the inner model."""
+        """Close the inner one."""
         await self.inner.aclose()
+
+    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        """Send what is asked; `asked` is empty while the length of vectors is asked for."""
+        return await send()
 
 
 class Borrowed(Wrapper):
-    """A model that belongs to somebody else, who closes it."""
+    """A model or an embedder that its owner closes."""
 
     async def aclose(self) -> None:
-        """Leave the model open."""
+        """Leave it open."""

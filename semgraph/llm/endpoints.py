@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
-from semgraph.llm.journal import Journal
 from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import EXTRAS, ModelSpec
-from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Roles, stack
+from semgraph.llm.stack import Limiter, RetryPolicy, Roles, Stack
 
 
 def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
@@ -59,51 +58,12 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
     )
 
 
-def build_models(
-    settings: Settings,
-    endpoints: Endpoints,
-    *,
-    budget: Budget | None,
-    journal: Journal | None,
-    fresh: bool = False,
-    recording: Path | None = None,
-    scope: str = "",
-) -> LLM:
-    """All roles, each through its own stack over the endpoints, which stay open when the result is
-    closed.
-
-    What is replayed from a recording does not go through the journal: it would outlive the
-    recording there.
-    """
-    built: dict[str, LLM] = {}
-    retry = retry_policy(settings)
-    for role in settings.roles:
-        spec = settings.model(role)
-        if str(spec) not in built:
-            endpoint, limiter = endpoints.model(spec, settings, recording)
-            kept = None if spec.provider == "recorded" else journal
-            built[str(spec)] = stack(
-                Borrowed(endpoint),
-                limiter,
-                retry=retry,
-                budget=budget,
-                journal=kept,
-                scope=scope,
-                fresh=fresh,
-            )
-    models = {role: built[str(settings.model(role))] for role in settings.roles}
-    return Roles(**models)
-
-
-def build_embedder(
-    settings: Settings, recording: Path | None = None, limiter: Limiter | None = None
-) -> Embedder:
+def build_embedder(settings: Settings, recording: Path | None = None) -> Embedder:
     """The embedder of the settings, unwrapped. Nothing is opened or loaded yet.
 
     Args:
         settings: They name it.
         recording: The plan's own recording, for `recorded` without a path.
-        limiter: The endpoint's; None for one of its own.
 
     Raises:
         PlanError: There is no such local model, or no recording.
@@ -132,8 +92,6 @@ def build_embedder(
         spec.option("dimensions"),
         spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
         _key(spec, settings),
-        limiter or build_limiter(spec, settings, _in_flight(spec, settings)),
-        retry_policy(settings),
         timeout=spec.option("timeout") or 120.0,
     )
 
@@ -145,7 +103,7 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     )
 
 
-def build_limiter(spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
+def _new_limiter(spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
     """The limiter of an endpoint: what its specification says goes before the settings."""
     limits = settings.limits
     return Limiter(in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
@@ -176,51 +134,72 @@ class Endpoints:
         """The same endpoints with connections of their own, for another event loop."""
         return Endpoints(self.limiters, self.local)
 
+    def wrapped_models(
+        self, settings: Settings, stack: Stack, recording: Path | None = None
+    ) -> LLM:
+        """The models of all roles behind one `LLM`, each wrapped. Closing it leaves them open.
+
+        Answers of a recording do not pass the journal: they would outlive the recording there.
+        Raises as `build_model`.
+        """
+        wrapped: dict[str, LLM] = {}
+        for role in settings.roles:
+            spec = settings.model(role)
+            if str(spec) not in wrapped:
+                model, limiter = self.model(spec, settings, recording)
+                wrapped[str(spec)] = _unrecorded(stack, spec).model(Borrowed(model), limiter)
+        return Roles(**{role: wrapped[str(settings.model(role))] for role in settings.roles})
+
+    def wrapped_embedder(
+        self, settings: Settings, stack: Stack, recording: Path | None = None
+    ) -> Embedder:
+        """The embedder, wrapped. Closing it leaves it open. Raises as `build_embedder`."""
+        embedder, limiter = self.embedder(settings, recording)
+        return _unrecorded(stack, settings.embedder).embedder(Borrowed(embedder), limiter)
+
     def model(
         self, spec: ModelSpec, settings: Settings, recording: Path | None = None
     ) -> tuple[LLM, Limiter]:
-        """The model of a specification, and its limiter. Raises as `build_model`."""
-        model = cast("LLM", self._known(spec, lambda: build_model(spec, settings, recording)))
+        """The model of a specification, bare, and its limiter. Raises as `build_model`."""
+        model: LLM = self._opened(spec, lambda: build_model(spec, settings, recording))
         return model, self._limiter(spec, settings, model.limits.in_flight)
 
-    def embedder(self, settings: Settings, recording: Path | None = None) -> Embedder:
-        """The embedder of the settings. Raises as `build_embedder`."""
+    def embedder(
+        self, settings: Settings, recording: Path | None = None
+    ) -> tuple[Embedder, Limiter]:
+        """The embedder, bare, and its limiter. Raises as `build_embedder`."""
         spec = settings.embedder
-        limiter = self._limiter(spec, settings, _in_flight(spec, settings))
-        return cast(
-            "Embedder", self._known(spec, lambda: build_embedder(settings, recording, limiter))
-        )
-
-    def _known(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> LLM | Embedder:
-        if (
-            spec.provider == "recorded"
-        ):  # another one for each plan; its file may change from run to run
-            return build()
-        known = self.remote if spec.provider == "openai" else self.local
-        name = f"{spec.kind} {spec}"
-        return known[name] if name in known else known.setdefault(name, build())
+        embedder: Embedder = self._opened(spec, lambda: build_embedder(settings, recording))
+        return embedder, self._limiter(spec, settings, _in_flight(spec, settings))
 
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
         if spec.provider == "recorded":
-            return build_limiter(spec, settings, in_flight)
+            return _new_limiter(spec, settings, in_flight)
         own = spec.provider != "openai" or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
         address = spec.base_url or settings.environment.get("OPENAI_BASE_URL")
-        key = (
-            spec.kind,
-            address,
-            spec.option("key_env"),
-            *((spec.model, *spec.options) if own else ()),
-        )
+        options = (spec.model, *spec.options) if own else ()
+        key = (spec.kind, address, spec.option("key_env"), *options)
         return self.limiters.get(key) or self.limiters.setdefault(
-            key, build_limiter(spec, settings, in_flight)
+            key, _new_limiter(spec, settings, in_flight)
         )
+
+    def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
+        if spec.provider == "recorded":  # one for each plan, and its file may change between runs
+            return build()
+        opened = self.remote if spec.provider == "openai" else self.local
+        name = f"{spec.kind} {spec}"
+        return opened[name] if name in opened else opened.setdefault(name, build())
 
     async def aclose(self) -> None:
         """Close the connections."""
         while self.remote:
             await self.remote.popitem()[1].aclose()
+
+
+def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
+    return replace(stack, journal=None) if spec.provider == "recorded" else stack
 
 
 def _recording(spec: ModelSpec, settings: Settings, of_plan: Path | None) -> Path:

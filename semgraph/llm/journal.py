@@ -20,7 +20,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from semgraph.errors import SemgraphError
-from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Vectors, Wrapper
+from semgraph.llm.base import (
+    LLM,
+    Embedder,
+    Embeddings,
+    Message,
+    Reply,
+    Request,
+    Usage,
+    Vectors,
+    Wrapper,
+)
 from semgraph.private import create_private
 
 # "sgj1": what `file` and other programs can recognise the format by.
@@ -496,30 +506,50 @@ class Journal:
 
 
 class Journalled(Wrapper):
-    """Answers from the journal what was answered before, and keeps what is answered now before it
-    is used.
+    """Answers from the journal what was answered before, and records new answers before they are
+    used.
 
     Args:
-        inner: The model.
+        inner: The model or embedder.
         journal: The file.
-        scope: Answers are shared within a scope only: the arms of a comparison have one each.
-        fresh: Ask anew even what is known; the new answers are kept.
+        scope: Answers are shared within a scope only: the variants of a comparison have one each.
+        fresh: Ignore what the journal has; new answers are recorded.
     """
 
-    def __init__(self, inner: LLM, journal: Journal, scope: str = "", fresh: bool = False) -> None:
+    def __init__(
+        self, inner: LLM | Embedder, journal: Journal, scope: str = "", fresh: bool = False
+    ) -> None:
         super().__init__(inner)
         self.journal, self.scope, self.fresh = journal, scope, fresh
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, from the journal if it is there."""
-        name = self.inner.name
         if not self.fresh:
-            known = await self.journal.find(request, name, self.scope)
-            if known is not None and (known.logprobs or not request.words):
-                return known
-        reply = await self.inner.complete(request)
-        await self.journal.record(request, reply, name, self.scope)
+            recorded = await self.journal.find(request, self.name, self.scope)
+            if recorded is not None and (recorded.logprobs or not request.words):
+                return recorded
+        reply: Reply = await self.inner.complete(request)
+        await self.journal.record(request, reply, self.name, self.scope)
         return reply
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed distinct texts; those in the journal are not sent."""
+        model = f"{self.name} {self.scope}" if self.scope else self.name
+        own = [OwnText(partition, text) for text in texts]
+        recorded = {} if self.fresh else await self.journal.find_vectors(own, model)
+        missing = [text for text in own if text not in recorded]
+        done = Embeddings(np.empty((0, 0), np.float32))
+        if missing:
+            done = await self.inner.embed([text.text for text in missing], partition)
+            vectors = dict(zip(missing, done.vectors, strict=True))
+            await self.journal.record_vectors(vectors, model)
+            recorded |= vectors
+        new = set(missing)
+        return replace(
+            done,
+            vectors=np.stack([recorded[text] for text in own]),
+            replayed=tuple(place for place, text in enumerate(own) if text not in new),
+        )
 
 
 def _answer_key(request: Request, model: str, scope: str) -> bytes:

@@ -19,7 +19,7 @@ from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
 from semgraph.llm.faults import Attempt, explain, not_openai, reported
 from semgraph.llm.local.model import asks_logprobs, first_tokens, word_logprobs
-from semgraph.llm.prices import Price, price_of
+from semgraph.llm.prices import OPENAI_URL, Price, Prices
 from semgraph.llm.stack import Transient
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
 from semgraph.redaction import learn, learn_from_addresses
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-OPENAI_URL = "https://api.openai.com/v1"
 _CONNECT_SECONDS = 10.0
 _MAX_CONNECTIONS = 1000
 
@@ -154,7 +153,7 @@ class OpenAI:
     enforced there.
 
     Each request is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal
-        around it.
+    around it.
 
     Args:
         model: The model as the endpoint calls it.
@@ -166,7 +165,7 @@ class OpenAI:
         structured: How the schema is enforced: `json_schema` (`response_format`, strict) or `tool`
             (one function that must be called, for endpoints that ignore the former).
         timeout: Seconds that one attempt may take in all.
-        price: What tokens cost, where the list of `semgraph.llm.prices` is not to be asked.
+        price: What tokens cost, in place of the list of `semgraph.llm.prices`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
     """
 
@@ -188,10 +187,10 @@ class OpenAI:
         self._name = endpoint_name("openai", model, url, options)
         self._limits = limits
         self._counter = TokenCounter(model)
-        self._given_price = price
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self._wire = Wire(self._name, base_url, api_key, timeout)
+        self._prices = Prices(model, url, price)
         self._format = lru_cache(maxsize=256)(self._answer_format)
 
     @property
@@ -215,8 +214,7 @@ class OpenAI:
 
     def dollars(self, usage: Usage) -> float | None:
         """What tokens cost, or None if no price is known."""
-        price = self._price
-        return price.dollars(usage) if price else None
+        return self._prices.dollars(usage)
 
     async def complete(self, request: Request) -> Reply:
         """Send one request, once.
@@ -257,11 +255,6 @@ class OpenAI:
                 "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
             )
         return reply
-
-    @cached_property
-    def _price(self) -> Price | None:
-        url = self._wire.base_url
-        return self._given_price or price_of(self.model, None if url == OPENAI_URL else url)
 
     async def aclose(self) -> None:
         """Close the connections."""

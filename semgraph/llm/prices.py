@@ -5,10 +5,12 @@ is fetched.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from semgraph.llm.base import Usage
+
+OPENAI_URL = "https://api.openai.com/v1"
 
 
 class Price(Protocol):
@@ -42,6 +44,29 @@ class FlatPrice:
             + usage.completion * self.completion
         )
         return total / 1e6
+
+
+class Prices:
+    """What the tokens of one endpoint cost.
+
+    Args:
+        model: The model as the endpoint calls it.
+        url: The endpoint's address.
+        price: The price; None: that of the list, looked up when first needed.
+    """
+
+    def __init__(self, model: str, url: str, price: Price | None = None) -> None:
+        self._model, self._url, self._given = model, url, price
+
+    def dollars(self, usage: Usage) -> float | None:
+        """What these tokens cost, or None if no price is known."""
+        price = self._price
+        return price.dollars(usage) if price else None
+
+    @cached_property
+    def _price(self) -> Price | None:
+        base_url = None if self._url == OPENAI_URL else self._url
+        return self._given or price_of(self._model, base_url)
 
 
 @dataclass(frozen=True)

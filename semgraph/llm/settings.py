@@ -18,6 +18,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.local.catalogue import find
+from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.specs import ModelSpec, parse_spec, without_password
 from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
@@ -239,8 +240,6 @@ def _number(key: str, value: Any, type_: type) -> float | int:
 
 OPENAI_MODEL = "openai:gpt-4.1-mini"
 OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
-# As `semgraph.llm.openai` has it; importing that loads much that settings do not need.
-OPENAI_URL = "https://api.openai.com/v1"
 
 _DEFAULTS: dict[str, Any] = {
     "store": "sqlite:.semgraph/graph.db",

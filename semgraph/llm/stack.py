@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import NoReturn, TypeVar
 
 from semgraph.errors import (
     BudgetReached,
@@ -19,13 +19,22 @@ from semgraph.errors import (
     RowError,
     did_you_mean,
 )
-from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
+from semgraph.llm.base import (
+    LLM,
+    Asked,
+    Embedder,
+    Embeddings,
+    Reply,
+    Request,
+    Usage,
+    Wrapper,
+)
+from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.journal import Journal, Journalled
-from semgraph.llm.tokens import prompt_tokens
+from semgraph.llm.tokens import most_usage
 from semgraph.turns import Turns
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Transient(Exception):
@@ -91,30 +100,31 @@ class RetryPolicy:
         return wait_random_exponential(multiplier=self.first, max=self.longest)
 
 
-class Retrier:
-    """Repeats attempts at one endpoint, and sees whether the endpoint answers anybody."""
+class Retried(Wrapper):
+    """Repeats attempts that fail in a way that may pass; the answer says how many it took.
 
-    def __init__(self, name: str, policy: RetryPolicy) -> None:
-        self.name, self.policy = name, policy
+    Args:
+        inner: Makes one attempt.
+        policy: When a failed attempt is repeated; None for the default policy.
+    """
+
+    def __init__(self, inner: LLM | Embedder, policy: RetryPolicy | None = None) -> None:
+        super().__init__(inner)
+        self.policy = policy or RetryPolicy()
         self._answered = 0
 
-    async def run(
-        self, attempt: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> tuple[T, int]:
-        """Call `attempt` until it succeeds.
-
-        Returns:
-            Its result, and how many attempts failed before.
+    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        """Attempt it until it succeeds.
 
         Raises:
             RowError: It kept failing, or failed for good; `attempts` counts all of them.
-            ModelUnavailable: It kept failing, the endpoint is what fails, and it answered nobody
-                else meanwhile.
+            ModelUnavailable: It kept failing, the endpoint is what fails, and it answered no other
+                request meanwhile.
         """
         failed, seconds, answered = 0, 0.0, self._answered
         while True:
             try:
-                result = await attempt(*args, **kwargs)
+                answer = await send()
             except RowError as error:
                 error.attempts += failed
                 raise
@@ -127,36 +137,23 @@ class Retrier:
                 await asyncio.sleep(wait)
             else:
                 self._answered += 1
-                return result, failed
+                if failed and isinstance(answer, Reply | Embeddings):
+                    return replace(answer, attempts=answer.attempts + failed)
+                return answer
 
     def _give_up(self, failure: Transient, failed: int, seconds: float, answered: int) -> NoReturn:
         tried = f"{failed} attempt{'s' * (failed > 1)} in {seconds:.0f} s"
         if failure.retry_after is not None and seconds + failure.retry_after > self.policy.deadline:
             raise ModelUnavailable(
                 f"{failure}: it asks to wait {failure.retry_after:.0f} s ({tried}, deadline "
-                f"{self.policy.deadline:.0f} s). Go on later: a resumed run keeps what was answered"
+                f"{self.policy.deadline:.0f} s). Resume the run later: its answers are kept"
             ) from failure
         if failure.endpoint and self._answered == answered:
             raise ModelUnavailable(
                 f"{failure}: {tried}, and no other request was answered meanwhile. Is {self.name} up, and are the "
-                "limits (rpm, tpm, in_flight) those of your account? A resumed run keeps what was answered"
+                "limits (rpm, tpm, in_flight) those of your account? A resumed run keeps its answers"
             ) from failure
         raise RowError(failure.kind, f"{failure} ({tried})", attempts=failed) from failure
-
-
-class Retried(Wrapper):
-    """Asks again when an attempt fails in a way that may pass; the reply says how many attempts it
-    took.
-    """
-
-    def __init__(self, inner: LLM, policy: RetryPolicy | None = None) -> None:
-        super().__init__(inner)
-        self._retrier = Retrier(inner.name, policy or RetryPolicy())
-
-    async def complete(self, request: Request) -> Reply:
-        """Answer one request, in as many attempts as the policy allows."""
-        reply, failed = await self._retrier.run(self.inner.complete, request)
-        return replace(reply, attempts=reply.attempts + failed) if failed else reply
 
 
 Clock = Callable[[], float]
@@ -267,102 +264,40 @@ class Limiter:
 
 
 class Limited(Wrapper):
-    """Asks no more of an endpoint than its limiter allows."""
+    """Sends no more to an endpoint than its limiter allows."""
 
-    def __init__(self, inner: LLM, limiter: Limiter) -> None:
+    def __init__(self, inner: LLM | Embedder, limiter: Limiter) -> None:
         super().__init__(inner)
         self.limiter = limiter
 
-    async def complete(self, request: Request) -> Reply:
-        """Answer one request when there is a place for it."""
+    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:
+        """Send it when the limiter has a free place."""
         limiter = self.limiter
-        tokens = prompt_tokens(self, request) + request.max_tokens if limiter.counts_tokens else 0
+        tokens = _tokens(most_usage(self, asked)) if limiter.counts_tokens else 0
         await limiter.enter(tokens)
         used = tokens
         try:
-            reply = await self.inner.complete(request)
-            used = reply.usage.prompt + reply.usage.completion
+            answer = await send()
+            used = _tokens(_usage(answer))
         except RowError as error:
-            used = error.spent.usage.prompt + error.spent.usage.completion if error.spent else 0
+            used = _tokens(_usage(error.spent))
             raise
         except Transient as failure:
             if failure.retry_after is not None:
                 limiter.pause(failure.retry_after)
             raise
         else:
-            return reply
+            return answer
         finally:
             limiter.leave(tokens - used)
 
 
-_Key = tuple[str, str]  # partition and fingerprint
+def _usage(answer: object) -> Usage:
+    return answer.usage if isinstance(answer, Reply | Embeddings) else Usage()
 
 
-@dataclass
-class _Call:
-    task: asyncio.Task[Reply]
-    waiting: int = 0
-    claimed: bool = False
-
-
-class Coalesced(Wrapper):
-    """Asks once for what several rows of one partition ask at the same time.
-
-    Whoever of them goes on first gets the answer with its origin, the others `coalesced`, so that
-    the call is counted once. One that is cancelled does not disturb the others; when all are, the
-    call is cancelled too.
-    """
-
-    def __init__(self, inner: LLM) -> None:
-        super().__init__(inner)
-        self._calls: dict[_Key, _Call] = {}
-        self._tasks: set[asyncio.Task[Reply]] = set()
-
-    async def complete(self, request: Request) -> Reply:
-        """Answer one request, with the answer of an equal one if that is on its way."""
-        key = (request.partition, request.fingerprint)
-        call = self._calls.get(key)
-        if call is None:
-            task = asyncio.create_task(self.inner.complete(request))
-            call = self._calls[key] = _Call(task)
-            self._tasks.add(task)
-            task.add_done_callback(lambda _: self._end(key, call))
-        call.waiting += 1
-        try:
-            reply = await asyncio.shield(call.task)
-        except RowError as error:
-            if call.claimed:
-                raise RowError(error.kind, str(error)) from error
-            call.claimed = True
-            raise
-        finally:
-            call.waiting -= 1
-            if not call.waiting and not call.task.done():
-                self._forget(key, call)
-                call.task.cancel()
-        if call.claimed:
-            return replace(reply, origin="coalesced", attempts=0)
-        call.claimed = True
-        return reply
-
-    async def aclose(self) -> None:
-        """Cancel what is under way, wait until it has ended, and close the inner model."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.inner.aclose()
-
-    def _end(self, key: _Key, call: _Call) -> None:
-        self._tasks.discard(call.task)
-        self._forget(key, call)
-
-    def _forget(self, key: _Key, call: _Call) -> None:
-        if self._calls.get(key) is call:
-            del self._calls[key]
-
-
-Answer = TypeVar("Answer")
+def _tokens(usage: Usage) -> int:
+    return usage.prompt + usage.completion
 
 
 @dataclass(frozen=True)
@@ -461,10 +396,9 @@ class Budget:
     async def spend(
         self,
         most: Cost,
-        send: Callable[[], Awaitable[Answer]],
-        cost: Callable[[Answer], Cost],
+        send: Callable[[], Awaitable[T]],
         what: str = "",
-    ) -> Answer:
+    ) -> T:
         """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when
         `max_seconds` pass.
 
@@ -475,7 +409,6 @@ class Budget:
         Args:
             most: The most it can cost.
             send: Sends it, with all attempts and waits.
-            cost: What an answer did cost.
             what: What is sent, for the error; the number of the call if empty.
 
         Raises:
@@ -487,7 +420,7 @@ class Budget:
         try:
             async with asyncio.timeout(self.seconds_left) as deadline:
                 answer = await send()
-            actual = cost(answer)
+            actual = cost_of(answer)
         except TimeoutError:
             if deadline.expired():
                 when = f"waiting for {what}" if what else "a call was under way"
@@ -504,7 +437,7 @@ class Budget:
         finally:
             self.settle(most, actual)
 
-    async def drained(self, work: Awaitable[Answer]) -> Answer:
+    async def drained(self, work: Awaitable[T]) -> T:
         """Do work that sends requests, until their answers are recorded.
 
         Where it ends with `BudgetReached`, the work of others that is in flight is waited for
@@ -579,86 +512,95 @@ def _usd(amount: float) -> str:
 
 
 class Budgeted(Wrapper):
-    """Asks only what the budget admits. Cut and refused answers are charged."""
+    """Sends only what the budget admits. Truncated and refused answers are charged."""
 
-    def __init__(self, inner: LLM, budget: Budget) -> None:
+    def __init__(self, inner: LLM | Embedder, budget: Budget) -> None:
         super().__init__(inner)
         self.budget = budget
 
-    async def complete(self, request: Request) -> Reply:
-        """Answer one request, if it cannot pass a limit.
+    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:
+        """Send it if it cannot pass a limit.
 
         Raises:
-            PlanError: The budget limits dollars, and the price of the model is not known.
+            PlanError: The budget limits dollars, and no price is known.
         """
-        self.budget.require_price(self.inner.name, self.dollars(Usage(1, 0, 1)))
-        return await self.budget.spend(
-            self._most(request), lambda: self.inner.complete(request), cost_of
-        )
+        if asked:
+            self.budget.require_price(self.name, self.dollars(Usage(1, 0, 1)))
+            what = "" if isinstance(asked, Request) else "the next embeddings"
+        else:
+            what = "the embedder's probe"
+        return await self.budget.spend(self._most(asked), send, what)
 
-    def _most(self, request: Request) -> Cost:
+    def _most(self, asked: Asked) -> Cost:
+        calls = int(isinstance(asked, Request))
         if not self.budget.counts_tokens:
-            return Cost(calls=1)
-        prompt = prompt_tokens(self, request)
-        dollars = self.dollars(Usage(prompt, 0, request.max_tokens))
-        return Cost(1, prompt + request.max_tokens, dollars or 0.0)
+            return Cost(calls)
+        usage = most_usage(self, asked)
+        return Cost(calls, _tokens(usage), self.dollars(usage) or 0.0)
 
 
 class Drained(Wrapper):
-    """Says that the budget is reached when what was sent before is answered: it is paid for, so it
-    is kept and counted.
+    """Waits for the run's requests in flight before it raises BudgetReached: they are paid for, and
+    their answers are recorded.
     """
 
-    def __init__(self, inner: LLM, budget: Budget) -> None:
+    def __init__(self, inner: LLM | Embedder, budget: Budget) -> None:
         super().__init__(inner)
         self.budget = budget
 
-    async def complete(self, request: Request) -> Reply:
-        """Answer one request."""
-        return await self.budget.drained(self.inner.complete(request))
+    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        return await self.budget.drained(send())
 
 
-def cost_of(reply: Reply) -> Cost:
-    """What an issued answer cost."""
-    return Cost(1, reply.usage.prompt + reply.usage.completion, reply.dollars or 0.0)
+def cost_of(answer: object) -> Cost:
+    """What an answer cost. Embeddings are not calls."""
+    if not isinstance(answer, Reply | Embeddings):
+        return Cost()
+    return Cost(int(isinstance(answer, Reply)), _tokens(answer.usage), answer.dollars or 0.0)
 
 
-def stack(
-    endpoint: LLM,
-    limiter: Limiter,
-    *,
-    retry: RetryPolicy | None = None,
-    budget: Budget | None = None,
-    journal: Journal | None = None,
-    scope: str = "",
-    fresh: bool = False,
-) -> LLM:
-    """One run's view of an endpoint:
+@dataclass(frozen=True)
+class Stack:
+    """One run's wrappers around endpoints:
     `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
 
-    Every attempt passes the limiter; what is repeated is admitted by the budget once; what the
-    journal knows is neither; equal requests reach the journal once; where the budget ends, what was
-    sent is waited for. Closing the stack closes the endpoint; the journal is closed by its owner.
+    Every attempt passes the limiter; the budget admits a request once, whatever its attempts; what
+    the journal has passes neither; equal questions reach the journal once; where the budget ends,
+    requests in flight are waited for. Closing a wrapped endpoint closes the endpoint; the journal
+    is closed by its owner.
 
     Args:
-        endpoint: Where attempts go.
-        limiter: The endpoint's, the same for all roles and runs that use it.
         retry: When a failed attempt is repeated; None for the default policy.
-        budget: The run's, the same for all its models; None for no limit.
-        journal: Where answers are kept; None for nowhere.
-        scope: Answers are shared within a scope only.
-        fresh: Ask anew even what the journal knows.
-
-    Raises:
-        PlanError: The budget limits dollars, and the endpoint's price is not known.
+        budget: The run's, the same for all its models and embedders; None for no limit.
+        journal: Where answers and vectors are kept; None for nowhere.
+        scope: Answers and vectors are shared within a scope only.
+        fresh: Ignore what the journal has.
     """
-    model: LLM = Retried(Limited(endpoint, limiter), retry)
-    if budget is not None:
-        model = Budgeted(model, budget)
-    if journal is not None:
-        model = Journalled(model, journal, scope, fresh)
-    model = Coalesced(model)
-    return model if budget is None else Drained(model, budget)
+
+    retry: RetryPolicy | None = None
+    budget: Budget | None = None
+    journal: Journal | None = None
+    scope: str = ""
+    fresh: bool = False
+
+    def model(self, endpoint: LLM, limiter: Limiter) -> LLM:
+        """A model, wrapped. The limiter is the endpoint's, the same for all that use it."""
+        return self._drained(Coalesced(self._wrapped(endpoint, limiter)))
+
+    def embedder(self, endpoint: Embedder, limiter: Limiter) -> Embedder:
+        """An embedder, wrapped. The limiter is the endpoint's, the same for all that use it."""
+        return self._drained(CoalescedTexts(self._wrapped(endpoint, limiter)))
+
+    def _wrapped(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
+        wrapped: Wrapper = Retried(Limited(endpoint, limiter), self.retry)
+        if self.budget is not None:
+            wrapped = Budgeted(wrapped, self.budget)
+        if self.journal is not None:
+            wrapped = Journalled(wrapped, self.journal, self.scope, self.fresh)
+        return wrapped
+
+    def _drained(self, wrapped: Wrapper) -> Wrapper:
+        return wrapped if self.budget is None else Drained(wrapped, self.budget)
 
 
 class Roles(Wrapper):

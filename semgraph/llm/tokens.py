@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from typing import Any
 
-from semgraph.llm.base import LLM, Request
+from semgraph.llm.base import LLM, Asked, Embedder, Request, Usage
 
 _ENCODINGS = (
     (
@@ -80,9 +80,16 @@ def _rust_tokenizers() -> Any:
     return sys.modules[spec.name]
 
 
-def prompt_tokens(llm: LLM, request: Request) -> int:
+def prompt_tokens(llm: LLM | Embedder, request: Request) -> int:
     """How many tokens a request will be charged as its prompt: messages, what surrounds them, and
     the schema.
     """
     messages = sum(_PER_MESSAGE + llm.count_tokens(message.content) for message in request.messages)
     return _PER_CHAT + messages + llm.count_tokens(request.schema)
+
+
+def most_usage(model: LLM | Embedder, asked: Asked) -> Usage:
+    """The most tokens that a request, or embedding some texts, can take."""
+    if isinstance(asked, Request):
+        return Usage(prompt_tokens(model, asked), 0, asked.max_tokens)
+    return Usage(sum(map(model.count_tokens, asked)))

@@ -26,7 +26,7 @@ from semgraph.llm.local.catalogue import Model, models_dir, on_disk
 from semgraph.llm.prices import price_of
 from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.specs import ModelSpec
-from semgraph.llm.stack import Budget, Cost, Limiter, RetryPolicy, stack
+from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack
 from semgraph.render.formats import count, duration, plural, size
 from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
@@ -341,17 +341,14 @@ async def try_spec(spec: ModelSpec, settings: Settings) -> str:
     budget = Budget(
         max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None)
     )
+    stack = Stack(RetryPolicy(attempts=1), budget)
     if spec.kind == "embedder":
-        embedder = build_embedder(settings)
+        embedder = stack.embedder(build_embedder(settings), Limiter())
         try:
-            return await budget.spend(
-                Cost(), lambda: embed(embedder), lambda _: Cost(), "an embedding"
-            )
+            return await embed(embedder)
         finally:
             await embedder.aclose()
-    model = stack(
-        build_model(spec, settings), Limiter(), retry=RetryPolicy(attempts=1), budget=budget
-    )
+    model = stack.model(build_model(spec, settings), Limiter())
     try:
         return await ask(model)
     finally:

@@ -26,13 +26,12 @@ from functools import partial
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
-from semgraph.llm.base import LLM, Borrowed, Embedder
-from semgraph.llm.embed.base import EmbedOnce
-from semgraph.llm.endpoints import Endpoints, build_models, retry_policy
+from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
+from semgraph.llm.endpoints import Endpoints, retry_policy
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
 from semgraph.llm.settings import Settings
-from semgraph.llm.stack import Budget, Limiter, stack
+from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.node import Node
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
@@ -251,9 +250,9 @@ class Owned:
             return False
         return found is not None and found.runs > 0
 
-    def limiter_of(self, model: LLM, make: Callable[[], Limiter]) -> Limiter:
-        """The limiter of a model that the user made."""
-        return self._given.get(id(model)) or self._given.setdefault(id(model), make())
+    def limiter_of(self, made: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
+        """The limiter of a model or an embedder that the user made."""
+        return self._given.get(id(made)) or self._given.setdefault(id(made), make())
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
@@ -395,8 +394,18 @@ class Given:
 
 @dataclass(frozen=True)
 class Opened:
-    """What one run uses. `now` tells the time of a slice or wave, by its name; `scoped` gives the
-    same models with a scope of the journal of their own: no answer goes from one scope to another.
+    """What one run uses.
+
+    Args:
+        llm: The models.
+        embedder: The embedder.
+        store: The store.
+        journal: The journal, if there is one.
+        budget: The run's limits.
+        now: The time of a slice or wave, by its name.
+        scoped: The same models in another scope of the journal: no answer passes from one scope to
+            another.
+        scoped_embedder: The same embedder in another scope.
     """
 
     llm: LLM
@@ -406,6 +415,7 @@ class Opened:
     budget: Budget
     now: Clock
     scoped: Callable[[str], LLM]
+    scoped_embedder: Callable[[str], Embedder]
 
     def answered(self, _node: Node, found: Answered) -> None:
         """Take in what a model was asked: an answer that was of no use is never served from the
@@ -461,16 +471,12 @@ class Resources:
             journal = (
                 await of_loop.journal(path, self.settings.keep_days) if path is not None else None
             )
-            scoped = self._models(of_loop.endpoints, budget, journal, recording, fresh=fresh)
-            llm = scoped("")
+            stack = Stack(retry_policy(self.settings), budget, journal, fresh=fresh)
+            models = partial(self._models, of_loop.endpoints, stack, recording)
+            embedders = partial(self._embedder, of_loop.endpoints, stack, recording)
+            llm, embedder = models(""), embedders("")
             closing.push_async_callback(llm.aclose)
-            inner = self.given.embedder or of_loop.endpoints.embedder(self.settings, recording)
-            kept = (
-                None
-                if self.settings.embedder.provider == "recorded" and self.given.embedder is None
-                else journal
-            )
-            embedder: Embedder = EmbedOnce(inner, kept, budget, fresh)
+            closing.push_async_callback(embedder.aclose)
             store = await closing.enter_async_context(self.opened_store(plan.graph))
             now = self._clock(recording)
             recorder = Recorder() if record_to is not None else None
@@ -480,59 +486,42 @@ class Resources:
                     recorder.embedder(embedder),
                     recorder.clock(now),
                 )
-            yield Opened(llm, embedder, store, journal, budget, now, scoped)
+            yield Opened(llm, embedder, store, journal, budget, now, models, embedders)
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
 
-    def _models(
-        self,
-        endpoints: Endpoints,
-        budget: Budget | None,
-        journal: Journal | None,
-        recording: Path,
-        *,
-        fresh: bool,
-    ) -> Callable[[str], LLM]:
-        """The models by role behind one `LLM`, for each scope of the journal; all scopes share
+    def _models(self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str) -> LLM:
+        """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
         endpoints and limiters.
         """
-        limits, given = self.settings.limits, self.given.llm
-        if given is None:
-            return lambda scope: build_models(
-                self.settings,
-                endpoints,
-                budget=budget,
-                journal=journal,
-                fresh=fresh,
-                recording=recording,
-                scope=scope,
-            )
-        limiter = self.owned.limiter_of(
-            given,
-            lambda: Limiter(limits.in_flight or given.limits.in_flight, limits.rpm, limits.tpm),
-        )
-        model = Borrowed(given)
-        return lambda scope: stack(
-            model,
-            limiter,
-            retry=retry_policy(self.settings),
-            budget=budget,
-            journal=journal,
-            scope=scope,
-            fresh=fresh,
+        stack, made = replace(stack, scope=scope), self.given.llm
+        if made is None:
+            return endpoints.wrapped_models(self.settings, stack, recording)
+        return stack.model(Borrowed(made), self._limiter(made, made.limits.in_flight))
+
+    def _embedder(
+        self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str
+    ) -> Embedder:
+        """The embedder, in a scope of the journal."""
+        stack, made = replace(stack, scope=scope), self.given.embedder
+        if made is None:
+            return endpoints.wrapped_embedder(self.settings, stack, recording)
+        return stack.embedder(Borrowed(made), self._limiter(made, Limits().in_flight))
+
+    def _limiter(self, made: LLM | Embedder, in_flight: int) -> Limiter:
+        limits = self.settings.limits
+        return self.owned.limiter_of(
+            made, lambda: Limiter(limits.in_flight or in_flight, limits.rpm, limits.tpm)
         )
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
         """The models, to count tokens with: nothing is sent. Raises PlanError where there is
         none.
         """
-        return self.given.llm or build_models(
-            self.settings,
-            (await self.owned.here()).endpoints,
-            budget=None,
-            journal=None,
-            recording=recording_of(plan),
-        )
+        if self.given.llm is not None:
+            return self.given.llm
+        endpoints = (await self.owned.here()).endpoints
+        return endpoints.wrapped_models(self.settings, Stack(), recording_of(plan))
 
     def _clock(self, recording: Path) -> Clock:
         spec = self.settings.model()

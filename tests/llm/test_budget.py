@@ -9,7 +9,7 @@ import pytest
 from semgraph.errors import BudgetReached, PlanError, RowError
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.stack import Budget, Budgeted, Cost, Limiter, Retried, RetryPolicy, stack
+from semgraph.llm.stack import Budget, Budgeted, Cost, Limiter, Retried, RetryPolicy, Stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 
@@ -257,7 +257,7 @@ async def test_at_the_limit_what_was_sent_before_is_waited_for(server: ModelServ
         return "{}"
 
     server.answer = slow
-    model = stack(endpoint, Limiter(8), budget=Budget(max_calls=3))
+    model = Stack(budget=Budget(max_calls=3)).model(endpoint, Limiter(8))
     asked = [asyncio.create_task(model.complete(ask(f"{n}"))) for n in range(4)]
     await server.until(lambda s: len(s.requests) == 3)
     _, pending = await asyncio.wait(asked, timeout=0.05)
@@ -274,7 +274,7 @@ async def test_where_time_is_up_nothing_is_waited_for(server: ModelServer, endpo
 
     server.answer = never
     budget = Budget()
-    model = stack(endpoint, Limiter(8), budget=budget)
+    model = Stack(budget=budget).model(endpoint, Limiter(8))
     hanging = asyncio.create_task(model.complete(ask("1")))
     await server.until(lambda s: s.requests)
     budget.max_seconds = 0.0

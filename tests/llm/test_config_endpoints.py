@@ -11,12 +11,13 @@ from semgraph.llm.base import Message, Request
 from semgraph.llm.embed.local import LocalEmbedder
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
-from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, build_models
+from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, retry_policy
 from semgraph.llm.local.model import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import parse_spec
+from semgraph.llm.stack import Stack
 from tests.llm.server import error
 
 
@@ -72,12 +73,13 @@ async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say
         embedder=f"openai:e@{server.base_url}",
         env={"SEMGRAPH_RETRIES_ATTEMPTS": "2"},
     )
-    models = build_models(settings, endpoints := Endpoints(), budget=None, journal=None)
+    endpoints, stack = Endpoints(), Stack(retry_policy(settings))
+    models = endpoints.wrapped_models(settings, stack)
     with pytest.raises(ModelUnavailable, match="2 attempts"):
         await models.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     assert len(server.requests) == 2
     with pytest.raises(ModelUnavailable, match="2 attempts"):
-        await endpoints.embedder(settings).embed(["x"])
+        await endpoints.wrapped_embedder(settings, stack).embed(["x"])
     assert len(server.embedding_requests) == 2
     await endpoints.aclose()
 
@@ -137,9 +139,8 @@ class TestRecorded:
             recorder.llm(_Says(text))
             await recorder.llm(_Says(text)).complete(request)
             recorder.write(recording)
-            models = build_models(
-                load(llm="recorded"), Endpoints(), budget=None, journal=journal, recording=recording
-            )
+            stack = Stack(journal=journal)
+            models = Endpoints().wrapped_models(load(llm="recorded"), stack, recording)
             return (await models.complete(request)).text
 
         assert await replayed('"old"') == '"old"'
@@ -189,4 +190,4 @@ class TestLimits:
         assert endpoints.beside().model(settings.model(), settings) == endpoints.model(
             settings.model(), settings
         )
-        assert endpoints.beside().embedder(settings) is endpoints.embedder(settings)
+        assert endpoints.beside().embedder(settings) == endpoints.embedder(settings)

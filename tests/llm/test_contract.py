@@ -17,7 +17,7 @@ from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.recording import Recorder
-from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limited, Limiter, Retried, Roles, stack
+from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limited, Limiter, Retried, Roles, Stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 ASKED = (Message("user", "Is it so?"),)
@@ -31,8 +31,8 @@ MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
     "coalesced": lambda endpoint, _: Coalesced(endpoint),
     "recorder": lambda endpoint, _: Recorder().llm(endpoint),
     "roles": lambda endpoint, _: Roles(endpoint),
-    "stack": lambda endpoint, journal: stack(
-        endpoint, Limiter(8), budget=Budget(1000), journal=journal
+    "stack": lambda endpoint, journal: Stack(budget=Budget(1000), journal=journal).model(
+        endpoint, Limiter(8)
     ),
 }
 

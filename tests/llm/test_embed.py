@@ -9,11 +9,10 @@ import pytest
 
 from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import Embedder, Usage
-from semgraph.llm.embed.base import EmbedOnce
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal, OwnText
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.stack import Budget, Limiter, RetryPolicy, stack
+from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack
 from tests.llm.server import Fault, ModelServer, error, vector_of
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
@@ -21,22 +20,24 @@ QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
 
 @pytest.fixture
 async def embedder(server: ModelServer):
-    embedder = OpenAIEmbedder(
-        "embed-8", base_url=server.base_url, retry=QUICK, price=FlatPrice(1000)
-    )
+    embedder = OpenAIEmbedder("embed-8", base_url=server.base_url, price=FlatPrice(1000))
     yield embedder
     await embedder.aclose()
 
 
-@pytest.fixture(params=["endpoint", "once", "once, journalled and budgeted"])
+def embed_once(embedder, limiter=None, batch=256, remember=256 << 20, **options):
+    """The embedder in a stack, as a run has it."""
+    wrapped = Stack(QUICK, **options).embedder(embedder, limiter or Limiter())
+    coalesced = wrapped.inner if "budget" in options else wrapped
+    coalesced._batch, coalesced._remember = batch, remember
+    return wrapped
+
+
+@pytest.fixture(params=["wrapped", "wrapped, journalled and budgeted"])
 def any_embedder(request: pytest.FixtureRequest, embedder, journal: Journal):
-    if request.param == "endpoint":
-        return embedder
-    return (
-        EmbedOnce(embedder)
-        if request.param == "once"
-        else EmbedOnce(embedder, journal, Budget(max_usd=1e6))
-    )
+    if request.param == "wrapped":
+        return embed_once(embedder)
+    return embed_once(embedder, journal=journal, budget=Budget(max_usd=1e6))
 
 
 def fails_for(text: str, fault: Fault):
@@ -127,14 +128,13 @@ class TestOverTheWire:
     async def test_long_texts_share_a_request_only_within_its_limit(
         self, server: ModelServer, embedder
     ):
-        await embedder.embed(["x" * 400_000, "y" * 400_000, "z"])
+        await embed_once(embedder).embed(["x" * 400_000, "y" * 400_000, "z"])
         assert sorted(len(request["input"]) for request in server.embedding_requests) == [1, 2]
 
     async def test_requests_of_one_call_run_together_within_the_limiter(self, server: ModelServer):
         server.latency = 0.05
-        embedder = OpenAIEmbedder(
-            "e", base_url=server.base_url, limiter=Limiter(in_flight=2, tpm=1e6)
-        )
+        endpoint = OpenAIEmbedder("e", base_url=server.base_url)
+        embedder = embed_once(endpoint, Limiter(in_flight=2, tpm=1e6))
         assert (await embedder.embed([str(i) for i in range(1000)])).calls == 4
         await embedder.aclose()
 
@@ -182,6 +182,7 @@ class TestOverTheWire:
             return error(429, "slow", retry_after="0.2") if len(server.times) == 1 else None
 
         server.embedding_fault = fault
+        embedder = embed_once(embedder)
         first = asyncio.create_task(embedder.embed(["x"]))
         await server.until(lambda server: server.times)
         await asyncio.sleep(0.05)  # the answer is here by now
@@ -191,7 +192,7 @@ class TestOverTheWire:
 
 class TestOnce:
     async def test_a_text_is_embedded_once_whoever_asks(self, server: ModelServer, embedder):
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         first, second = await asyncio.gather(once.embed(["a", "b"]), once.embed(["b", "c", "c"]))
         third = await once.embed(["c", "a"])
         assert [request["input"] for request in server.embedding_requests] == [["a", "b", "c"]]
@@ -206,7 +207,7 @@ class TestOnce:
     async def test_what_a_shared_request_took_is_shared_out_exactly(
         self, server: ModelServer, embedder
     ):
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         shares = await asyncio.gather(*(once.embed([f"{i}" * (i + 1) * 7]) for i in range(9)))
         total = sum(-(-len(text) // 4) for text in server.embedding_requests[0]["input"])
         assert len(server.embedding_requests) == 1
@@ -219,7 +220,7 @@ class TestOnce:
         self, server: ModelServer, embedder
     ):
         server.latency = 0.05
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         first = asyncio.create_task(once.embed(["a"]))
         await server.until(lambda server: server.embedding_requests)
         second = await once.embed(["a"])
@@ -230,8 +231,8 @@ class TestOnce:
     async def test_the_journal_is_asked_first(
         self, server: ModelServer, embedder, journal: Journal
     ):
-        await EmbedOnce(embedder, journal).embed(["a", "b"], "g1")
-        done = await EmbedOnce(embedder, journal).embed(["a", "b", "c"], "g1")
+        await embed_once(embedder, journal=journal).embed(["a", "b"], "g1")
+        done = await embed_once(embedder, journal=journal).embed(["a", "b", "c"], "g1")
         assert [request["input"] for request in server.embedding_requests] == [["a", "b"], ["c"]]
         assert (done.journal, done.calls) == (2, 1)
         assert np.array_equal(done.vectors, np.stack([vector_of(text) for text in "abc"]))
@@ -239,17 +240,17 @@ class TestOnce:
     async def test_fresh_embeds_anew_and_keeps_it(
         self, server: ModelServer, embedder, journal: Journal
     ):
-        await EmbedOnce(embedder, journal).embed(["a"])
-        assert (await EmbedOnce(embedder, journal, fresh=True).embed(["a"])).calls == 1
-        assert (await EmbedOnce(embedder, journal).embed(["a"])).journal == 1
+        await embed_once(embedder, journal=journal).embed(["a"])
+        assert (await embed_once(embedder, fresh=True, journal=journal).embed(["a"])).calls == 1
+        assert (await embed_once(embedder, journal=journal).embed(["a"])).journal == 1
 
     async def test_forgetting_a_partition_forgets_its_vectors(
         self, server: ModelServer, embedder, journal: Journal
     ):
-        once = EmbedOnce(embedder, journal)
+        once = embed_once(embedder, journal=journal)
         await asyncio.gather(once.embed(["a"], "g1"), once.embed(["b"], "g2"))
         journal.forget(["g1"])
-        again = EmbedOnce(embedder, journal)
+        again = embed_once(embedder, journal=journal)
         done = await asyncio.gather(again.embed(["a"], "g1"), again.embed(["b"], "g2"))
         assert [(each.journal, each.calls) for each in done] == [(0, 1), (1, 0)]
 
@@ -257,18 +258,18 @@ class TestOnce:
         self, server: ModelServer, embedder, journal: Journal
     ):
         """Neither from memory, nor while they are on their way, nor from the journal."""
-        once = EmbedOnce(embedder, journal)
+        once = embed_once(embedder, journal=journal)
         await asyncio.gather(once.embed(["a"], "g1"), once.embed(["a"], "g2"))
         assert len(server.embedding_requests) == 2
         assert (await once.embed(["a"], "g3")).calls == 1
-        assert (await EmbedOnce(embedder, journal).embed(["a"], "g4")).journal == 0
+        assert (await embed_once(embedder, journal=journal).embed(["a"], "g4")).journal == 0
         assert (await once.embed(["a"], "g1")).calls == 0
-        assert (await EmbedOnce(embedder, journal).embed(["a"], "g2")).journal == 1
+        assert (await embed_once(embedder, journal=journal).embed(["a"], "g2")).journal == 1
 
     async def test_texts_of_two_partitions_never_share_a_request(
         self, server: ModelServer, embedder
     ):
-        once = EmbedOnce(embedder, batch=2)
+        once = embed_once(embedder, batch=2)
         await asyncio.gather(once.embed(["a", "b", "c"], "g1"), once.embed(["d", "a"], "g2"))
         assert sorted(request["input"] for request in server.embedding_requests) == [
             ["a", "b"],
@@ -279,17 +280,17 @@ class TestOnce:
     async def test_memory_is_bounded_and_the_journal_fills_in(
         self, server: ModelServer, embedder, journal: Journal
     ):
-        once = EmbedOnce(embedder, journal, remember=10 * 32)  # ten vectors of 8 float32
+        once = embed_once(embedder, journal=journal, remember=10 * 32)  # ten vectors of 8 float32
         texts = [str(i) for i in range(100)]
         await once.embed(texts)
-        assert len(once._known) == 10
+        assert len(once._memory) == 10
         again = await once.embed(texts)
         assert (again.journal, again.calls) == (90, 0)
         assert np.array_equal(again.vectors, np.stack([vector_of(text) for text in texts]))
 
     async def test_one_bad_text_costs_no_other_its_vector(self, server: ModelServer, embedder):
         server.embedding_fault = fails_for("bad", error(400, "too long"))
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         asked = [once.embed([text]) for text in ["a", "b", "bad", "c", "d"]]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(outcome).__name__ for outcome in outcomes] == [
@@ -307,7 +308,7 @@ class TestOnce:
         self, server: ModelServer, embedder
     ):
         server.latency = 0.05
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         tasks = [asyncio.create_task(once.embed([text, "shared"])) for text in "ab"]
         await server.until(lambda server: server.embedding_requests)
         tasks[0].cancel()
@@ -320,7 +321,7 @@ class TestOnce:
         self, server: ModelServer, embedder
     ):
         server.latency = 60
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         tasks = [asyncio.create_task(once.embed([text])) for text in "ab"]
         await server.until(lambda server: server.embedding_requests)
         for task in tasks:
@@ -330,7 +331,7 @@ class TestOnce:
         assert (await once.embed(["a"])).calls == 1
 
     async def test_who_is_cancelled_at_once_sends_nothing(self, server: ModelServer, embedder):
-        once = EmbedOnce(embedder)
+        once = embed_once(embedder)
         task = asyncio.create_task(once.embed(["a"]))
         asyncio.get_running_loop().call_soon(task.cancel)
         await asyncio.gather(task, return_exceptions=True)
@@ -339,7 +340,7 @@ class TestOnce:
 
     async def test_the_budget_admits_before_the_spend(self, server: ModelServer, embedder):
         budget = Budget(max_tokens=1000)
-        once = EmbedOnce(embedder, budget=budget)
+        once = embed_once(embedder, budget=budget)
         await once.embed(["x" * 3600])
         assert budget.spent.tokens == 900
         assert budget.spent.calls == 0
@@ -352,7 +353,7 @@ class TestOnce:
         assert len(server.embedding_requests) == 2
 
     async def test_a_limit_in_dollars_needs_a_price(self, server: ModelServer):
-        unpriced = EmbedOnce(
+        unpriced = embed_once(
             OpenAIEmbedder("e", base_url=server.base_url), budget=Budget(max_usd=1)
         )
         with pytest.raises(PlanError, match="no price is known for openai:e@http"):
@@ -365,7 +366,7 @@ class TestTime:
 
     async def test_a_hanging_embedder_ends_with_the_time(self, embedder, server: ModelServer):
         server.embedding_fault = fails_for("never", Fault(hang=True))
-        once = EmbedOnce(embedder, budget=Budget(max_seconds=0.2))
+        once = embed_once(embedder, budget=Budget(max_seconds=0.2))
         with pytest.raises(
             BudgetReached,
             match=r"stopped while waiting for the next embeddings: max_seconds 0\.2 pas",
@@ -377,7 +378,7 @@ class TestTime:
         self, embedder, server: ModelServer
     ):
         server.embedding_fault = fails_for("dimensions", Fault(hang=True))
-        once = EmbedOnce(embedder, budget=Budget(max_seconds=0.2))
+        once = embed_once(embedder, budget=Budget(max_seconds=0.2))
         with pytest.raises(BudgetReached, match=r"the embedder's probe: max_seconds 0\.2 passed"):
             async with asyncio.timeout(60):
                 await once.dimensions()
@@ -393,8 +394,8 @@ class TestTime:
         server.embedding_fault = held
         budget = Budget(max_calls=0)
         once, model = (
-            EmbedOnce(embedder, journal, budget),
-            stack(endpoint, Limiter(), budget=budget),
+            embed_once(embedder, journal=journal, budget=budget),
+            Stack(budget=budget).model(endpoint, Limiter()),
         )
         embedding = asyncio.create_task(once.embed(["paid"]))
         await server.until(lambda server: server.embedding_requests)
@@ -423,7 +424,7 @@ class TestTime:
             await gate.wait()
 
         server.embedding_fault = held
-        once = EmbedOnce(embedder, journal, Budget(max_tokens=5), batch=2)
+        once = embed_once(embedder, journal=journal, budget=Budget(max_tokens=5), batch=2)
         texts = ["1", "2", "3", "4", "5", "6"]
         embedding = asyncio.create_task(once.embed(texts))
         await server.until(lambda server: len(server.embedding_requests) == 2)

@@ -11,7 +11,7 @@ import pytest
 
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.stack import Limiter, stack
+from semgraph.llm.stack import Limiter, Stack
 from tests.llm.server import ModelServer
 
 
@@ -38,7 +38,7 @@ async def test_a_text_is_journalled_apart_from_a_document(
 
     server.answer = prose
     journal = Journal(tmp_path / "journal.db")
-    llm = stack(OpenAI("gpt-4.1-mini", server.base_url, "none"), Limiter(), journal=journal)
+    llm = Stack(journal=journal).model(OpenAI("gpt-4.1-mini", server.base_url, "none"), Limiter())
     try:
         replies = [
             await llm.complete(request) for request in (ask("hi"), replace(ask("hi"), schema=""))

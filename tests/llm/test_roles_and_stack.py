@@ -12,7 +12,7 @@ from semgraph.llm.base import Message, Request
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.stack import Budget, Coalesced, Limiter, RetryPolicy, Roles, bound, stack
+from semgraph.llm.stack import Budget, Coalesced, Limiter, RetryPolicy, Roles, Stack, bound
 from tests.llm.server import Answer, ModelServer, error
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
@@ -70,7 +70,7 @@ class TestRoles:
 
 class TestStack:
     def test_the_order_is_that_of_the_design(self, endpoint, journal: Journal):
-        model = stack(endpoint, Limiter(), budget=Budget(), journal=journal)
+        model = Stack(budget=Budget(), journal=journal).model(endpoint, Limiter())
         order = []
         while hasattr(model, "inner"):
             order.append(type(model).__name__)
@@ -79,7 +79,7 @@ class TestStack:
         assert model is endpoint
 
     async def test_without_a_journal_nothing_is_kept(self, server: ModelServer, endpoint, ask):
-        model = stack(endpoint, Limiter())
+        model = Stack().model(endpoint, Limiter())
         assert isinstance(model, Coalesced)
         assert [(await model.complete(ask())).origin for _ in range(2)] == ["issued", "issued"]
 
@@ -100,7 +100,7 @@ class TestStack:
 
         server.answer, server.latency = answer, 0.005
         budget = Budget(max_calls=10)
-        model = stack(endpoint, Limiter(64), retry=QUICK, budget=budget, journal=journal)
+        model = Stack(retry=QUICK, budget=budget, journal=journal).model(endpoint, Limiter(64))
         rows = [ask(str(i % 10)) for i in range(100)]
         replies = await asyncio.gather(*map(model.complete, rows))
         assert [
@@ -123,7 +123,7 @@ class TestStack:
             return error(400, "no") if bad and body["messages"][-1]["content"] == "42" else "{}"
 
         server.answer = answer
-        model = stack(endpoint, Limiter(64), journal=journal)
+        model = Stack(journal=journal).model(endpoint, Limiter(64))
         outcomes = await asyncio.gather(
             *(model.complete(ask(str(i))) for i in range(100)), return_exceptions=True
         )
@@ -136,15 +136,15 @@ class TestStack:
 
     async def test_one_budget_holds_over_all_models(self, models, ask):
         budget = Budget(max_calls=3)
-        roles = Roles(*(stack(model, Limiter(), budget=budget) for model in models[:2]))
+        roles = Roles(*(Stack(budget=budget).model(model, Limiter()) for model in models[:2]))
         for role in ("default", "small", "default"):
             await roles.complete(of(role))
         with pytest.raises(BudgetReached, match="call 4"):
             await roles.complete(of("small"))
 
     async def test_what_the_journal_knows_costs_nothing(self, endpoint, journal: Journal, ask):
-        await stack(endpoint, Limiter(), journal=journal).complete(ask())
-        broke = stack(endpoint, Limiter(), budget=Budget(max_calls=0), journal=journal)
+        await Stack(journal=journal).model(endpoint, Limiter()).complete(ask())
+        broke = Stack(budget=Budget(max_calls=0), journal=journal).model(endpoint, Limiter())
         assert (await broke.complete(ask())).origin == "journal"
         with pytest.raises(BudgetReached):
             await broke.complete(ask("other"))
@@ -154,7 +154,9 @@ class TestStack:
     ):
         rows = [ask(str(i)) for i in range(50)]
         for limit, sent in ((20, 20), (20, 40), (20, 50)):
-            model = stack(endpoint, Limiter(8), budget=Budget(max_calls=limit), journal=journal)
+            model = Stack(budget=Budget(max_calls=limit), journal=journal).model(
+                endpoint, Limiter(8)
+            )
             await asyncio.gather(*map(model.complete, rows), return_exceptions=True)
             assert len(server.requests) == sent
 
@@ -165,7 +167,7 @@ class TestStack:
             return Answer("{", finish="length")
 
         server.answer = answer
-        model = stack(endpoint, Limiter(), journal=journal)
+        model = Stack(journal=journal).model(endpoint, Limiter())
         for _ in range(2):
             with pytest.raises(RowError):
                 await model.complete(ask())
@@ -174,7 +176,9 @@ class TestStack:
     async def test_the_arms_of_a_comparison_share_nothing_and_a_trial_repeats(
         self, server, endpoint, journal, ask
     ):
-        arms = [stack(endpoint, Limiter(), journal=journal, scope=f"arm {i}") for i in range(2)]
+        arms = [
+            Stack(journal=journal, scope=f"arm {i}").model(endpoint, Limiter()) for i in range(2)
+        ]
         replies = [await arm.complete(ask(trial=trial)) for arm in arms for trial in range(3)]
         assert {reply.origin for reply in replies} == {"issued"}
         assert len(server.requests) == 6
@@ -188,7 +192,7 @@ class TestStack:
         server.answer, server.latency = answer, 0.002
         endpoint = OpenAI("m", server.base_url, price=FlatPrice(1000, 1000))
         journal, budget = Journal(tmp_path / "j.db"), Budget(max_usd=3)
-        model = stack(endpoint, Limiter(64), budget=budget, journal=journal)
+        model = Stack(budget=budget, journal=journal).model(endpoint, Limiter(64))
         flood = (model.complete(ask(str(i), max_tokens=100)) for i in range(100))
         outcomes = await asyncio.gather(*flood, return_exceptions=True)
         paid = [outcome.dollars for outcome in outcomes if not isinstance(outcome, BaseException)]

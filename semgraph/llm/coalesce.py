@@ -1,0 +1,281 @@
+"""Sends what is asked several times at once only once: requests of a model, texts of an embedder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from semgraph.errors import RowError
+from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Vectors, Wrapper
+
+_Key = tuple[str, str]  # the partition, and the fingerprint of a request or a text
+_MOST_TEXTS = 256
+# OpenAI takes 300,000 tokens in one request; the rest is for estimates that are too low.
+_MOST_TOKENS = 200_000
+
+
+@dataclass(eq=False)
+class _Flight:
+    """A task that answers some calls."""
+
+    task: asyncio.Task[Any]
+    calls: list[_Call] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Call:
+    """A question in flight, how many callers wait for its answer, and whether one has it."""
+
+    key: _Key
+    flight: _Flight
+    answer: asyncio.Future[Any]
+    waiting: int = 0
+    claimed: bool = False
+
+
+class _InFlight(Wrapper):
+    """The questions in flight, by key. A flight that nobody waits for any more is cancelled."""
+
+    def __init__(self, inner: LLM | Embedder) -> None:
+        super().__init__(inner)
+        self._calls: dict[_Key, _Call] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> _Flight:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return _Flight(task)
+
+    def _join(self, key: _Key, flight: _Flight, answer: asyncio.Future[Any]) -> _Call:
+        call = self._calls[key] = _Call(key, flight, answer)
+        flight.calls.append(call)
+        answer.add_done_callback(lambda done: self._end(call, done))
+        return call
+
+    async def _wait(self, calls: Sequence[_Call]) -> None:
+        """Wait until all of these are answered or have failed: what is in flight is paid for."""
+        for call in calls:
+            call.waiting += 1
+        try:
+            await asyncio.wait([call.answer for call in calls])
+        finally:
+            for call in calls:
+                call.waiting -= 1
+            for flight in {call.flight for call in calls}:
+                if not flight.task.done() and not any(call.waiting for call in flight.calls):
+                    for call in flight.calls:  # who asks the same from now on begins anew
+                        self._forget(call)
+                    flight.task.cancel()
+
+    def _end(self, call: _Call, done: asyncio.Future[Any]) -> None:
+        self._forget(call)
+        if not done.cancelled():
+            done.exception()  # those who waited for it may be gone
+
+    def _forget(self, call: _Call) -> None:
+        if self._calls.get(call.key) is call:
+            del self._calls[call.key]
+
+    async def aclose(self) -> None:
+        """Cancel what is in flight, wait until it has ended, and close the inner one."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.inner.aclose()
+
+
+class Coalesced(_InFlight):
+    """Sends equal requests of one partition once while the first is in flight.
+
+    The first caller to go on gets the answer with its origin, the others `coalesced`, so that the
+    call is counted once. A cancelled caller does not disturb the others.
+    """
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, with the answer of an equal one that is in flight."""
+        key = (request.partition, request.fingerprint)
+        call = self._calls.get(key)
+        if call is None:
+            flight = self._start(self.inner.complete(request))
+            call = self._join(key, flight, flight.task)
+        await self._wait([call])
+        claimed = call.claimed
+        try:
+            reply: Reply = call.answer.result()
+        except RowError as error:
+            call.claimed = True
+            if claimed:
+                raise RowError(error.kind, str(error)) from error
+            raise
+        call.claimed = True
+        return replace(reply, origin="coalesced", attempts=0) if claimed else reply
+
+
+@dataclass
+class _Charges:
+    """What one caller's embeddings took."""
+
+    prompt: int = 0
+    calls: int = 0
+    attempts: int = 0
+    replayed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    dollars: float | None = 0.0
+
+    def add(self, done: Embeddings, before: float, after: float) -> None:
+        """Add a share of a request: from `before` to `after` of 1. Shares of one request add up to
+        it exactly.
+        """
+        self.prompt += round(done.usage.prompt * after) - round(done.usage.prompt * before)
+        if before == 0:
+            self.calls, self.attempts = self.calls + done.calls, self.attempts + done.attempts
+            self.seconds += done.seconds
+        if self.dollars is None or done.dollars is None:
+            self.dollars = None
+        else:
+            self.dollars += done.dollars * (after - before)
+
+
+class CoalescedTexts(_InFlight):
+    """Embeds each text of a partition once.
+
+    Texts that are asked for in one turn of the event loop share requests; the first to ask for a
+    text is charged for it. No partition gets a vector that another one asked for. A text that the
+    endpoint rejects does not cost the others of its request their vectors.
+
+    Args:
+        inner: The embedder.
+        batch: Texts in one request, at most.
+        remember: Bytes of vectors kept in memory. A text that is no longer in memory is asked of
+            `inner` again.
+    """
+
+    def __init__(
+        self, inner: Embedder, batch: int = _MOST_TEXTS, remember: int = 256 << 20
+    ) -> None:
+        super().__init__(inner)
+        self._batch, self._remember = batch, remember
+        self._memory: OrderedDict[_Key, Vectors] = OrderedDict()
+        self._bytes = 0
+        self._boarding: dict[str, _Flight] = {}
+        self._charges: dict[_Call, _Charges] = {}
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed texts, in their order. What the partition asked for before, or at the same time,
+        costs nothing.
+
+        Raises:
+            RowError: The endpoint does not take one of these texts.
+            ModelUnavailable: No text will be embedded.
+            BudgetReached: The next request would pass a limit, or the run's time is up.
+        """
+        if not texts:
+            return Embeddings(np.empty((0, await self.dimensions()), np.float32))
+        charges = _Charges()
+        places = {text: place for place, text in reversed(list(enumerate(texts)))}
+        vectors: dict[str, Vectors] = {}
+        calls: list[_Call] = []
+        for text in dict.fromkeys(texts):
+            key = (partition, text)
+            if key in self._memory:
+                self._memory.move_to_end(key)
+                vectors[text] = self._memory[key]
+            else:
+                calls.append(self._calls.get(key) or self._board(key, charges))
+        if calls:
+            await self._wait(calls)
+            vectors |= {call.key[1]: call.answer.result() for call in calls}
+        return Embeddings(
+            vectors=np.stack([vectors[text] for text in texts]),
+            usage=Usage(charges.prompt),
+            calls=charges.calls,
+            attempts=charges.attempts,
+            replayed=tuple(places[text] for text in charges.replayed),
+            seconds=charges.seconds,
+            dollars=charges.dollars,
+        )
+
+    def _board(self, key: _Key, charges: _Charges) -> _Call:
+        partition = key[0]
+        flight = self._boarding.get(partition)
+        if flight is None or flight.task.done() or flight.task.cancelling():
+            flight = self._boarding[partition] = self._start(self._depart(partition))
+        call = self._join(key, flight, asyncio.get_running_loop().create_future())
+        self._charges[call] = charges
+        return call
+
+    async def _depart(self, partition: str) -> None:
+        """Embed the texts that were asked for since the last departure."""
+        calls = self._boarding.pop(partition).calls
+        try:
+            await asyncio.gather(*(self._embed(part) for part in self._parts(calls)))
+        except BaseException as error:
+            for call in calls:
+                self._fail(call, error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _parts(self, calls: Sequence[_Call]) -> Iterator[Sequence[_Call]]:
+        first, tokens = 0, 0
+        for i, call in enumerate(calls):
+            size = self.count_tokens(call.key[1])
+            if i > first and (i - first == self._batch or tokens + size > _MOST_TOKENS):
+                yield calls[first:i]
+                first, tokens = i, 0
+            tokens += size
+        yield calls[first:]
+
+    async def _embed(self, part: Sequence[_Call]) -> None:
+        """Embed some texts. An error fails these only: other parts are in flight, and paid for."""
+        partition, texts = part[0].key[0], [call.key[1] for call in part]
+        try:
+            done: Embeddings = await self.inner.embed(texts, partition)
+        except RowError as error:
+            if len(part) == 1:
+                self._fail(part[0], error)
+            else:
+                half = len(part) // 2
+                await asyncio.gather(self._embed(part[:half]), self._embed(part[half:]))
+        except Exception as error:  # noqa: BLE001 - those who wait for these texts raise it
+            for call in part:
+                self._fail(call, error)
+        else:
+            self._arrive(part, done)
+
+    def _arrive(self, part: Sequence[_Call], done: Embeddings) -> None:
+        replayed = set(done.replayed)
+        sizes = [0 if i in replayed else len(call.key[1]) + 1 for i, call in enumerate(part)]
+        ends = np.cumsum([0, *sizes]) / max(sum(sizes), 1)
+        for i, call in enumerate(part):
+            charges = self._charges.pop(call)
+            if i in replayed:
+                charges.replayed.append(call.key[1])
+            else:
+                charges.add(done, float(ends[i]), float(ends[i + 1]))
+            vector = done.vectors[i].copy()
+            self._keep(call.key, vector)
+            if not call.answer.done():
+                call.answer.set_result(vector)
+
+    def _keep(self, key: _Key, vector: Vectors) -> None:
+        if key not in self._memory:
+            self._memory[key] = vector
+            self._bytes += vector.nbytes
+        while self._bytes > self._remember and len(self._memory) > 1:
+            self._bytes -= self._memory.popitem(last=False)[1].nbytes
+
+    def _fail(self, call: _Call, error: BaseException) -> None:
+        self._charges.pop(call, None)
+        if call.answer.done():
+            return
+        if isinstance(error, Exception):
+            call.answer.set_exception(error)
+        else:
+            call.answer.cancel()
