@@ -18,27 +18,31 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
     >>> canonical({"b": (1, None), "a": "x"})
     "{'a':'x','b':[1,None]}"
     """
-    own = special(value) or getattr(
-        value, "canonical_text", None
-    )  # the latter is large, and keeps its text
-    if own is not None:
-        return str(own)
-    if hasattr(value, "sql") and hasattr(value, "columns"):  # a scalar, however it was written
-        return f"sql:{value.sql}"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {tag: getattr(value, name) for name, tag in tagged_fields(type(value))}
-        return str(value.tag) + canonical(inner, special)  # type: ignore[attr-defined]
+    if value is None or isinstance(value, (str, int, float)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return "[" + ",".join([canonical(v, special) for v in value]) + "]"
     if isinstance(value, Mapping):
         pairs = sorted((repr(k), canonical(v, special)) for k, v in value.items())
         return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
-    if isinstance(value, (frozenset, set, tuple, list)):
-        parts = [canonical(v, special) for v in value]
-        return (
-            "[" + ",".join(parts) + "]"
-            if isinstance(value, (tuple, list))
-            else "{" + ",".join(sorted(parts)) + "}"
-        )
+    if isinstance(value, (frozenset, set)):
+        return "{" + ",".join(sorted(canonical(v, special) for v in value)) + "}"
+    return special(value) or _text_of_object(value, special)
+
+
+def _text_of_object(value: Any, special: Callable[[Any], str | None]) -> str:
+    own = getattr(value, "canonical_text", None)  # of large values, cached
+    if own is not None:
+        return str(own)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return text_of_fields(value, special)
     return str(value) if hasattr(value, "to_string") else repr(value)
+
+
+def text_of_fields(value: Any, special: Callable[[Any], str | None] = lambda _: None) -> str:
+    """The canonical text of a dataclass: its tag and its fields."""
+    inner = {tag: getattr(value, name) for name, tag in tagged_fields(value.__class__)}
+    return str(value.tag) + canonical(inner, special)
 
 
 @cache

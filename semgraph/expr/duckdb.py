@@ -286,15 +286,28 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The type that DuckDB finds. Raises Fault."""
     sql = with_now(scalar.sql)
-    roots = scalar.roots
-    read = pa.schema(
-        [field for field in schema if field.name in roots]
-    )  # few columns: quick, and often bound before
+    read = _columns_read(scalar, schema)  # few columns: quick, and often bound before
     try:
         found = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
     except duckdb.Error as error:
         raise refused(scalar, str(error)) from None
     return found
+
+
+def _columns_read(scalar: Scalar, schema: pa.Schema) -> pa.Schema:
+    """The columns that a scalar reads; of a struct, the fields that it reads."""
+    roots = scalar.roots
+    found = []
+    for field in schema:
+        if field.name not in roots:
+            continue
+        if field.name not in scalar.columns and pa.types.is_struct(field.type):
+            paths = (path.split(".") for path in scalar.columns)
+            names = {path[1] for path in paths if path[0] == field.name}
+            inner = [part for part in field.type if part.name in names]
+            field = pa.field(field.name, pa.struct(inner))  # noqa: PLW2901
+        found.append(field)
+    return pa.schema(found)
 
 
 def refused(scalar: Scalar, error: str) -> Fault:

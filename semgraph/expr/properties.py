@@ -67,7 +67,14 @@ _NOT_CONSTANT = (
 
 def cannot_fail(scalar: Scalar, schema: pa.Schema) -> bool:
     """Whether a scalar over a relation has a value for every row, whatever the row holds."""
-    return _total(scalar.ast, schema)
+    names = schema.names
+    read = tuple((name, schema.field(name).type) for name in sorted(scalar.roots) if name in names)
+    return _cannot_fail(scalar, read)
+
+
+@lru_cache(maxsize=4096)
+def _cannot_fail(scalar: Scalar, columns: tuple[tuple[str, _Kind], ...]) -> bool:
+    return _total(scalar.ast, pa.schema(list(columns)))
 
 
 def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form

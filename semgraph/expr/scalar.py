@@ -301,6 +301,11 @@ class Scalar:
         return self.text
 
     @property
+    def canonical_text(self) -> str:
+        """Equal for scalars that mean the same, however they are written."""
+        return f"sql:{self.sql}"
+
+    @property
     def roots(self) -> frozenset[str]:
         """The columns read, without struct fields."""
         return frozenset(path.split(".")[0] for path in self.columns)
@@ -329,12 +334,18 @@ class Scalar:
 
     def conjuncts(self) -> tuple[Scalar, ...]:
         """The parts of a conjunction, which may be moved one by one."""
-        tree = self.ast
-        while isinstance(tree, exp.Paren):
-            tree = tree.this
-        if not isinstance(tree, exp.And):
-            return (self,)
-        return tuple(part for side in tree.flatten() for part in from_ast(side).conjuncts())
+        return _conjuncts(self.sql) or (self,)
+
+
+@lru_cache(maxsize=4096)
+def _conjuncts(sql: str) -> tuple[Scalar, ...]:
+    """The parts of a conjunction; none, if it is no conjunction."""
+    tree = _tree(sql)
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if not isinstance(tree, exp.And):
+        return ()
+    return tuple(part for side in tree.flatten() for part in from_ast(side).conjuncts())
 
 
 def conjunction(parts: Iterable[Scalar]) -> Scalar:

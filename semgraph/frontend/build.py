@@ -81,7 +81,7 @@ def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
     found: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
         kind = f.metadata["kind"]
-        if kind in {"input", "within", "graph"}:
+        if kind in {"input", "within", "or_all", "graph"}:
             continue
         found["over" if kind == "over" else f.metadata.get("key", f.name)] = f
         if kind in _BESIDE and getattr(cls, "returns_types", True):

@@ -368,8 +368,8 @@ class Scan(Reading):
         own = {path.split(".")[0] for path in needed} | frozenset().union(
             *(s.roots for s in self.where)
         )
-        return replace(
-            self, properties=tuple(n for n in self.graph.label(self.label).columns if n in own)
+        return self.with_fields(
+            properties=tuple(n for n in self.graph.label(self.label).columns if n in own)
         )
 
     def take_filter(self, where: Scalar) -> Node | None:
@@ -499,7 +499,7 @@ class Match(Reading):
             )
             vectors |= {n for n in self.vectors_of(label) if roots is None or n in roots}
         kept = tuple(n for n in self.vectors if n in vectors)
-        return replace(self, properties=tuple(properties), vectors=kept)
+        return self.with_fields(properties=tuple(properties), vectors=kept)
 
     def take_filter(self, where: Scalar) -> Node | None:
         if self.how == "left":

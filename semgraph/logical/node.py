@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from semgraph.expr.scalar import Scalar
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
+_RELATIONS = frozenset({"input", "relation", "relations", "within"})  # kinds of arguments
 Needs = frozenset[str] | None  # paths of columns; None: all
 
 
@@ -188,13 +190,11 @@ class Node(ABC):
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
         """The relations it reads, the pipeline's own first."""
-        found: list[Node] = []
-        for f in self.arguments():
-            value = getattr(self, f.name)
-            found += [
-                v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Node)
-            ]
-        return tuple(found)
+        relations: list[Node] = []
+        for name in _relation_fields(type(self)):
+            value = getattr(self, name)
+            relations += value if isinstance(value, tuple) else [value] if value else []
+        return tuple(relations)
 
     @cached_property
     def partitioned(self) -> bool:
@@ -207,31 +207,53 @@ class Node(ABC):
         """SHA-256 of its content and that of all it reads; names and positions do not count."""
         _known_below(self, "fingerprint")
         parts = [self.keyword, self.tag]
-        parts += [
-            f"{f.metadata.get('tag', f.name)}={canonical(getattr(self, f.name), _node_text)}"
-            for f in self.arguments()
-        ]
+        for f in self.arguments():
+            text = self._texts.get(f.name) or canonical(getattr(self, f.name), _node_text)
+            parts.append(f"{f.metadata.get('tag', f.name)}={text}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of the operator and all its fields, those that rules set too, without its
+        relations, its name and its position.
+        """
+        text = "\n".join((self.tag, *(f"{name}={text}" for name, text in self._texts.items())))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """The canonical text of each field that holds no relation."""
+        names = _content_fields(type(self))
+        return {name: canonical(getattr(self, name)) for name in names}
+
+    def with_fields(self, **values: Any) -> Self:
+        """The same operator with other values of some fields; itself, where they are equal."""
+        if all(getattr(self, name) == value for name, value in values.items()):
+            return self
+        return dataclasses.replace(self, **values)
 
     def with_inputs(self, *inputs: Node) -> Self:
         """The same operator over other relations, given in the order of `inputs`."""
-        if len(inputs) == len(self.inputs) and all(
-            a is b for a, b in zip(inputs, self.inputs, strict=True)
-        ):
+        if len(inputs) == len(self.inputs) and all(map(operator.is_, inputs, self.inputs)):
             return self
         rest = iter(inputs)
-
-        def swap(value: Any) -> Any:
+        changed: dict[str, Any] = {}
+        for name in _relation_fields(type(self)):
+            value = getattr(self, name)
             if isinstance(value, Node):
-                return next(rest)
-            return (
-                tuple(swap(v) if isinstance(v, Node) else v for v in value)
-                if isinstance(value, tuple)
-                else value
-            )
-
-        changed = {f.name: swap(getattr(self, f.name)) for f in self.arguments()}
+                changed[name] = next(rest)
+            elif isinstance(value, tuple):
+                changed[name] = tuple(next(rest) for _ in value)
+        if len(inputs) == len(self.inputs) and all(map(_same_columns, inputs, self.inputs)):
+            return self._over(changed)
         return dataclasses.replace(self, **changed)
+
+    def _over(self, changed: dict[str, Any]) -> Self:
+        """A copy over relations of the same columns: nothing needs to be checked or inferred."""
+        new = object.__new__(type(self))
+        own = {name: vars(self)[name] for name in _copied_fields(type(self)) if name in vars(self)}
+        vars(new).update(own | changed)
+        return new
 
     def check(self, *path: str | int) -> _Under:
         """Faults raised inside `with node.check("by"):` are at that argument."""
@@ -267,6 +289,27 @@ def _known_below(node: Node, name: str) -> None:
         if not known:
             getattr(top, name)
             done.add(id(top))
+
+
+def _same_columns(one: Node, other: Node) -> bool:
+    return one.schema is other.schema or one.schema.equals(other.schema)
+
+
+@cache
+def _copied_fields(cls: type[Node]) -> tuple[str, ...]:
+    own = (f.name for f in dataclasses.fields(cls))
+    return (*own, "_texts", "content", "passes", "read_paths", "rowwise")
+
+
+@cache
+def _content_fields(cls: type[Node]) -> tuple[str, ...]:
+    other = {"step", "origin", "schema", *_relation_fields(cls)}
+    return tuple(f.name for f in dataclasses.fields(cls) if f.name not in other)
+
+
+@cache
+def _relation_fields(cls: type[Node]) -> tuple[str, ...]:
+    return tuple(f.name for f in _arguments(cls) if f.metadata["kind"] in _RELATIONS)
 
 
 @cache

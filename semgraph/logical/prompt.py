@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from semgraph.errors import Fault
+from semgraph.expr.canonical import text_of_fields
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 
@@ -146,6 +147,11 @@ class Prompt:
     reflexion: str = ""
     alias: str = ""
     file: str = field(default="", compare=False)
+
+    @cached_property
+    def canonical_text(self) -> str:
+        """Equal for equal prompts."""
+        return text_of_fields(self)
 
     def _of_other(self, path: str) -> bool:
         return bool(self.alias) and path.startswith(f"{self.alias}.")

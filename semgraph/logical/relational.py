@@ -144,7 +144,7 @@ class Project(Computing):
         return frozenset(name for name, scalar in self.columns if scalar.sql == f'"{name}"')
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return replace(self, columns=kept(self.columns, needed) or self.columns[:1])
+        return self.with_fields(columns=kept(self.columns, needed) or self.columns[:1])
 
     @property
     def is_identity(self) -> bool:
@@ -181,7 +181,7 @@ class Add(Computing):
         }
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return replace(self, columns=kept(self.columns, needed))
+        return self.with_fields(columns=kept(self.columns, needed))
 
     @property
     def is_identity(self) -> bool:
@@ -315,7 +315,7 @@ class Aggregate(Node):
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         add = kept(self.add, needed | (self.having.fields if self.having else frozenset()))
-        return replace(self, add=add or (() if self.by else self.add[:1]))
+        return self.with_fields(add=add or (() if self.by else self.add[:1]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -409,8 +409,8 @@ class Join(Node):
         if self.how in {"semi", "anti"}:
             return self
         scalars = [self.where] if self.where else []
-        return replace(
-            self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
+        return self.with_fields(
+            fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
         )
 
     @cached_property
@@ -511,7 +511,7 @@ class GroupJoin(Node):
         return (with_own(frozenset(), self.alias, self.using, scalars),)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return replace(self, add=kept(self.add, needed) or self.add[:1])
+        return self.with_fields(add=kept(self.add, needed) or self.add[:1])
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -602,7 +602,7 @@ class Union(Node):
     def narrowed(self, needed: frozenset[str]) -> Node:
         roots = {path.split(".")[0] for path in needed}
         kept = tuple(name for name in self.schema.names if name in roots)
-        return replace(self, fields=kept or tuple(self.schema.names[:1]))
+        return self.with_fields(fields=kept or tuple(self.schema.names[:1]))
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         return all(empty)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -62,7 +62,7 @@ class Search(Reading):
     order: tuple[Sort, ...] = argument("order", default=())
     how: How = argument("choice", choices=("inner", "left"), default="inner")
     partition: str = argument("partition", default="")
-    or_all: bool = argument("within", default=False)
+    or_all: bool = argument("or_all", default=False)
     vectors: tuple[str, ...] = argument("names", default=())
     source: str = argument("name", default="")
     target: str = argument("name", default="")
@@ -307,7 +307,7 @@ class Search(Reading):
             self._end_narrowed("source", needed | own),
             self._end_narrowed("target", needed | own),
         )
-        return replace(self, fields=kept, vectors=vectors, end_properties=ends)
+        return self.with_fields(fields=kept, vectors=vectors, end_properties=ends)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         if self.within is None:

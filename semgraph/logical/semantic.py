@@ -6,7 +6,7 @@ results are put together is the engine's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -280,8 +280,8 @@ class SemJoin(Semantic):
         if self.how in {"semi", "anti"}:
             return self
         scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
-        return replace(
-            self, fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
+        return self.with_fields(
+            fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
         )
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
@@ -414,4 +414,4 @@ class Embed(Node):
     def narrowed(self, needed: frozenset[str]) -> Node:
         roots = {path.split(".")[0] for path in needed}
         kept = tuple((name, scalar) for name, scalar in self.add if name in roots)
-        return replace(self, add=kept)
+        return self.with_fields(add=kept)

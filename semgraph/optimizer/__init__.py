@@ -8,19 +8,22 @@ and named.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
+from operator import is_
 from typing import cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem
-from semgraph.expr.canonical import canonical
 from semgraph.logical.node import Node, rewrite, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Sink
+from semgraph.optimizer._patterns import NO_FACTS, PlanFacts
+from semgraph.optimizer._patterns import Roots as Roots
 from semgraph.optimizer.ask_late import ask_late
 from semgraph.optimizer.filter_first import filter_first
 from semgraph.optimizer.fuse_maps import fuse_maps
@@ -35,8 +38,7 @@ from semgraph.optimizer.share_round_trips import share_round_trips
 from semgraph.optimizer.share_subplans import share_subplans
 from semgraph.optimizer.stop_early import stop_early
 
-Roots = tuple[Node, ...]
-Rule = Callable[..., Roots]
+Rule = Callable[[Roots, PlanFacts], Roots]
 Observer = Callable[[str, Roots, Roots], None]
 
 EXACT: tuple[Rule, ...] = (
@@ -53,7 +55,6 @@ EXACT: tuple[Rule, ...] = (
 )
 APPROXIMATE: tuple[Rule, ...] = (fuse_maps, join_to_classify, fuse_predicates)
 _GROWTH = 100  # times the nodes of a plan, which no rule may reach
-_NOT_RULES = frozenset({"schema", "origin", "graph"})  # what no rule changes by itself
 _KEPT: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakKeyDictionary()
 
 
@@ -67,10 +68,10 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
         EngineError: A rule changed a schema, duplicated a semantic node, or did not come to rest.
     """
     _refuse_two_ways(plan)
-    roots = plan.roots
+    roots, facts = plan.roots, PlanFacts(plan.choice)
     for rule in rules_for(plan):
         before = roots
-        roots = apply(rule, roots, plan)
+        roots = apply(rule, roots, facts)
         if observe is not None and any(a is not b for a, b in zip(before, roots, strict=True)):
             observe(rule.__name__, before, roots)
     return with_roots(plan, roots)
@@ -126,46 +127,40 @@ def _refuse_two_ways(plan: LogicalPlan) -> None:
             raise PlanError(Problem(msg, node.step, node.origin, there, "choose one way for both"))
 
 
-def apply(rule: Rule, roots: Roots, plan: LogicalPlan | None = None) -> Roots:
-    """Apply one rule until nothing changes, checking what every rule must keep.
+def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:
+    """Apply one rule until the plan's fingerprint no longer changes.
 
-    APPROXIMATE rules are told which ways the plan chooses: they make no choice void.
+    Raises:
+        EngineError: The rule is at fault: see `optimize`.
     """
-    told = (
-        (lambda node: plan.choice(node.step),) if plan is not None and rule in APPROXIMATE else ()
-    )
-    most = _GROWTH * sum(1 for _ in walk(*roots))
-    seen: set[str] = set()
+    nodes, seen = 0, list[str]()
     while True:
-        found = rule(roots, *told)
-        _check(rule.__name__, roots, found)
-        if all(a is b for a, b in zip(roots, found, strict=True)):
-            return found
-        roots = found
-        text = _text(roots)
-        if text in seen or text.count("\n") > most:
+        changed = rule(roots, facts)
+        if all(map(is_, roots, changed)):
+            return roots
+        _check(rule.__name__, roots, changed)
+        nodes = nodes or sum(1 for _ in walk(*roots))
+        seen = seen or [_fingerprint(roots)]
+        fingerprint = _fingerprint(changed)
+        if fingerprint == seen[-1]:
+            return roots
+        if fingerprint in seen or sum(1 for _ in walk(*changed)) > _GROWTH * nodes:
             raise EngineError(
-                f'optimizer rule "{rule.__name__}" does not come to rest after {len(seen)} passes'
+                f'optimizer rule "{rule.__name__}" reaches no fixpoint after {len(seen)} passes'
             )
-        seen.add(text)
+        seen.append(fingerprint)
+        roots = changed
 
 
-def _text(roots: Roots) -> str:
-    """A text that is equal for plans that are equal in all that rules may change, a line for each
-    node.
-    """
+def _fingerprint(roots: Roots) -> str:
+    """Equal for plans that are equal in all that rules may change, names of steps included."""
     numbers: dict[int, int] = {}
-    lines = []
+    whole = hashlib.sha256()
     for node in walk(*roots):
         numbers[id(node)] = len(numbers)
         inputs = [numbers[id(child)] for child in node.inputs]
-        own = {f.name: getattr(node, f.name) for f in fields(node) if f.name not in _NOT_RULES}
-        lines.append(f"{type(node).__name__} {inputs} {canonical(own, _no_node)}\n")
-    return "".join(lines)
-
-
-def _no_node(value: object) -> str | None:
-    return "node" if isinstance(value, Node) else None
+        whole.update(f"{node.content} {node.step!r} {inputs}\n".encode("utf-8", "surrogatepass"))
+    return whole.hexdigest()
 
 
 def _check(name: str, before: Roots, after: Roots) -> None:

@@ -6,15 +6,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from semgraph.expr.properties import cannot_fail
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.logical.node import Node, scalars_of, walk
+from semgraph.logical.plan import Choice
 from semgraph.logical.relational import Filter
 
+Roots = tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """What rules know of a plan besides its operators.
+
+    Args:
+        choice_of_step: The implementation that the plan chooses for a step; None: none.
+    """
+
+    choice_of_step: Callable[[str], Choice | None] = lambda _: None
+
+    def choice(self, node: Node) -> Choice | None:
+        """The implementation that the plan chooses for the step of an operator."""
+        return self.choice_of_step(node.step)
+
+
+NO_FACTS = PlanFacts()
 Alone = Callable[[Node], bool]
 Change = Callable[[Node, Alone], Node]
 
@@ -26,7 +46,8 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     the same: it will become one node, and must not be moved away from the others.
     """
     readers: Counter[object] = Counter(_name(root) for root in roots)
-    for node in walk(*roots):
+    nodes = list(walk(*roots))
+    for node in nodes:
         readers.update(_name(child) for child in node.inputs)
     done: dict[int, Node] = {}
     counts: dict[int, int] = {}
@@ -35,7 +56,7 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     def alone(node: Node) -> bool:
         return counts.get(id(node), 1) < 2
 
-    for node in walk(*roots):
+    for node in nodes:
         rebuilt = node.with_inputs(*(done[id(child)] for child in node.inputs))
         counts[id(rebuilt)] = readers[_name(node)]
         changed = change(rebuilt, alone)

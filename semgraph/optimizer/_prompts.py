@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from semgraph.logical.node import Node
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import Semantic
-
-Ways = Callable[[Node], object]
-"""The way that is chosen for the step of a node; None: none is."""
-
-
-def nothing_chosen(_node: Node) -> object:
-    """The ways of a plan that chooses none."""
-    return None
+from semgraph.optimizer._patterns import PlanFacts
 
 
 def text(literal: str) -> Template:
@@ -28,7 +20,7 @@ def joined(*templates: Template) -> Template:
     return Template(tuple(part for template in templates for part in template.parts))
 
 
-def can_share(first: Semantic, second: Semantic, ways: Ways) -> bool:
+def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
     """Whether two questions may be one: of one model, done in one way, with one prompt each, and
     failing alike.
     """
@@ -37,7 +29,7 @@ def can_share(first: Semantic, second: Semantic, ways: Ways) -> bool:
     one, other = first.prompt.first, second.prompt.first
     plain = not one.reflexion and not other.reflexion
     alike = one.role == other.role and first.on_error == second.on_error
-    return alike and plain and ways(first) == ways(second)
+    return alike and plain and facts.choice(first) == facts.choice(second)
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import SemFilter
-from semgraph.optimizer._patterns import Alone, may_see_more, rewrite_alone
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, may_see_more, rewrite_alone
 
 
-def ask_late(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
     """Pull a filter that asks a model above each join of what it gives that may drop rows, as far
     as what it reads is carried.
 

@@ -8,10 +8,17 @@ from dataclasses import replace
 
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node
-from semgraph.optimizer._patterns import Alone, may_move, rewrite_alone, without_conjuncts
+from semgraph.optimizer._patterns import (
+    Alone,
+    PlanFacts,
+    Roots,
+    may_move,
+    rewrite_alone,
+    without_conjuncts,
+)
 
 
-def filter_first(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
     """Move each conjunct of a filter below the lowest such operator that does not make what the
     conjunct reads.
 

@@ -12,26 +12,26 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer._patterns import Alone, rewrite_alone
-from semgraph.optimizer._prompts import Ways, can_share, nothing_chosen, together
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
+from semgraph.optimizer._prompts import can_share, together
 
 
-def fuse_maps(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
+def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
     """Make one operator of two that answer for each row, where neither reads what the other
     answers.
 
     They stand one above the other, or side by side over the same rows. Ways must be the same; gated
     ones are left alone.
     """
-    roots = rewrite_alone(roots, lambda node, alone: _stacked(node, alone, ways))
-    return _side_by_side(roots, ways)
+    roots = rewrite_alone(roots, lambda node, alone: _stacked(node, alone, facts))
+    return _side_by_side(roots, facts)
 
 
 def _is_map(node: Node) -> TypeGuard[Semantic]:
     return isinstance(node, Semantic) and node.rowwise and node.rows == "1:1" and not node.gated
 
 
-def _stacked(node: Node, alone: Alone, ways: Ways) -> Node:
+def _stacked(node: Node, alone: Alone, facts: PlanFacts) -> Node:
     if not _is_map(node):
         return node
     below = node.input
@@ -39,7 +39,7 @@ def _stacked(node: Node, alone: Alone, ways: Ways) -> Node:
         not _is_map(below)
         or not alone(below)
         or node.reads & below.adds
-        or not can_share(below, node, ways)
+        or not can_share(below, node, facts)
     ):
         return node
     return _fused(below, node, node.step)
@@ -51,7 +51,7 @@ def _fused(first: Semantic, second: Semantic, step: str) -> Semantic:
     return replace(first, prompt=together(prompts, heads), step=step)
 
 
-def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
+def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
     """Fuse such operators over one relation; what each gave is projected from what all give."""
     fused: dict[int, Semantic] = {}  # by their relation
     members: dict[int, list[Node]] = {}
@@ -62,7 +62,7 @@ def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
         one = fused.setdefault(relation, node)
         if one is node:
             members[relation] = [node]
-        elif not one.adds & node.adds and can_share(one, node, ways):
+        elif not one.adds & node.adds and can_share(one, node, facts):
             fused[relation] = _fused(one, node, one.step)
             members[relation].append(node)
     several = {
@@ -71,7 +71,7 @@ def _side_by_side(roots: tuple[Node, ...], ways: Ways) -> tuple[Node, ...]:
     return _replaced(roots, several) if several else roots
 
 
-def _replaced(roots: tuple[Node, ...], fused: Mapping[int, Semantic]) -> tuple[Node, ...]:
+def _replaced(roots: Roots, fused: Mapping[int, Semantic]) -> Roots:
     """Project what each operator gave from the one that it became a part of."""
     done: dict[int, Node] = {}
     for node in walk(*roots):

@@ -10,13 +10,13 @@ from typing import TypeGuard
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.optimizer._patterns import Alone, rewrite_alone
-from semgraph.optimizer._prompts import Ways, can_share, nothing_chosen, together
+from semgraph.optimizer._patterns import NO_FACTS, Alone, PlanFacts, Roots, rewrite_alone
+from semgraph.optimizer._prompts import can_share, together
 
 _ALL = "The answer is yes only if the answer to each of the numbered questions is yes."
 
 
-def fuse_predicates(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
+def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
     """Make one question of two that each keep or drop a row, or a pair, of which both see the same
     columns.
     """
@@ -25,11 +25,15 @@ def fuse_predicates(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tup
         if not _is_filter(node) or not alone(node.inputs[0]):
             return node
         below = node.inputs[0]
-        if _is_filter(below) and not below.gated and can_share(below, node, ways):
+        if _is_filter(below) and not below.gated and can_share(below, node, facts):
             return replace(node.with_inputs(below.inputs[0]), prompt=_both(below, node))
-        if isinstance(below, SemJoin) and ways(node) is None and _sees_the_pair(node, below):
+        if (
+            isinstance(below, SemJoin)
+            and facts.choice(node) is None
+            and _sees_the_pair(node, below)
+        ):
             plain = replace(below, step=node.step)
-            if can_share(plain, node, nothing_chosen):
+            if can_share(plain, node, NO_FACTS):
                 return replace(below, prompt=_both(below, node))
         return node
 

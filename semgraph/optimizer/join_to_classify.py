@@ -14,7 +14,8 @@ from semgraph.logical.node import Node, owner_column, rewrite
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Add, GroupJoin, Join, Project
 from semgraph.logical.semantic import SemJoin, SemMap
-from semgraph.optimizer._prompts import Ways, joined, nothing_chosen, text
+from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer._prompts import joined, text
 
 _NUMBER, _LISTED, _FOUND = "_number", "_listed", "numbers"
 _TASK = (
@@ -23,7 +24,7 @@ _TASK = (
 )
 
 
-def join_to_classify(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tuple[Node, ...]:
+def join_to_classify(roots: Roots, facts: PlanFacts) -> Roots:
     """Make a question for each left row of a join that asks a model, with its candidates as a list.
 
     A number that is not in the list is asked for again, and is then that row's error. Meant for a
@@ -32,7 +33,7 @@ def join_to_classify(roots: tuple[Node, ...], ways: Ways = nothing_chosen) -> tu
     """
 
     def change(node: Node) -> Node:
-        if not isinstance(node, SemJoin) or not _fits(node) or ways(node) is not None:
+        if not isinstance(node, SemJoin) or not _fits(node) or facts.choice(node) is not None:
             return node
         return _classified(node)
 

@@ -5,18 +5,18 @@ properties of hits.
 from __future__ import annotations
 
 from semgraph.logical.node import Needs, Node, walk
+from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
-def prune_columns(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
     """Narrow every operator to what the operators above it read, as far as it can be narrowed.
 
     Results keep all their columns; what a sink needs is what it writes.
     """
-    needs = _needs(roots)
+    narrowed = _narrow_all(roots)
     done: dict[int, Node] = {}
     for node in walk(*roots):
-        needed = needs[id(node)]
-        small = node if needed is None else _narrowed(node, needed)
+        small = narrowed[id(node)]
         done[id(node)] = small.with_inputs(*(done[id(child)] for child in small.inputs))
     return tuple(done[id(root)] for root in roots)
 
@@ -24,18 +24,18 @@ def prune_columns(roots: tuple[Node, ...]) -> tuple[Node, ...]:
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     """The narrowed operator, or the very same where there is nothing to narrow."""
     small = node.narrowed(needed)
-    return (
-        node
-        if small.schema.equals(node.schema) and small.fingerprint == node.fingerprint
-        else small
-    )
+    unchanged = small.schema.equals(node.schema) and small.fingerprint == node.fingerprint
+    return node if unchanged else small
 
 
-def _needs(roots: tuple[Node, ...]) -> dict[int, Needs]:
+def _narrow_all(roots: Roots) -> dict[int, Node]:
+    """Every operator, narrowed to what those above it read of it once these are narrowed."""
     needs: dict[int, Needs] = {id(root): None for root in roots}
+    narrowed: dict[int, Node] = {}
     for node in reversed(list(walk(*roots))):
         needed = needs.setdefault(id(node), frozenset())
-        small = node if needed is None else node.narrowed(needed)
+        small = node if needed is None else _narrowed(node, needed)
+        narrowed[id(node)] = small
         if not node.inputs:
             continue
         for child, wanted in zip(
@@ -43,4 +43,4 @@ def _needs(roots: tuple[Node, ...]) -> dict[int, Needs]:
         ):
             before = needs.get(id(child), frozenset())
             needs[id(child)] = None if before is None or wanted is None else before | wanted
-    return needs
+    return narrowed

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from semgraph.logical.node import Node, rewrite
 from semgraph.logical.relational import Nothing
+from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
-def prune_empty(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
     """Operators that give nothing over relations known to be empty become such a relation; others
     do without these.
 

@@ -5,9 +5,10 @@ reached from a root.)
 from __future__ import annotations
 
 from semgraph.logical.node import Node, rewrite
+from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
-def prune_steps(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def prune_steps(roots: Roots, _facts: PlanFacts) -> Roots:
     """Replace identities by their input."""
 
     def change(node: Node) -> Node:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node
-from semgraph.optimizer._patterns import Alone, may_move, rewrite_alone, without_conjuncts
+from semgraph.optimizer._patterns import (
+    Alone,
+    PlanFacts,
+    Roots,
+    may_move,
+    rewrite_alone,
+    without_conjuncts,
+)
 
 
-def push_filters(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
     """Move what a read below a filter takes into it; a read that others use too is left alone.
 
     A search takes nothing: its `where` acts before k, a filter above it after. What may fail stays

@@ -14,10 +14,10 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Filter, Limit
 from semgraph.logical.search import Search
-from semgraph.optimizer._patterns import Alone, rewrite_alone
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
 
 
-def push_limits(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
     """Lower the `k` of a search below a filter such as `hit.rank < 3`; the filter stays.
 
     Only where fewer hits are the first of more: a search by order, or by one method that the store

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node, walk
 from semgraph.logical.search import Search
+from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
-def share_round_trips(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     """Give such searches a common `trip`, unless one would then wait for itself: the step that it
     searches needs another.
     """

@@ -11,10 +11,10 @@ from semgraph.logical.node import Node
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.logical.typecheck import Stop
-from semgraph.optimizer._patterns import Alone, rewrite_alone
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
 
 
-def stop_early(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
     """Tell an operator that asks about each row by itself when a limit above it has enough.
 
     The limit must choose by columns that were there before the model was asked; between the two
