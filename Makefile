@@ -69,7 +69,7 @@ recordings: $(VENV)/.installed
 
 # write the pages about the plans anew: docs/plans
 pages: $(VENV)/.installed
-	$(BIN)/semgraph plans pages
+	$(BIN)/python -m tools.pages
 
 # everything that is measured in minutes, and the pages made of it, graphiti-core and LOTUS beside: 22 minutes on two cores,
 # besides installing those (7 GB, most of it torch); what is held already is not measured again

@@ -1,30 +1,44 @@
-"""The command line: commands only, no logic. Heavy libraries are imported inside the commands that
-use them.
+"""The command line: each command parses its options, calls one function and prints what it gives.
+
+Nothing imports this package but `semgraph.__main__`. Heavy libraries are imported inside the
+commands that use them.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from semgraph.cli import (
-    compare,
-    doctor,
-    explain,
-    journal,
-    models,
-    neo4j,
-    operators,
-    plans,
-    records,
-    report,
-    run,
-)
-from semgraph.cli.common import INTERRUPTED, Options, everywhere
+from semgraph.cli import machine, plans, records, run
+from semgraph.cli.compare import compare
+from semgraph.cli.options import INTERRUPTED, Options, everywhere
 
-_ABOUT = "Knowledge-graph pipelines as query plans."
+_OTHER_SPELLINGS = {
+    "--again": "--reprocess",
+    "--fresh": "--no-cache",
+    "--json": "--format json",
+    "--way": "--variant",
+    "--ways": "--implementations",
+}
+_UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses
+
+
+class Root(TyperGroup):
+    """The command `semgraph`: names the right option where another spelling is used."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            spelling = _OTHER_SPELLINGS.get(getattr(error, "option_name", ""))
+            if spelling is not None:
+                error.message = f"No such option: {error.option_name}. Write {spelling}"
+                error.possibilities = []
+            raise
 
 
 def _version(asked: bool) -> None:
@@ -36,7 +50,8 @@ def _version(asked: bool) -> None:
 
 
 app = typer.Typer(
-    help=_ABOUT,
+    cls=Root,
+    help="Knowledge-graph pipelines as query plans.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,28 +72,21 @@ def everything(
     ctx.obj = options
 
 
-for command in (
-    run.run,
-    explain.explain,
-    compare.compare,
-    report.report,
-    records.why,
-    doctor.doctor,
-):
+for command in (run.run, run.explain, compare, records.report, records.why, machine.doctor):
     app.command()(command)
 for name, group in {
     "plans": plans.app,
-    "operators": operators.app,
-    "model": models.app,
-    "neo4j": neo4j.app,
+    "operators": plans.operators,
+    "model": machine.models,
+    "neo4j": machine.neo4j,
     "runs": records.app,
-    "journal": journal.app,
+    "journal": records.journal,
 }.items():
     app.add_typer(group, name=name)
 
 
 def main() -> None:
-    """What `semgraph` calls."""
+    """Run the command line; the entry point `semgraph`."""
     try:
         app()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`semgraph compare`: ways of a step, or whole plans, beside each other."""
+"""`semgraph compare`: implementations of a step, or variants of a plan, side by side."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semgraph.cli.arguments import (
+from semgraph.cli.options import (
     Inputs,
     MaxCalls,
     MaxSeconds,
     MaxTokens,
     MaxUsd,
+    NoCache,
+    Options,
     Params,
     Preset,
+    Rows,
     Uses,
+    everywhere,
     pairs,
     parameters,
 )
-from semgraph.cli.common import Options, everywhere
 from semgraph.cli.signals import run_until_signal
 from semgraph.errors import PlanError, Problem
 
@@ -36,17 +39,20 @@ def compare(
         str | None, typer.Argument(metavar="PLAN", help="A file, or a name: semgraph plans list.")
     ] = None,
     step: Annotated[
-        str | None, typer.Option(metavar="STEP", help="The step whose ways are compared.")
-    ] = None,
-    ways: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help="Ways of the step: nested_loop,block(left=10)."),
+        typer.Option(metavar="STEP", help="The step whose implementations are compared."),
     ] = None,
-    way: Annotated[
+    implementations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…", help="Implementations of the step: nested_loop,block(left=10)."
+        ),
+    ] = None,
+    variant: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME:STEP=WAY,…",
-            help="A whole plan with ways of its steps; give one for each arm.",
+            metavar="NAME:STEP=IMPLEMENTATION,…",
+            help="A whole plan with implementations of its steps; give two or more.",
         ),
     ] = None,
     truth: Annotated[
@@ -60,23 +66,19 @@ def compare(
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
-    rows: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask anew what the journal knows.")
-    ] = False,
+    rows: Rows = None,
+    no_cache: NoCache = False,
     max_usd: MaxUsd = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
     max_seconds: MaxSeconds = None,
     show: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Show a comparison that was kept: its id, or last."),
+        typer.Option(metavar="ID", help="Show a recorded comparison: its id, or last."),
     ] = None,
 ) -> None:
-    """Compare ways of doing a step over the same rows, or whole plans. Nothing is written to the
-    store.
+    """Compare implementations of a step over the same rows, or variants of a plan. The store is
+    only read.
     """
     if show is not None:
         from semgraph.compare.record import load_comparison
@@ -86,10 +88,11 @@ def compare(
     if plan is None:
         raise PlanError(
             Problem(
-                "there is no plan to compare", hint="semgraph compare PLAN --step STEP --ways A,B"
+                "there is no plan to compare",
+                hint="semgraph compare PLAN --step STEP --implementations A,B",
             )
         )
-    arms = _arms(step, ways, way)
+    variants = _variants(step, implementations, variant or [])
     limits = {
         "max_usd": max_usd,
         "max_calls": max_calls,
@@ -108,12 +111,12 @@ def compare(
         given = {name: each.rows for name, each in found.items()}
         job = session.acompare(
             prepared,
-            ways=arms,
+            ways=variants,
             step=step,
             truth=truth,
             trials=trials,
             rows=rows,
-            fresh=fresh,
+            fresh=no_cache,
             say=options.talk,
             inputs=given,
         )
@@ -138,42 +141,43 @@ def _print(options: Options, comparison: Comparison) -> None:
         options.out.print(line, soft_wrap=True)
 
 
-def _arms(step: str | None, ways: str | None, way: list[str] | None) -> Any:
-    """The ways as typed: those of a step, or whole plans by name. Raises PlanError."""
-    if ways is not None and way:
-        raise PlanError(
-            Problem("--ways compares a step and --way whole plans", hint="give one of them")
-        )
-    if ways is not None:
+def _variants(step: str | None, implementations: str | None, variants: list[str]) -> Any:
+    """The implementations of a step, or whole plans by name, as typed. Raises PlanError."""
+    if implementations is not None and variants:
+        what = "--implementations compares a step and --variant whole plans"
+        raise PlanError(Problem(what, hint="give one of them"))
+    if implementations is not None:
         if step is None:
-            raise PlanError(
-                Problem("nothing says which step is done in these ways", hint="--step STEP")
-            )
-        return [text.strip() for text in _COMMA.split(ways) if text.strip()]
-    if not way:
-        hint = "--step STEP --ways A,B; or whole plans: --way NAME:STEP=WAY --way NAME:STEP=WAY"
-        raise PlanError(Problem("nothing says what to compare", hint=hint))
-    if step is not None:
-        raise PlanError(
-            Problem("--way names the steps itself", hint="leave --step out, or write --ways A,B")
+            what = "--implementations needs the step that they are for"
+            raise PlanError(Problem(what, hint="--step STEP"))
+        return _parts(implementations)
+    if not variants:
+        hint = (
+            "--step STEP --implementations A,B; or whole plans: "
+            "--variant NAME:STEP=IMPLEMENTATION --variant NAME:STEP=IMPLEMENTATION"
         )
-    found: dict[str, dict[str, str]] = {}
+        raise PlanError(Problem("there is nothing to compare", hint=hint))
+    if step is not None:
+        hint = "leave --step out, or write --implementations A,B"
+        raise PlanError(Problem("--variant names the steps itself", hint=hint))
+    uses: dict[str, dict[str, str]] = {}
     problems: list[Problem] = []
-    for text in way:
+    for text in variants:
         name, colon, rest = text.partition(":")
         if not colon or not name:
-            problems.append(
-                Problem(f'--way "{text}" has no name', hint="Write --way NAME:STEP=WAY,STEP=WAY")
-            )
-        elif name in found:
-            problems.append(Problem(f"--way {name}: is given twice"))
+            hint = "Write --variant NAME:STEP=IMPLEMENTATION,STEP=IMPLEMENTATION"
+            problems.append(Problem(f'--variant "{text}" has no name', hint=hint))
+        elif name in uses:
+            problems.append(Problem(f"--variant {name}: is given twice"))
         else:
             try:
-                found[name] = pairs(
-                    "--way", [part.strip() for part in _COMMA.split(rest) if part.strip()]
-                )
+                uses[name] = pairs("--variant", _parts(rest))
             except PlanError as error:
                 problems += error.problems
     if problems:
         raise PlanError(*problems)
-    return found
+    return uses
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in _COMMA.split(text) if part.strip()]

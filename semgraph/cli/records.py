@@ -1,14 +1,18 @@
-"""`semgraph runs` and `semgraph why`: what runs left behind."""
+"""`semgraph runs`, `why`, `report` and `journal`: what runs left behind."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from semgraph.cli.common import Options, everywhere
+from semgraph.cli.options import Options, everywhere
 
 app = typer.Typer(help="Records of runs: list, show, remove.", no_args_is_help=True)
+journal = typer.Typer(
+    help="Answers that were paid for: delete those of a partition.", no_args_is_help=True
+)
 
 Reference = Annotated[
     str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, or last.")
@@ -22,11 +26,11 @@ def list_runs(options: Options) -> None:
     from semgraph.execution.record import all_runs
     from semgraph.render.runs import list_lines, summary
 
-    found = all_runs()
+    runs = all_runs()
     if options.json:
-        options.dump([summary(run) for run in found])
-    elif found:
-        options.show(*list_lines(found, options.out.width))
+        options.dump([summary(run) for run in runs])
+    elif runs:
+        options.show(*list_lines(runs, options.out.width))
     else:
         options.talk("no runs are kept here")
 
@@ -38,11 +42,11 @@ def show(options: Options, run: Reference) -> None:
     from semgraph.execution.record import find_run
     from semgraph.render.runs import page
 
-    found = find_run(run)
+    record = find_run(run)
     if options.json:
-        options.dump({"run": found.name, **found.facts, "metrics": found.metrics})
+        options.dump({"run": record.name, **record.facts, "metrics": record.metrics})
     else:
-        options.show(*page(found, options.out.width))
+        options.show(*page(record, options.out.width))
 
 
 @app.command()
@@ -78,9 +82,9 @@ def why(
     from semgraph.provenance import explain, origin_of
     from semgraph.render.why import described, lines
 
-    found = find_run(run, asking=True)
-    with exchanges(found) as lookup:
-        chain = explain(found, what, lookup)
+    record = find_run(run, asking=True)
+    with exchanges(record) as lookup:
+        chain = explain(record, what, lookup)
     if options.json:
         options.dump(described(chain))
         return
@@ -88,5 +92,72 @@ def why(
     if any(link.asked for link in chain.links):
         if not messages:
             options.talk("the exact requests and answers: --messages")
-    elif (origin := origin_of(chain, found, all_runs())) is not None:
+    elif (origin := origin_of(chain, record, all_runs())) is not None:
         options.talk(f"run {origin[0].name} wrote it: semgraph why {origin[0].name} {origin[1]}")
+
+
+@everywhere
+def report(
+    options: Options,
+    records: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN|COMPARISON...", help="Ids, the beginnings of them, or last."),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The page; it opens without a network."
+        ),
+    ],
+) -> None:
+    """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the
+    table and the chart.
+    """
+    from semgraph.render.formats import size
+    from semgraph.render.html import save
+
+    file = save(records, Path(to))
+    if options.json:
+        options.dump({"file": str(file), "bytes": file.stat().st_size})
+    else:
+        options.show(
+            f"{file}   {size(file.stat().st_size)}, opens without a network; it holds prompts and answers"
+        )
+
+
+@journal.callback()
+def _journal() -> None:
+    """Answers that were paid for: delete those of a partition."""
+
+
+@journal.command()
+@everywhere
+def forget(
+    options: Options,
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Values.")],
+) -> None:
+    """Delete the answers and vectors of groups from the journal. The graph and the records of runs
+    stay.
+
+    Exits with 1 if the journal holds nothing of these groups.
+    """
+    with options.session() as session:
+        path = session.settings.journal_path
+        count = session.forget(groups)
+    if options.json:
+        options.dump({"deleted": count, "journal": None if path is None else str(path)})
+    elif count:
+        options.show(f"{count:,} answers and vectors deleted from {path}")
+    if not count:
+        options.warn(_nothing(groups, path, options.config))
+        raise typer.Exit(1)
+
+
+def _nothing(groups: list[str], path: Path | None, config: str | None) -> str:
+    """Why nothing was deleted, and where else it may be."""
+    if path is None:
+        return "nothing deleted: no journal is kept here (keep_days = 0)"
+    names = ", ".join(f'"{group}"' for group in groups)
+    why = f"{path} holds nothing of {names}" if path.exists() else f"there is no journal at {path}"
+    elsewhere = "" if config else ". If your runs use another configuration, name it: --config FILE"
+    return f"nothing deleted: {why}{elsewhere}"

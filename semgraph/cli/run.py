@@ -1,29 +1,33 @@
-"""`semgraph run`: run a plan."""
+"""`semgraph run` and `semgraph explain`: what a plan does, and what it will do."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semgraph.cli.arguments import (
+from semgraph.cli.options import (
     Inputs,
     MaxCalls,
     MaxSeconds,
     MaxTokens,
     MaxUsd,
+    NoCache,
     OnError,
+    Options,
     Params,
     Plan,
     Preset,
+    Rows,
     Uses,
+    everywhere,
     pairs,
     parameters,
 )
-from semgraph.cli.common import Options, everywhere
 from semgraph.cli.signals import run_until_signal
 
 if TYPE_CHECKING:
@@ -44,9 +48,7 @@ def run(
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
-    rows: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
-    ] = None,
+    rows: Rows = None,
     until: Annotated[
         str | None, typer.Option(metavar="STEP", help="Stop behind this step; nothing is written.")
     ] = None,
@@ -58,14 +60,12 @@ def run(
     max_tokens: MaxTokens = None,
     max_seconds: MaxSeconds = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")
+        str | None, typer.Option(metavar="RUN", help="Resume a run that was stopped.")
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also rows that were written before.")
+    reprocess: Annotated[
+        bool, typer.Option("--reprocess", help="Also rows that are in the graph already.")
     ] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask anew what the journal knows.")
-    ] = False,
+    no_cache: NoCache = False,
     on_error: Annotated[
         OnError | None, typer.Option(help="Set failed rows aside, or keep them with NULLs.")
     ] = None,
@@ -90,7 +90,7 @@ def run(
         asked = _restored(session, Asked(resume, rows, until, not no_write))
         given = _introduce(options, session, prepared, plan, input, asked)
         more = {
-            "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": again, "fresh": fresh,
+            "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": reprocess, "fresh": no_cache,
             "on_error": on_error and on_error.value,
         }  # fmt: skip
         began = time.monotonic()
@@ -209,3 +209,66 @@ def _report(
     options.talk(*hints(result, plan, after))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)
+
+
+class Form(StrEnum):
+    """How a plan is drawn."""
+
+    tree = "tree"
+    algebra = "algebra"
+    mermaid = "mermaid"
+    json = "json"
+    queries = "queries"
+    rules = "rules"
+    prompts = "prompts"
+
+
+@everywhere
+def explain(
+    options: Options,
+    plan: Plan,
+    input: Inputs = None,  # noqa: A002 - the option's name
+    set: Params = None,  # noqa: A002 - the option's name
+    preset: Preset = None,
+    use: Uses = None,
+    format: Annotated[Form, typer.Option(help="How it is drawn.")] = Form.tree,  # noqa: A002 - the option's name
+    rules: Annotated[bool, typer.Option("--rules", help="What each rewrite changes.")] = False,
+    queries: Annotated[
+        bool, typer.Option("--queries", help="The SQL, and what the store is asked.")
+    ] = False,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="The first messages of each step, with tokens.")
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Run N rows for real, without writing; say what all would take.",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Put what that run did beside it.")
+    ] = None,
+) -> None:
+    """Show what a plan will do, step by step, and what it will take. Nothing is written; only
+    --sample asks a model.
+    """
+    from semgraph.frontend.inputs import read_inputs
+
+    with options.session() as session:
+        prepared = session.prepare(
+            plan, params=parameters(set), preset=preset, use=pairs("--use", use)
+        )
+        given = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
+        forms = [Form.rules] * rules + [Form.queries] * queries + [Form.prompts] * prompts
+        for form in forms or [format]:
+            found = session.explain(
+                prepared,
+                format=form.value,
+                run=run,
+                sample=sample,
+                width=options.out.width,
+                inputs=given,
+            )
+            options.show(*found.splitlines())

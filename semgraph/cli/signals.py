@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
-from semgraph.cli.common import INTERRUPTED
+from semgraph.cli.options import INTERRUPTED
 
 T = TypeVar("T")
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP

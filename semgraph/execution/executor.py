@@ -183,7 +183,7 @@ class Executor:
         if changed:
             self.outcome.notes.append(
                 f"the plan, its parameters or its ways changed since {changed} of these rows were written: they stay as "
-                "written; --again reads them anew"
+                "written; --reprocess reads them anew"
             )
         return pending
 

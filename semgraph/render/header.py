@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError
@@ -48,7 +47,6 @@ class Asked:
 
 NOTHING = Asked()
 _NEXT = 3
-_LONG = 100
 
 
 @dataclass(frozen=True)
@@ -183,9 +181,8 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
 
 
 def _sentence(doc: str) -> str:
-    """The first sentence of a text on one line, cut between words where it is long."""
-    first = re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0]
-    return shorten(first, _LONG, placeholder=" …")
+    """The first sentence of a text, on one line."""
+    return " ".join(re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0].split())
 
 
 def described(

@@ -77,7 +77,7 @@ def outcome(
         failed = f"{plural(failures(result), 'row')} failed"
         yield f"  {written(result.written)}       {failed}"
     if result.skipped:
-        yield f"  {_known(result, plan)} (--again: these too)"
+        yield f"  {_known(result, plan)} (--reprocess: these too)"
     yield ""
     yield cost(total, seconds)
 
@@ -107,7 +107,7 @@ def nothing_new(result: Result, plan: LogicalPlan) -> str:
     trips = plural(total.round_trips, "store query", "store queries")
     return (
         f"{_known(result, plan)}: {plural(total.calls_issued, 'call')}, nothing to write ({trips}). "
-        "To read them anew: --again"
+        "To read them anew: --reprocess"
     )
 
 

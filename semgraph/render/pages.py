@@ -1,36 +1,14 @@
-"""Pages about plans, made from the plans themselves: Markdown, one page for a plan, and an
-index.
-"""
+"""The page of a plan in Markdown, made from the plan itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from semgraph.explain.algebra import algebra
 from semgraph.frontend.document import Document, Trail, parse, read_text
 from semgraph.logical.semantic import Semantic
 from semgraph.render.plans import PlanFile
-
-INDEX = "README.md"
-
-
-def pages(files: Sequence[PlanFile]) -> dict[str, str]:
-    """The pages of some plans, and an index, by the name of their file. Raises PlanError."""
-    found = {f"{file.plan.name}.md": page(file) for file in files}
-    rows = [
-        (f"[{f.plan.name}]({f.plan.name}.md)", _first(f.plan.doc), str(len(f.semantic) or ""))
-        for f in files
-    ]
-    index = [
-        "# Plans",
-        "",
-        "Made by `make pages` from `plans/*.yaml`.",
-        "",
-        *_table(("plan", "does", "steps that ask a model"), rows),
-    ]
-    return found | {INDEX: "\n".join(index) + "\n"}
 
 
 def page(file: PlanFile) -> str:
@@ -106,7 +84,7 @@ def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
         rows += [
             (column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns
         ]
-    yield from _table(("column", "type", ""), rows)
+    yield from table(("column", "type", ""), rows)
 
 
 def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
@@ -117,14 +95,14 @@ def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
             (name, f"`{_plain(value)}`", notes.at("params", name))
             for name, value in document["params"].items()
         ]
-        yield from _table(("`--set`", "default", ""), rows)
+        yield from table(("`--set`", "default", ""), rows)
     if document.get("presets"):
         yield from (*([""] if document.get("params") else []), "## Presets", "")
         rows = [
             (name, _preset(body), notes.at("presets", name))
             for name, body in document["presets"].items()
         ]
-        yield from _table(("`--preset`", "sets", ""), rows)
+        yield from table(("`--preset`", "sets", ""), rows)
 
 
 def _preset(body: Mapping[str, Any]) -> str:
@@ -163,7 +141,7 @@ def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
         )
         for name, body in steps.items()
     ]
-    yield from _table(("step", "operators", "asks", ""), rows)
+    yield from table(("step", "operators", "asks", ""), rows)
 
 
 def _asked(file: PlanFile, node: Semantic | None) -> str:
@@ -215,10 +193,10 @@ def _results(file: PlanFile) -> Iterator[str]:
         (name, ", ".join(f"{f.name}" for f in node.schema)) for name, node in plan.returns.items()
     ]
     if rows:
-        yield from _table(("table", "columns"), rows)
+        yield from table(("table", "columns"), rows)
     if plan.writes:
         yield from (*([""] if rows else []), "## Writes", "")
-        yield from _table(
+        yield from table(
             ("label", "", "columns"),
             [(s.label.name, s.keyword, ", ".join(s.schema.names)) for s in plan.writes],
         )
@@ -234,27 +212,14 @@ def _plain(value: Any) -> str:
     )
 
 
-def _first(doc: str) -> str:
-    """The first sentence."""
+def first_sentence(doc: str) -> str:
+    """The first sentence of a text."""
     return " ".join(doc.split()).partition(". ")[0].rstrip(".") + "."
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown."""
     yield f"| {' | '.join(titles)} |"
     yield f"|{'---|' * len(titles)}"
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-
-
-def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
-    """Write the pages into a folder; returns those that changed. Raises PlanError."""
-    made = pages(files)
-    folder.mkdir(parents=True, exist_ok=True)
-    changed = [folder / name for name, text in made.items() if _read(folder / name) != text]
-    for path in changed:
-        path.write_text(made[path.name], encoding="utf-8")
-    return changed
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None

@@ -104,8 +104,8 @@ def test_the_next_plan_is_named_with_the_store_that_has_the_graph(project: Proje
     )
     for options in (
         ["--store", "memory"],
-        ["--no-write", "--again"],
-        ["--until", "told", "--again"],
+        ["--no-write", "--reprocess"],
+        ["--until", "told", "--reprocess"],
     ):
         assert "Next:" not in project("run", "people", *options).err
 
@@ -146,7 +146,7 @@ def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_we
         in ended.err
     )
     later = project("run", "people")
-    assert "1 of 3 notes are in the graph already (--again: these too)" in later.out
+    assert "1 of 3 notes are in the graph already (--reprocess: these too)" in later.out
 
 
 def test_until_prints_the_rows_of_the_step_and_no_picture(project: Project) -> None:

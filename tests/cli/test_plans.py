@@ -267,16 +267,8 @@ def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
     )
 
 
-def test_pages_of_plans_are_written_and_only_what_changed_is(project: Project) -> None:
+def test_a_plan_is_shown_as_markdown(project: Project) -> None:
     assert "## As algebra" in project("plans", "show", "people", "--markdown").out.splitlines()
-    written = project("plans", "pages", "pages").out.splitlines()
-    assert {"pages/README.md", "pages/people.md", "pages/mention_graph.md"} <= set(written)
-    again = project("plans", "pages", "pages")
-    assert (again.code, again.out, again.err) == (
-        0,
-        "",
-        "the pages in pages are as the plans are\n",
-    )
 
 
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:

@@ -31,7 +31,9 @@ def readable_by_others(folder: Path) -> list[str]:
 def test_graph_journal_and_records_are_private(project: Project) -> None:
     assert project("run", "people").code == 0
     assert project("report", "last", "-o", "pages/out.html").code == 0
-    compared = project("compare", "people", "--way", "a:told=per_row", "--way", "b:told=packed")
+    compared = project(
+        "compare", "people", "--variant", "a:told=per_row", "--variant", "b:told=packed"
+    )
     assert compared.code == 0, compared.err
     assert len(list((project.folder / ".semgraph").rglob("*.parquet"))) > 3
     assert readable_by_others(project.folder / ".semgraph") == []
@@ -74,14 +76,14 @@ def test_a_damaged_file_of_statistics_is_set_aside_and_begun_anew(project: Proje
         shown = project("explain", "people")
         assert shown.code == 0, shown.err
         assert "journal.observed.db cannot be read" in shown.out
-        done = project("run", "people", "--again")
+        done = project("run", "people", "--reprocess")
         assert done.code == 0, done.err
         assert "journal.observed.db was damaged" in done.out + done.err
         assert statistics.with_name("journal.observed.db.damaged").read_bytes() == damage
         with closing(sqlite3.connect(statistics)) as found:
             assert found.execute("SELECT count(*) FROM observed").fetchone()[0] > 0
         assert "observed.db" not in project("explain", "people").out
-        assert "observed.db" not in project("run", "people", "--again").err
+        assert "observed.db" not in project("run", "people", "--reprocess").err
 
 
 def test_statistics_that_hold_no_numbers_count_as_damaged(project: Project) -> None:
@@ -89,6 +91,6 @@ def test_statistics_that_hold_no_numbers_count_as_damaged(project: Project) -> N
     statistics = project.folder / ".semgraph" / "journal.observed.db"
     with closing(sqlite3.connect(statistics)) as found, found:
         found.execute("UPDATE observed SET calls = 'many'")
-    done = project("run", "people", "--again")
+    done = project("run", "people", "--reprocess")
     assert done.code == 0, done.err
     assert "journal.observed.db was damaged" in done.out + done.err

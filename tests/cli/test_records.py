@@ -166,7 +166,7 @@ def test_answers_of_a_group_are_deleted_from_the_journal(
     done = project("journal", "forget", "demo")
     assert done.code == 0, done.err
     assert done.out.startswith("3 answers and vectors deleted from ")
-    assert project("run", "people", "--again").code == 0
+    assert project("run", "people", "--reprocess").code == 0
     assert serving.calls == 6
 
 

@@ -37,7 +37,7 @@ def test_what_is_no_record_is_an_error_and_nothing_is_written(project: Project) 
 
 
 def test_a_comparison_becomes_a_page(project: Project) -> None:
-    project("compare", "people", "--step", "told", "--ways", "per_row,packed(rows=2)")
+    project("compare", "people", "--step", "told", "--implementations", "per_row,packed(rows=2)")
     assert project("report", "last", "-o", "ways.html").code == 0
     text = (project.folder / "ways.html").read_text(encoding="utf-8")
     assert "people · told · comparison" in text

@@ -404,3 +404,22 @@ def test_an_interrupt_in_a_query_of_the_database_is_an_interrupt(
     assert (ended.code, ended.err.strip().splitlines()[-1]) == (130, "interrupted")
     assert "should not happen" not in ended.err
     assert serving.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("run", "people", "--again"), "--reprocess"),
+        (("run", "people", "--fresh"), "--no-cache"),
+        (("run", "people", "--json"), "--format json"),
+        (("doctor", "--json"), "--format json"),
+        (("compare", "people", "--ways", "a"), "--implementations"),
+        (("compare", "people", "--way", "a:b=c"), "--variant"),
+    ],
+)
+def test_another_spelling_of_an_option_is_refused_and_the_right_one_named(
+    project: Project, words: tuple[str, ...], option: str
+) -> None:
+    done = project(*words)
+    assert done.code == 2
+    assert f"No such option: {words[2 if words[0] != 'doctor' else 1]}. Write {option}" in done.err

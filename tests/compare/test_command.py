@@ -26,7 +26,7 @@ returns: [asked]
 example: {inputs: {tickets: [{id: 1, text: It leaks.}, {id: 2, text: Lovely.}, {id: 3, text: It is broken.}]}}
 """
 STEP = ("compare", "complaints.yaml", "--step", "asked")
-WAYS = ("--ways", "per_row, packed(rows=3)")
+WAYS = ("--implementations", "per_row, packed(rows=3)")
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
         "SEMGRAPH_EMBEDDER": f"openai:vectors@{standin.base_url}",
     }
     arms = (
-        "--way",
+        "--variant",
         "one:verdicts=block()",
-        "--way",
+        "--variant",
         "two:verdicts=block(left=1, right=5),dated=per_row",
     )
     done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
@@ -121,7 +121,7 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
 
 
 def test_asked_anew(project: Project, model: ModelServer) -> None:
-    for sent, options in ((4, ()), (4, ()), (8, ("--fresh",))):
+    for sent, options in ((4, ()), (4, ()), (8, ("--no-cache",))):
         assert project(*STEP, *WAYS, *options).code == 0
         assert len(model.requests) == sent
 
@@ -137,22 +137,38 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
     ("words", "said"),
     [
         (("compare",), "there is no plan to compare"),
-        (("compare", "add_episode"), "nothing says what to compare"),
-        (("compare", "add_episode", "--ways", "a,b"), "nothing says which step"),
+        (("compare", "add_episode"), "there is nothing to compare"),
         (
-            ("compare", "add_episode", "--way", "verdicts=block()"),
-            "has no name. Write --way NAME:STEP=WAY",
+            ("compare", "add_episode", "--implementations", "a,b"),
+            "--implementations needs the step",
         ),
-        (("compare", "add_episode", "--way", "a:x=y", "--way", "a:x=y"), "--way a: is given twice"),
         (
-            ("compare", "add_episode", "--step", "s", "--way", "a:x=y"),
-            "--way names the steps itself",
+            ("compare", "add_episode", "--variant", "verdicts=block()"),
+            "has no name. Write --variant NAME:STEP=IMPLEMENTATION",
         ),
-        ((*STEP, *WAYS, "--way", "a:x=y"), "--ways compares a step and --way whole plans"),
-        ((*STEP, "--ways", "per_rwo"), 'Did you mean "per_row"'),
+        (
+            ("compare", "add_episode", "--variant", "a:x=y", "--variant", "a:x=y"),
+            "--variant a: is given twice",
+        ),
+        (
+            ("compare", "add_episode", "--step", "s", "--variant", "a:x=y"),
+            "--variant names the steps itself",
+        ),
+        (
+            (*STEP, *WAYS, "--variant", "a:x=y"),
+            "--implementations compares a step and --variant whole plans",
+        ),
+        ((*STEP, "--implementations", "per_rwo"), 'Did you mean "per_row"'),
         ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
         (
-            ("compare", "add_episode", "--way", "verdicts=block()", "--way", "told=block()"),
+            (
+                "compare",
+                "add_episode",
+                "--variant",
+                "verdicts=block()",
+                "--variant",
+                "told=block()",
+            ),
             '"told=block()" has no name',
         ),
         (("compare", "--show", "ffff"), 'there is no run "ffff"'),

@@ -122,7 +122,7 @@ def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have
 def test_a_run_that_found_everything_done_is_one_line(plan: LogicalPlan) -> None:
     found = result(members=3, skipped=3, committed=0, written={}, steps={})
     assert text(found, plan) == (
-        "3 of 3 notes are in the graph already: 0 calls, nothing to write (0 store queries). To read them anew: --again"
+        "3 of 3 notes are in the graph already: 0 calls, nothing to write (0 store queries). To read them anew: --reprocess"
     )
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.render.pages import INDEX, page, pages, write
+from semgraph.render.pages import page
 from semgraph.render.plans import PlanFile
+from tools.pages import INDEX, pages, write
 
 ROOT = Path(__file__).parents[2]
 FILES = [

@@ -1,6 +1,4 @@
-"""What every command has: the options that stand everywhere, where it prints, and what becomes of
-errors and signals.
-"""
+"""Options that several commands share, where commands print, and how errors end a command."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semgraph.errors import SemgraphError, is_interrupt
+from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.redaction import redacted, redacted_values
 
 if TYPE_CHECKING:
@@ -43,6 +41,49 @@ _HINTS = {
     errno.ENAMETOOLONG: "Give it a shorter name",
 }
 _KEPT = "\n\t\u00a0\u200d"
+
+
+Plan = Annotated[
+    str, typer.Argument(metavar="PLAN", help="A file, or a name: semgraph plans list.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-i",
+        "--input",
+        metavar="NAME=FILE|-|TEXT|[]",
+        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; - is a text, -.jsonl rows; [] is none.",
+    ),
+]
+Params = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="A parameter of the plan.")
+]
+Preset = Annotated[str | None, typer.Option(metavar="NAME", help="A preset of the plan.")]
+Uses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--use", metavar="STEP=IMPLEMENTATION", help="How a step is answered: block(left=10)."
+    ),
+]
+MaxUsd = Annotated[
+    float | None, typer.Option(metavar="N", help="Stop before spending more dollars.")
+]
+MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Stop before more calls.")]
+MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Stop before more tokens.")]
+MaxSeconds = Annotated[float | None, typer.Option(metavar="N", help="Stop after so many seconds.")]
+
+
+Rows = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached answers.")]
+
+
+class OnError(StrEnum):
+    """What becomes of a row whose answer failed."""
+
+    RAISE = "raise"
+    NULL = "null"
 
 
 class Format(StrEnum):
@@ -293,3 +334,31 @@ def _is_gone() -> bool:
     except OSError:
         return True
     return False
+
+
+def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """`NAME=VALUE`s by name. Raises PlanError."""
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise PlanError(
+                Problem(f'{option} "{text}" sets nothing', hint=f"Write {option} NAME=VALUE")
+            )
+        if name in values:
+            raise PlanError(Problem(f"{option} {name}= is given twice"))
+        values[name] = value
+    return values
+
+
+def parameters(texts: list[str] | None) -> dict[str, Any]:
+    """The values of `--set`: JSON where it is JSON, else text. Raises PlanError."""
+    import json
+
+    values: dict[str, Any] = {}
+    for name, text in pairs("--set", texts).items():
+        try:
+            values[name] = json.loads(text)
+        except json.JSONDecodeError:
+            values[name] = text
+    return values

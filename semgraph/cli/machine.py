@@ -1,0 +1,223 @@
+"""`semgraph doctor`, `semgraph model`, `semgraph neo4j`: what this machine has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semgraph.cli.options import Options, everywhere
+
+if TYPE_CHECKING:
+    from semgraph.stores.neo4j.local.jars import Progress
+    from semgraph.stores.neo4j.local.server import LocalServer
+
+models = typer.Typer(
+    help="Models that run on this machine: list, fetch, remove.", no_args_is_help=True
+)
+neo4j = typer.Typer(
+    help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True
+)
+Folder = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Where its data is.", show_default=".semgraph/neo4j"),
+]
+
+
+@everywhere
+def doctor(
+    options: Options,
+    call: Annotated[
+        bool, typer.Option("--call", help="Send one real request to each model (< 100 tokens).")
+    ] = False,
+) -> None:
+    """Check this installation: one line for each fact, with the remedy where something is
+    missing.
+    """
+    from dataclasses import asdict
+
+    from semgraph.render.doctor import BAD, facts
+
+    found = list(facts(options.session(), call=call, told=options.talk))
+    if options.json:
+        options.dump([asdict(fact) for fact in found])
+    else:
+        options.show(*(line for fact in found for line in fact.lines(options.out.width)))
+    if any(fact.sign == BAD for fact in found):
+        raise typer.Exit(5)
+
+
+@models.command("list")
+@everywhere
+def list_models(options: Options) -> None:
+    """Show every model that can be fetched, and which are here."""
+    from semgraph.llm.local.catalogue import CATALOGUE, models_dir, on_disk
+    from semgraph.render.formats import size
+    from semgraph.render.tables import Column, lines
+
+    if options.json:
+        options.dump(
+            [
+                {
+                    "name": m.name, "kind": m.kind, "bytes": m.size, "licence": m.licence, "parameters": m.parameters,
+                    "languages": m.languages, "context": m.context, "about": m.about, "here": on_disk(m),
+                }
+                for m in CATALOGUE
+            ]
+        )  # fmt: skip
+        return
+    columns = [
+        Column("name", [m.name for m in CATALOGUE]),
+        Column("kind", [m.kind for m in CATALOGUE]),
+        Column("here", ["yes" if on_disk(m) else "no" for m in CATALOGUE]),
+        Column("size", [size(m.size) for m in CATALOGUE], right=True),
+        Column("licence", [m.licence for m in CATALOGUE]),
+        Column("network", [m.parameters for m in CATALOGUE]),
+        Column("languages", [" ".join(m.languages) for m in CATALOGUE]),
+        Column("about", [m.about for m in CATALOGUE]),
+    ]
+    options.show(*lines(columns, options.out.width, indent=0))
+    options.talk(f"in {models_dir()}")
+
+
+@models.command()
+@everywhere
+def pull(
+    options: Options,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Which; the two defaults if none.", show_default=False
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="URL|FILE", help="Take it from there instead.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
+    from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
+    from semgraph.llm.local.download import pull as fetch
+    from semgraph.render.doctor import trial
+    from semgraph.render.formats import size
+    from semgraph.render.progress import downloading
+
+    for name in names or [DEFAULT_MODEL, DEFAULT_EMBEDDER]:
+        model = find(name)
+        if on_disk(model):
+            options.talk(f"{model.name} is here already ({size(model.size)})")
+        else:
+            options.talk(
+                f"{model.name}: {size(model.size)}, {model.licence}, SHA-256 {model.files[0].sha256[:16]}…"
+            )
+            with downloading(options.err, model.name, quiet=bool(options.quiet)) as told:
+                fetch(model, source, progress=told)
+        options.show(f"{model.name}: {trial(model)}")
+
+
+@models.command()
+@everywhere
+def rm(
+    options: Options, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")]
+) -> None:
+    """Remove models from this machine."""
+    from semgraph.llm.local.catalogue import find
+    from semgraph.llm.local.download import remove
+    from semgraph.render.formats import size
+
+    for model in [find(name) for name in names]:
+        freed = remove(model)
+        options.show(f"{model.name}: {size(freed)} freed" if freed else f"{model.name} is not here")
+
+
+@neo4j.command()
+@everywhere
+def start(
+    options: Options,
+    folder: Folder = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="The Bolt port.", show_default="7687, or a free one"),
+    ] = None,
+) -> None:
+    """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140
+    MB.
+    """
+    import time
+
+    from semgraph.render.formats import duration, size
+    from semgraph.stores.neo4j.local import server as neo4j_local
+
+    began = time.monotonic()
+    phases: list[str] = []
+
+    def told(progress: Progress) -> None:
+        if progress.phase not in phases:
+            phases.append(progress.phase)
+            if progress.phase != "start":
+                options.talk(
+                    f"Neo4j {neo4j_local.VERSION} Community (GPLv3, from Maven Central): {progress.phase} …"
+                )
+        if options.verbose and progress.total:
+            options.talk(f"  {progress.done} of {progress.total} files, {size(progress.size)}")
+
+    server = neo4j_local.start(folder or neo4j_local.FOLDER, port, progress=told)
+    took = (
+        f"started in {duration(time.monotonic() - began)}, "
+        if "start" in phases
+        else "running already, "
+    )
+    _show(options, server, f"{took}pid {server.pid}")
+
+
+@neo4j.command()
+@everywhere
+def status(options: Options, folder: Folder = None) -> None:
+    """Say whether it runs, and where. Exit code 5 if it does not."""
+    from semgraph.stores.neo4j.local import server as neo4j_local
+
+    server = neo4j_local.status(folder or neo4j_local.FOLDER)
+    _show(options, server, f"running, pid {server.pid}" if server.running else "not running")
+    if not server.running:
+        raise typer.Exit(5)
+
+
+@neo4j.command()
+@everywhere
+def stop(options: Options, folder: Folder = None) -> None:
+    """Shut it down cleanly. Its data stays."""
+    from semgraph.stores.neo4j.local import server as neo4j_local
+
+    ran = neo4j_local.status(folder or neo4j_local.FOLDER).running
+    server = neo4j_local.stop(folder or neo4j_local.FOLDER)
+    if options.json:
+        options.dump(_plain(server))
+    else:
+        options.show("stopped" if ran else "it was not running")
+
+
+def _plain(server: LocalServer) -> dict[str, Any]:
+    return {
+        "running": server.running,
+        "uri": server.uri,
+        "user": server.user,
+        "password_file": str(server.folder / "password"),
+        "version": server.version,
+        "pid": server.pid,
+    }
+
+
+def _show(options: Options, server: LocalServer, state: str) -> None:
+    if options.json:
+        options.dump(_plain(server))
+        return
+    if not server.running:
+        options.show(state)
+        options.talk("start it: semgraph neo4j start")
+        return
+    options.show(
+        f"{server.uri} · user {server.user} · password in {server.folder / 'password'} · {state}"
+    )
+    options.talk("use it: --store neo4j-local · stop it: semgraph neo4j stop")

@@ -1,0 +1,56 @@
+"""Write a page of Markdown for each shipped plan, and an index: `python -m tools.pages [FOLDER]`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from semgraph.render.pages import first_sentence, page, table
+from semgraph.render.plans import PlanFile, listed
+
+INDEX = "README.md"
+
+
+def pages(files: Sequence[PlanFile]) -> dict[str, str]:
+    """The pages of some plans, and an index, by file name. Raises PlanError."""
+    rows = [
+        (
+            f"[{file.plan.name}]({file.plan.name}.md)",
+            first_sentence(file.plan.doc),
+            str(len(file.semantic) or ""),
+        )
+        for file in files
+    ]
+    index = [
+        "# Plans",
+        "",
+        "Made by `make pages` from `plans/*.yaml`.",
+        "",
+        *table(("plan", "does", "steps that ask a model"), rows),
+    ]
+    return {f"{file.plan.name}.md": page(file) for file in files} | {INDEX: "\n".join(index) + "\n"}
+
+
+def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
+    """Write the pages into a folder; returns those that changed. Raises PlanError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    changed = []
+    for name, text in pages(files).items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def main() -> None:
+    """Write the pages, and print which of them changed."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/plans")
+    files = sorted(listed(), key=lambda file: file.path.stem)
+    for path in write(files, folder):
+        sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()
