@@ -101,8 +101,8 @@ def run(
 
 def _restored(session: Session, asked: Asked) -> Asked:
     """With what the run to resume was asked for besides."""
-    before = session.going_on(asked.resume)
-    until, write = before.asked.get("until"), before.asked.get("write", True)
+    before = session.resumed(asked.resume)
+    until, write = before.options.get("until"), before.options.get("write", True)
     return replace(
         asked, resume=before.run or None, until=asked.until or until, write=asked.write and write
     )
@@ -121,7 +121,7 @@ def _introduce(
     from semgraph.render.header import header
 
     found = read_inputs(given or (), plan)
-    settings = session.going_on(asked.resume).settings(session.settings)
+    settings = session.resumed(asked.resume).settings(session.settings)
     options.talk(*header(plan, typed, found, settings, asked))
     for warning in plan.warnings:
         options.warn(f"! {warning}")

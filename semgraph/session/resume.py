@@ -1,5 +1,5 @@
-"""Going on with a run: its inputs, parameters and ways, as its record has them. What is written
-already is told by marks.
+"""Resuming a run: its inputs, parameters and implementations, as recorded. Commit markers say what
+is written already.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,11 +16,8 @@ from semgraph.execution.record import Run, find_run, write_table
 from semgraph.frontend.document import read_file
 from semgraph.frontend.finding import find_plan
 from semgraph.llm.settings import OPTION, Settings, Value
-from semgraph.llm.specs import parse_spec, without_password
+from semgraph.llm.specs import Kind, parse_spec, without_password
 from semgraph.private import private_folder
-
-if TYPE_CHECKING:
-    from semgraph.session.run import RunRequest
 
 INPUTS = "inputs"
 
@@ -33,9 +30,9 @@ class Resumed:
         run: Its id.
         plan: Its plan's name.
         params: The values of the plan's parameters.
-        use: The ways of steps.
+        use: The implementations of steps.
         inputs: Its rows.
-        asked: `until`, `write`, `again` and `on_error`, as they were given.
+        options: `until`, `write`, `again` and `on_error`.
         chosen: Models, embedder and store as text, with their origins, by key of the settings.
     """
 
@@ -44,77 +41,69 @@ class Resumed:
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, pa.Table] = field(default_factory=dict)
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def settings(self, now: Settings) -> Settings:
-        """These settings with the run's models, embedder and store, but for what is given anew: as
-        an option, or where the run had it from (a variable of the environment, a file).
+        """These settings with the run's models, embedder and store, except those that an option
+        sets now, or that come from where the run had them from (a variable, a file).
         """
-        found = dict(now.values)
-        if not self._anew(now, "models.default") and "models.default" in self.chosen:
-            for key in [key for key in found if _asks(key) and key not in self.chosen]:
-                del found[key]
-            found |= {key: self._value(key, now) for key in self.chosen if _asks(key)}
+        values = dict(now.values)
+        if not self._set_now(now, "models.default") and "models.default" in self.chosen:
+            for key in [key for key in values if _is_model(key) and key not in self.chosen]:
+                del values[key]
+            values |= {key: self._value(key, now) for key in self.chosen if _is_model(key)}
         for key in ("models.embed", "store"):
-            if key in self.chosen and not self._anew(now, key):
-                found[key] = self._value(key, now)
-        return replace(now, values=found)
+            if key in self.chosen and not self._set_now(now, key):
+                values[key] = self._value(key, now)
+        return replace(now, values=values)
 
-    def request(self, request: RunRequest) -> RunRequest:
-        """What is asked for now, and what the run was asked for besides."""
-        asked = self.asked
-        return replace(
-            request,
-            until=request.until or asked.get("until"),
-            write=request.write and asked.get("write", True),
-            again=request.again or asked.get("again", False),
-            on_error=request.on_error or asked.get("on_error"),
-        )
-
-    def _anew(self, now: Settings, key: str) -> bool:
+    def _set_now(self, now: Settings, key: str) -> bool:
         origin = now[key].origin
         return origin == OPTION or (key in self.chosen and origin == self.chosen[key][1])
 
     def _value(self, key: str, now: Settings) -> Value:
         text, origin = self.chosen[key][0], f"from run {self.run}"
         if key in now.values and without_password(str(now[key].value)) == text:
-            return Value(now[key].value, origin)  # it may have a password, which no record has
+            return Value(now[key].value, origin)  # with its password, which no record has
         if key == "store":
             return Value(text, origin)
-        return Value(
-            parse_spec(text, "embedder" if key == "models.embed" else "model", origin), origin
-        )
+        kind: Kind = "embedder" if key == "models.embed" else "model"
+        return Value(parse_spec(text, kind, origin), origin)
 
 
-def _asks(key: str) -> bool:
+def _is_model(key: str) -> bool:
     return key.startswith("models.") and key != "models.embed"
 
 
 def keep_inputs(folder: Path, inputs: Mapping[str, pa.Table]) -> None:
-    """Put the rows that a run was given into its record."""
+    """Write the rows of a run into its record."""
     private_folder(folder / INPUTS)
     for name, table in inputs.items():
         write_table(folder / INPUTS / f"{name}.parquet", table)
 
 
-def resumed(ref: str, runs: Path | None) -> Resumed:
+def recorded_run(ref: str, runs: Path | None) -> Run:
+    """The record of a run. Raises PlanError if there is none."""
+    if runs is None:
+        there = "no records are kept"
+        raise PlanError(
+            Problem(f'there is no run "{ref}"', there=there, hint="give runs= a folder")
+        )
+    return find_run(ref, runs)
+
+
+def read_resumed(ref: str, runs: Path | None) -> Resumed:
     """What a run was asked to do, from its record. Raises PlanError if there is no such run, or no
     record of its rows.
     """
     import pyarrow.parquet as pq
 
-    if runs is None:
-        raise PlanError(
-            Problem(
-                f'there is no run "{ref}"', there="no records are kept", hint="give runs= a folder"
-            )
-        )
-    run: Run = find_run(ref, runs)
+    run = recorded_run(ref, runs)
     folder = run.folder / INPUTS
     if "plan" not in run.facts or not folder.is_dir():
-        hint = "run the plan again with the same rows: what is written already is left out"
-        raise PlanError(Problem(f"run {run.name} ended before its rows were kept", hint=hint))
+        hint = "run the plan again with the same rows: committed rows are skipped"
+        raise PlanError(Problem(f"run {run.name} ended before its rows were recorded", hint=hint))
     inputs = {file.stem: pq.read_table(file) for file in sorted(folder.glob("*.parquet"))}
     facts = run.facts
     chosen = {
@@ -128,15 +117,14 @@ def resumed(ref: str, runs: Path | None) -> Resumed:
     )  # fmt: skip
 
 
-def same_plan(before: Resumed, plan: str | Path, folder: Path) -> None:
-    """Refuse to go on with a run of another plan; its parameters would make no sense here. Raises
+def require_same_plan(earlier: Resumed, plan: str | Path, folder: Path) -> None:
+    """Refuse to resume a run of another plan, whose parameters have no meaning here. Raises
     PlanError.
     """
     path, _ = find_plan(plan, (folder,))
     data = read_file(path).data
     name = data.get("plan") if isinstance(data, Mapping) else None
-    if name is not None and str(name) != before.plan:
-        hint = f"go on with it: semgraph run {before.plan} --resume {before.run}"
-        raise PlanError(
-            Problem(f"run {before.run} was a run of {before.plan}, not of {name}", hint=hint)
-        )
+    if name is not None and str(name) != earlier.plan:
+        hint = f"resume it: semgraph run {earlier.plan} --resume {earlier.run}"
+        what = f"run {earlier.run} was a run of {earlier.plan}, not of {name}"
+        raise PlanError(Problem(what, hint=hint))

@@ -34,7 +34,7 @@ from semgraph.redaction import redacted
 from semgraph.semantic.ask import Answered
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Opened, Resources
-from semgraph.session.resume import keep_inputs
+from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.stores.base import Migratable, open_for_reading
 
 
@@ -53,7 +53,18 @@ class RunRequest:
     runs: Path | None = None
     record_to: str | Path | None = None
     sample: bool = False  # some rows of many
-    begun: Callable[[str], object] | None = None  # told the id of the run
+    begun: Callable[[str], object] | None = None  # called with the id of the run
+
+    def continuing(self, earlier: Resumed) -> RunRequest:
+        """This request with the options of the run that it resumes, where none are given."""
+        options = earlier.options
+        return replace(
+            self,
+            until=self.until or options.get("until"),
+            write=self.write and options.get("write", True),
+            again=self.again or options.get("again", False),
+            on_error=self.on_error or options.get("on_error"),
+        )
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:

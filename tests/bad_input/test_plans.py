@@ -159,7 +159,7 @@ def test_the_record_of_a_run_that_is_damaged(project: Project) -> None:
     (project.folder / ".semgraph" / "runs" / "abcd").mkdir(parents=True)
     (project.folder / ".semgraph" / "runs" / "abcd" / "run.json").write_text('{"pl')
     err = quiet(project("explain", "plan.yaml", "--run", "abcd"), 2)
-    assert "the record of run abcd does not say what it did: it is damaged" in err
+    assert "the record of run abcd is damaged: no plan in it" in err
     assert "semgraph runs rm abcd" in err
 
 

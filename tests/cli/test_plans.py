@@ -219,7 +219,7 @@ def test_prompts_of_a_plan_without_an_example_need_its_rows(project: Project) ->
 def test_a_plan_that_asks_nothing_has_no_prompts_and_says_so(project: Project) -> None:
     assert (
         project("explain", "find", "--prompts").out
-        == "no step of find asks a model: there are no prompts\n"
+        == "no step of find calls the model: there are no prompts\n"
     )
 
 

@@ -251,7 +251,7 @@ async def test_of_a_run_of_another_version_of_the_plan_that_is_said(
             changed.read_text(encoding="utf-8").replace("nice", "kind"), encoding="utf-8"
         )
         note = (
-            f"run {result.run} was of another version of shown (steps, parameters or ways differ): "
+            f"run {result.run} was of another version of shown (steps, parameters or implementations differ): "
             "its counts may be of other work"
         )
         assert f"! {note}" in (await said(session, changed, run="last")).splitlines()

@@ -68,11 +68,11 @@ async def test_the_statements_of_engine_and_store_are_shown(
 
 
 async def _explained(session: semgraph.Session, path: Path) -> str:
-    from semgraph.session.explaining import Explained, explained
+    from semgraph.session.explaining import Explanation
 
     if session.settings.store == "memory":
         return await asyncio.to_thread(lambda: session.explain(path, format="queries"))
-    return await explained(Explained(session.prepare(path)), session._resources, "queries")
+    return await Explanation(session.prepare(path), session._resources).text("queries")
 
 
 async def test_that_there_is_nothing_to_ask_a_store_or_to_compute_is_said(tmp_path: Path) -> None:

@@ -1,0 +1,417 @@
+"""A session: models, an embedder, a store and limits, and the calls that run, explain and compare
+plans with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from semgraph.compare.comparison import Comparison
+from semgraph.compare.request import Compares, Ways
+from semgraph.errors import PlanError, Problem, interruptible
+from semgraph.execution.record import Run
+from semgraph.execution.result import OnProgress, Result
+from semgraph.frontend.frame import Frame
+from semgraph.frontend.head import read_graph
+from semgraph.frontend.load import LoadedPlans
+from semgraph.llm.base import LLM, Embedder
+from semgraph.llm.settings import Settings
+from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.semantic import OnError
+from semgraph.render.notebook import Drawing
+from semgraph.session.explaining import ExplainFormat, Explanation
+from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
+from semgraph.session.resources import Given, Owned, Resources
+from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
+from semgraph.session.run import RunRequest, run_plan
+from semgraph.session.waiting import Waiting
+from semgraph.shipped import plans_folder
+from semgraph.stores.base import Statistics, Store, open_for_reading
+
+PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
+
+
+class Session(Compares):
+    """Models, an embedder, a store and limits; runs plans with them.
+
+    Making a session opens nothing. It owns what its runs use: connections, the limits of endpoints,
+    the journal, the store and models on this machine are opened once and shared by all its runs,
+    also by runs at the same time; `close` or `aclose` ends them. What is not given comes from the
+    environment, `semgraph.toml`, or the defaults: a local model and the store
+    `.semgraph/graph.db`. `settings` has each value and its origin.
+
+    Args:
+        llm: A model such as `openai:gpt-4.1-mini`, `local`, `recorded`, or an `LLM` object, which
+            the session wraps.
+        embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder`
+            object.
+        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which
+            the session leaves open.
+        use: Implementations of steps for every plan, such as `{"told": "block(left=10)"}`.
+        operators: Folders with your own implementations; code is loaded from nowhere else.
+        config: A file in place of `./semgraph.toml`.
+        max_calls: Limit of model calls in a run; `max_tokens`, `max_usd` and `max_seconds`
+            likewise.
+        journal: Where answers are kept: a path, or False for nowhere.
+        runs: Folder of run records; "" for none.
+        folder: The directory that plans, settings and stores are looked for in.
+
+    >>> Session(llm="recorded", store="memory").settings.store
+    'memory'
+    """
+
+    def __init__(
+        self,
+        *,
+        llm: str | LLM | None = None,
+        embedder: str | Embedder | None = None,
+        store: str | Store | None = None,
+        use: Mapping[str, str] | None = None,
+        operators: Sequence[str | Path] = (),
+        config: str | Path | None = None,
+        max_calls: int | None = None,
+        max_tokens: int | None = None,
+        max_usd: float | None = None,
+        max_seconds: float | None = None,
+        journal: str | Path | bool | None = None,
+        runs: str | Path | None = None,
+        folder: str | Path = ".",
+    ) -> None:
+        self.folder = Path(folder).absolute()
+        self.use = dict(use or {})
+        overrides: dict[str, Any] = {
+            "llm": llm if isinstance(llm, str) else None,
+            "embedder": embedder if isinstance(embedder, str) else None,
+            "store": store if isinstance(store, str) else None,
+            "operators": tuple(str(o) for o in operators) or None,
+            "limits.max_calls": max_calls,
+            "limits.max_tokens": max_tokens,
+            "limits.max_usd": max_usd,
+            "limits.max_seconds": max_seconds,
+            "journal.path": str(journal) if isinstance(journal, (str, Path)) else None,
+            "journal.keep_days": 0 if journal is False else None,
+        }
+        self.settings = Settings.load(
+            overrides, cwd=self.folder, config=Path(config) if config else None
+        )
+        self.runs = (
+            self.folder / ".semgraph" / "runs"
+            if runs is None
+            else (self.folder / runs if runs else None)
+        )
+        given = Given(
+            None if isinstance(llm, str) else llm,
+            None if isinstance(embedder, str) else embedder,
+            None if isinstance(store, str) else store,
+        )
+        self._owned = Owned()
+        self._resources = Resources(self.settings, given, self._owned)
+        self._plans = LoadedPlans(self.folder)
+        self._waiting = Waiting(self._owned.is_busy_here)
+        weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
+
+    def prepare(
+        self,
+        plan: PlanLike,
+        *,
+        params: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        use: Mapping[str, str] | None = None,
+        resume: str | None = None,
+    ) -> LogicalPlan:
+        """A checked plan. With `resume`, parameters and implementations are those of that run unless
+        others are given. Raises PlanError.
+        """
+        with interruptible():
+            return self._prepare(plan, params, preset, use, resume)
+
+    def _prepare(
+        self,
+        plan: PlanLike,
+        params: Mapping[str, Any] | None,
+        preset: str | None,
+        use: Mapping[str, str] | None,
+        resume: str | None,
+    ) -> LogicalPlan:
+        chosen = {**self.use, **(use or {})}
+        if isinstance(plan, (str, Path)):
+            earlier = self.resumed(resume)
+            if earlier.plan:
+                require_same_plan(earlier, plan, self.folder)
+            values = {**earlier.params, **(params or {})}
+            return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
+        if params or preset:
+            raise PlanError(
+                Problem(
+                    "parameters and presets take effect when a plan is loaded",
+                    hint="give the plan's name or path",
+                )
+            )
+        logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+        parsed = {step: Choice.parse(text) for step, text in chosen.items()}
+        return replace(logical, use={**logical.use, **parsed}) if parsed else logical
+
+    def resumed(self, run: str | None) -> Resumed:
+        """What a run was asked to do, and with what; empty without a run. Raises PlanError if there
+        is no such run.
+        """
+        return Resumed() if run is None else read_resumed(run, self.runs)
+
+    def run(self, plan: PlanLike, /, **options: Any) -> Result:
+        """Run a plan and wait for its result, in a script or inside a running event loop
+        (Jupyter's).
+
+        Takes the arguments of `arun`. An interrupt stops the run; paid answers are in the journal.
+        """
+        return self._waiting.wait(self.arun(plan, **options), asks=True)
+
+    async def arun(
+        self,
+        plan: PlanLike,
+        /,
+        *,
+        params: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        use: Mapping[str, str] | None = None,
+        until: str | None = None,
+        rows: int | None = None,
+        again: bool = False,
+        fresh: bool = False,
+        write: bool = True,
+        on_error: OnError | None = None,
+        progress: OnProgress | None = None,
+        begun: Callable[[str], object] | None = None,
+        record_to: str | Path | None = None,
+        resume: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Result:
+        """Run a plan.
+
+        Args:
+            plan: A path, a name, a loaded plan, or a frame.
+            params: Values of parameters.
+            preset: One of the plan's presets.
+            use: Implementations of steps, over the session's and the plan's.
+            until: Compute up to this step, return its rows, write nothing.
+            rows: Take only the first rows of the input that is cut into windows (of every input,
+                without an order).
+            again: Process rows that are in the graph already.
+            fresh: Ignore cached answers.
+            write: Whether to write to the store.
+            on_error: `raise` or `null` for every semantic step, in place of its own.
+            progress: Called after answers and commits.
+            begun: Called with the id of the run when it begins; also for the plans that the
+                example depends on.
+            record_to: A file for a recording of the run: answers, embeddings and times, which
+                `llm="recorded:FILE"` replays.
+            resume: A run to resume: its rows, parameters, implementations, models and store,
+                unless others are given.
+            inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings.
+                Without any, a frame's own, else the plan's example.
+            more: The same as arguments, `tickets=rows`, for names that are no argument here.
+
+        Raises:
+            PlanError: The plan or an option is wrong; nothing was spent.
+            InputError: The rows of an input are wrong; nothing was spent.
+            UnavailableError: The model, endpoint or store does not answer.
+        """
+        given = dict(plan.tables) if isinstance(plan, Frame) else {}
+        given |= {
+            name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
+        }
+        logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
+        refuse_taken(logical, given, {"rows": rows, "until": until, "again": again, "fresh": fresh})
+        earlier = self.resumed(resume)
+        given = given or dict(earlier.inputs)
+        resources = self._resources.under(earlier.settings(self.settings))
+        request = RunRequest(
+            logical, {}, until, again, fresh, write, on_error, progress, self.runs, record_to,
+            begun=begun,
+        )  # fmt: skip
+        first: list[Result] = []
+        if not given and logical.inputs:
+            resources = resources.sharing()
+            first = await run_before(request, self.prepare, resources)
+        tables = typed_inputs(logical, given, rows)
+        request = replace(request, inputs=tables).continuing(earlier)
+        return replace(await run_plan(request, resources), first=tuple(first))
+
+    def explain(
+        self,
+        plan: PlanLike,
+        *,
+        format: ExplainFormat = "tree",  # noqa: A002 - the option's name
+        run: str | None = None,
+        sample: int | None = None,
+        compare: Ways | None = None,
+        step: str | None = None,
+        trials: int = 1,
+        width: int = 100,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> str:
+        """Describe a plan and its cost, with this session's store and implementations. No model is
+        called and nothing is written, unless `sample` is given.
+
+        Args:
+            plan: As in `arun`.
+            format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `json`,
+                `queries` (SQL and the store's queries), `rules` (what each rule changes), or
+                `prompts` (the first messages of each step).
+            run: A run (its id, or `last`), whose counts are put beside the estimates.
+            sample: Run so many rows, with real calls and in a copy of the store, and estimate all
+                rows from them.
+            compare: Implementations of a step: describe what `compare` would cost with them.
+            step: Their step, if more than one calls the model.
+            trials: So many of each.
+            width: Columns that the tree may have.
+            inputs: The rows that estimates are for; without any, the plan's example, if it has one.
+            more: The same as arguments.
+        """
+        logical = self.prepare(plan)
+        given = {**(dict(plan.tables) if isinstance(plan, Frame) else {}), **(inputs or {}), **more}
+        has_rows = given or not logical.inputs or logical.document.get("example")
+        tables = typed_inputs(logical, given, None) if has_rows else None
+
+        async def work() -> str:
+            if compare is not None:
+                return await self._foreseen(logical, compare, step, trials, tables or {})
+            rows = tables or {}
+            some = sample and await sampled(logical, rows, sample, self._resources)
+            explanation = Explanation(
+                logical, self._resources, tables, self._recorded(run), some or None, width
+            )
+            return await explanation.text(format)
+
+        return Drawing(self._waiting.wait(work(), asks=sample is not None))
+
+    def _recorded(self, run: str | None) -> Run | None:
+        return None if run is None else recorded_run(run, self.runs)
+
+    async def astatistics(self, graph: str | Path | None = None) -> Statistics:
+        """Count the store's rows by label, with the lengths of vectors. Neo4j is only read; a file
+        is opened.
+
+        Args:
+            graph: A graph file; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            StoreUnavailable: It does not answer.
+        """
+        own = self.folder / "plans" / "graph.yaml"
+        file = (
+            Path(graph)
+            if graph is not None
+            else own
+            if own.exists()
+            else plans_folder() / "graph.yaml"
+        )
+        labels = read_graph(file)
+        async with self._resources.opened_store(labels) as store:
+            await open_for_reading(store, labels)
+            return await store.statistics()
+
+    def forget(self, groups: Iterable[str]) -> int:
+        """Delete the journal's answers and vectors of some groups, and return how many there were.
+        The graph and run records stay.
+
+        Raises:
+            SemgraphError: Another process holds the journal, or it cannot be written; nothing was
+                deleted.
+        """
+        return self._resources.forget([groups] if isinstance(groups, str) else groups)
+
+    def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
+        """Write one HTML file of runs and comparisons, with every prompt and answer. It opens
+        without a network.
+
+        Args:
+            records: Results, comparisons, or their ids (beginnings of ids, or `last`); without any,
+                the last one.
+            to: The file. A relative path is one in the session's folder.
+
+        Returns:
+            The file.
+
+        Raises:
+            PlanError: There is no such record, or no records are kept.
+        """
+        from semgraph.render.html import save
+
+        if self.runs is None:
+            raise PlanError(Problem("this session keeps no records", hint='leave runs="" out'))
+        names = [
+            record.run
+            if isinstance(record, Result)
+            else record.id
+            if isinstance(record, Comparison)
+            else record
+            for record in records
+        ]
+        return save(names or ["last"], self.folder / to, self.runs)
+
+    async def aclose(self) -> None:
+        """Close what the session keeps open, in all event loops that used it. It may be used again
+        afterwards.
+        """
+        await self._owned.aclose()
+        if not self._waiting.is_own:
+            await asyncio.to_thread(self._waiting.close)
+
+    def close(self) -> None:
+        """Close as `aclose` does, outside of an event loop. Within one, what belongs to that loop is
+        closed when the loop runs again.
+        """
+        self._owned.end_here_soon()
+        self._waiting.wait(self.aclose())
+        self._waiting.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _repr_html_(self) -> str:
+        """The session as notebooks show it. Nothing is opened."""
+        from semgraph.render.notebook import session_html
+
+        given = self._resources.given
+        return session_html(self.settings, given.llm, given.embedder, given.store)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{key}={value}"
+            for key, value, _ in self.settings.rows()
+            if key.startswith(("models.", "store"))
+        )
+        return f"Session({shown})"
+
+
+def _abandon(owned: Owned, waiting: Waiting) -> None:
+    """Close what a session has open that was dropped without being closed, without waiting."""
+    owned.abandon()
+    waiting.stop()
