@@ -1,5 +1,8 @@
-"""Rows that go into a store and tables that come out of one: columns, schemas and forms that are
-the same in every store.
+"""Batches on their way into a store, and tables on their way out: everything about them that is the
+same in all stores.
+
+A batch is prepared once (`prepare_batch`): columns, keys, types, JSON, vectors, and which rows are
+refused. A store only converts the prepared values into its own and writes them.
 """
 
 from __future__ import annotations
@@ -8,22 +11,40 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.errors import DataError, EngineError, Problem, StoreUnavailable
+from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.graph import Element, elements_of, step_type
 from semgraph.logical.schema import NAME, Graph, Label
-from semgraph.stores.base import Batch, Delete, MatchQuery, SearchQuery, Write
+from semgraph.stores.base import (
+    Batch,
+    Delete,
+    EdgeWrite,
+    MatchQuery,
+    NodeWrite,
+    SearchQuery,
+    Write,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
-W = TypeVar("W", bound=Write)
+Merging = NodeWrite | EdgeWrite
 
+RESERVED = "_Semgraph"
+"""Labels that begin so are semgraph's own."""
 KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
+
+
+# Refused rows.
 
 
 @contextmanager
@@ -81,7 +102,7 @@ class Refusals:
         if self._rows:
             raise RowsRefused(self._rows.values())
 
-    def attempt(self, write: W, key: str, prepare: Callable[[W], T]) -> T | None:
+    def attempt(self, write: Merging, key: str, prepare: Callable[[Merging], T]) -> T | None:
         """Prepare a write. None if rows of it are refused; they are noted.
 
         Args:
@@ -100,7 +121,7 @@ class Refusals:
 
 
 def _faulty(
-    write: W, prepare: Callable[[W], object], start: int = 0
+    write: Merging, prepare: Callable[[Merging], object], start: int = 0
 ) -> Iterator[tuple[int, DataError]]:
     """The places of rows that are refused by themselves, found by halving."""
     try:
@@ -115,7 +136,9 @@ def _faulty(
             )
 
 
-def _conflicting(write: W, prepare: Callable[[W], object]) -> Iterator[tuple[int, DataError]]:
+def _conflicting(
+    write: Merging, prepare: Callable[[Merging], object]
+) -> Iterator[tuple[int, DataError]]:
     """The places of rows that are refused together with those before them, found by halving."""
     places = list(range(write.rows.num_rows))
 
@@ -165,14 +188,6 @@ def other_end(edge: str, end: str, stored: str, given: str) -> DataError:
     )
 
 
-def meant_otherwise(name: str, of: str) -> DataError:
-    """The error for a further label that is a label of the graph, or one of semgraph's own."""
-    return DataError(
-        f'"{name}" cannot be a further label of {of}: it has a meaning of its own',
-        hint="give it another name",
-    )
-
-
 def still_has_edges(node: str, edges: str) -> DataError:
     """The error for a node that cannot be deleted."""
     return DataError(
@@ -193,6 +208,17 @@ def other_length(store: str, label: str, index: str, stored: int, given: int) ->
         f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
     )
 
+
+def check_lengths(store: str, stored: Mapping[tuple[str, str], int], length: int | None) -> None:
+    """Refuse vectors of another length than the stored ones, which are by label and vector
+    property. Raises StoreUnavailable.
+    """
+    for (label, index), size in stored.items():
+        if length not in (None, size):
+            raise other_length(store, label, index, size, length or 0)
+
+
+# Rows that a store is asked with, and tables that it returns.
 
 Dimensions = Mapping[tuple[str, str], int]
 """Lengths of the stored vectors, by label and vector property."""
@@ -341,6 +367,175 @@ def scan_schema(
     return pa.schema(_fields(graph.label(label), names, dimensions))
 
 
+# Rows to write.
+
+
+class Vectors(NamedTuple):
+    """A column of vectors.
+
+    Args:
+        numbers: The vectors that are not NULL, one per line, as float32.
+        present: For each row whether it has one.
+    """
+
+    numbers: NDArray[np.float32]
+    present: list[bool]
+
+    @property
+    def size(self) -> int | None:
+        """Their length; None if all are NULL."""
+        return self.numbers.shape[1] if len(self.numbers) else None
+
+    def spread(self, values: Iterable[T]) -> list[T | None]:
+        """One value per vector as one per row, None where the vector is NULL."""
+        each = iter(values)
+        return [next(each) if present else None for present in self.present]
+
+
+def vectors_of(array: pa.Array[Any], what: str) -> Vectors:
+    """A column as vectors. Raises DataError if they differ in length or hold what is not a number."""
+    import numpy as np
+
+    present: list[bool] = array.is_valid().to_pylist()  # type: ignore[assignment]  # no NULL
+    vectors: Any = array.drop_null()
+    if not len(vectors):
+        return Vectors(np.empty((0, 0), np.float32), present)
+    lengths = pc.unique(pc.list_value_length(vectors)).to_pylist()
+    if len(lengths) != 1:
+        listed = ", ".join(map(str, sorted(lengths)))
+        raise DataError(f"{what} has vectors of different lengths: {listed}")
+    flat = vectors.flatten()
+    numbers = flat.cast(pa.float32()).to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
+    if flat.null_count or not np.isfinite(numbers).all():
+        raise DataError(f"{what} has a vector with NULL, NaN or infinity in it")
+    return Vectors(numbers + np.float32(0), present)  # no -0.0: a vector of zeros is zero bytes
+
+
+def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ()) -> pa.Array[Any]:
+    """A column in a declared type, JSON in canonical form. Raises DataError.
+
+    Args:
+        array: The column.
+        kind: Its declared type.
+        what: Names it in errors, with the key of the row if `keys` are given.
+        keys: Of its rows.
+    """
+    try:
+        array = array if array.type == kind.arrow else array.cast(kind.arrow)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{what} cannot be stored as {kind}: {reason}") from None
+    if kind.name != "json":
+        return array
+    names = [f"{what} {key}" for key in keys] or [what] * len(array)
+    pairs = zip(array.to_pylist(), names, strict=True)
+    texts = [None if text is None else json_form(text, name) for text, name in pairs]
+    return pa.array(texts, kind.arrow)
+
+
+@dataclass(frozen=True)
+class PreparedMerge:
+    """The rows of a merge, checked and in declared types.
+
+    Args:
+        graph: The graph.
+        write: The merge.
+        keys: The key of each row.
+        partitions: The partition of each row; None where it has none.
+        columns: Properties, the key and an edge's ends included, in their declared types.
+        vectors: By vector property.
+        labels: Further labels of each row; empty if the rows do not set them.
+        attributes: Open attributes of each row; empty if the rows do not set them.
+    """
+
+    graph: Graph
+    write: Merging
+    keys: Sequence[str]
+    partitions: Sequence[str | None]
+    columns: Mapping[str, pa.Array[Any]] = field(default_factory=dict)
+    vectors: Mapping[str, Vectors] = field(default_factory=dict)
+    labels: Sequence[list[str] | None] = ()
+    attributes: Sequence[dict[str, Any] | None] = ()
+
+    @property
+    def label(self) -> Label:
+        """The label of the rows."""
+        return self.graph.label(self.write.label)
+
+
+def prepare_batch(
+    graph: Graph, batch: Batch, convert: Callable[[PreparedMerge], T]
+) -> list[T | None]:
+    """Prepare the rows that a batch merges, before anything is written.
+
+    Args:
+        graph: The graph.
+        batch: The batch.
+        convert: Makes of a prepared merge what the store writes; raises DataError for rows that it
+            cannot store.
+
+    Returns:
+        For each write what `convert` made of it; None for deletes.
+
+    Raises:
+        EngineError: Rows without a key, or with unknown columns.
+        RowsRefused: Rows that cannot be written.
+    """
+    refusals = Refusals()
+
+    def prepare(write: Merging) -> T:
+        return convert(prepare_merge(graph, write))
+
+    converted: list[T | None] = []
+    for write in batch.writes:
+        check_columns(graph, write)
+        if isinstance(write, Delete):
+            converted.append(None)
+        else:
+            converted.append(refusals.attempt(write, graph.key, prepare))
+    check_partitions(graph, batch, refusals)
+    refusals.check()
+    return converted
+
+
+def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
+    """The rows of a merge in declared types. Raises DataError."""
+    label = graph.label(write.label)
+    keys, partitions = keys_of(graph, write)
+    columns: dict[str, pa.Array[Any]] = {}
+    vectors: dict[str, Vectors] = {}
+    for name in write.rows.column_names:
+        array, what = column(write.rows, name), f"{name} of {label.name}"
+        if name in label.columns:
+            columns[name] = typed(array, label.columns[name], what, keys)
+        else:
+            vectors[name] = vectors_of(array, what)
+    labels, attributes = (
+        zip(keys, columns.pop(name).to_pylist(), strict=True)
+        if name in label.open & set(columns)
+        else ()
+        for name in ("labels", "attributes")
+    )
+    return PreparedMerge(
+        graph,
+        write,
+        keys,
+        partitions,
+        columns,
+        vectors,
+        [None if n is None else labels_form(graph, n, label, key) for key, n in labels],
+        [None if text is None else attributes_form(text, label, key) for key, text in attributes],
+    )
+
+
+def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
+    """Key and partition of each row; the partition is None where the rows have none."""
+    keys: list[Any] = write.rows.column(graph.key).cast(pa.string()).to_pylist()
+    if graph.partition not in write.rows.column_names:
+        return keys, [None] * len(keys)
+    return keys, write.rows.column(graph.partition).cast(pa.string()).to_pylist()
+
+
 def check_columns(graph: Graph, write: Write) -> None:
     """Refuse rows to write that lack the key, or have columns that the label does not. Raises
     EngineError.
@@ -379,17 +574,17 @@ def check_partitions(graph: Graph, batch: Batch, refusals: Refusals) -> None:
 
 
 def json_form(text: str, what: str) -> str:
-    """JSON text in canonical form. `what` says what it is, should it be none. Raises DataError."""
+    """JSON text in canonical form. `what` names it in errors. Raises DataError."""
     try:
-        found = canonical_json(json.loads(text, parse_constant=_no_number))
-        found.encode()
+        canonical = canonical_json(json.loads(text, parse_constant=_no_number))
+        canonical.encode()
     except UnicodeEncodeError:
         raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
     except ValueError as error:
         raise DataError(
             f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)"
         ) from None
-    return found
+    return canonical
 
 
 def _no_number(word: str) -> float:
@@ -397,36 +592,42 @@ def _no_number(word: str) -> float:
 
 
 def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
-    """Open attributes as a store keeps them: by name, without those that are null. Raises
-    DataError.
-    """
-    found = json.loads(json_form(text, f"attributes of {label.name} {key}"))
-    if not isinstance(found, dict):
+    """Open attributes as stores keep them: by name, without those that are null. Raises DataError."""
+    what = f"{label.name} {key}"
+    attributes = json.loads(text)
+    if not isinstance(attributes, dict):
         raise DataError(
-            f"attributes of {label.name} {key} are no JSON object",
-            hint='write {"name": value, ...}',
+            f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
         )
-    for name in found:
-        if not NAME.match(name) or name in {*label.columns, *label.derived, *label.ignore}:
-            why = (
-                "a property of its own"
-                if NAME.match(name)
-                else "not letters, digits and _, not starting with a digit"
-            )
-            raise DataError(
-                f'attribute "{name}" of {label.name} {key} is {why}',
-                hint="give it another name in a step before",
-            )
-    return {name: value for name, value in found.items() if value is not None}
+    for name in attributes:
+        if not NAME.match(name):
+            raise _bad_name(f'attribute "{name}" of {what} is {_NOT_A_NAME}')
+        if name in {*label.columns, *label.derived, *label.ignore}:
+            raise _bad_name(f'attribute "{name}" of {what} is a property of its own')
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def labels_form(names: Iterable[str | None], label: Label, key: str) -> list[str]:
-    """Open labels as they are returned: sorted, each once, without the label itself. Raises
+def labels_form(graph: Graph, names: Iterable[str | None], label: Label, key: str) -> list[str]:
+    """Further labels as stores keep them: sorted, each once, without the label itself. Raises
     DataError.
     """
-    found = {name for name in names if name is not None}
-    for name in sorted(found):
+    what = f"{label.name} {key}"
+    labels = {name for name in names if name is not None}
+    for name in sorted(labels):
         if not NAME.match(name):
-            what = f'label "{name}" of {label.name} {key} is not letters, digits and _, not starting with a digit'
-            raise DataError(what, hint="give it another name in a step before")
-    return sorted(found - {label.name})
+            raise _bad_name(f'label "{name}" of {what} is {_NOT_A_NAME}')
+    for name in sorted(labels - {label.name}):
+        if name in graph.labels or name.startswith(RESERVED):
+            reason = "it has a meaning of its own"
+            raise DataError(
+                f'"{name}" cannot be a further label of {what}: {reason}',
+                hint="give it another name",
+            )
+    return sorted(labels - {label.name})
+
+
+_NOT_A_NAME = "not letters, digits and _, not starting with a digit"
+
+
+def _bad_name(message: str) -> DataError:
+    return DataError(message, hint="give it another name in a step before")

@@ -69,7 +69,7 @@ CASES: dict[str, tuple[tuple[str, str], str, str]] = {
     ),
     "no JSON": (
         (MERGE, "merge: {from: told, node: Note, key: id, set: {more: text}}"),
-        "step merge Note: more of Note is not JSON",
+        "step merge Note: more of Note a is not JSON",
         "to_json(...)",
     ),
 }  # fmt: skip

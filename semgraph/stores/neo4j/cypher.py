@@ -11,12 +11,12 @@ from semgraph.errors import EngineError
 from semgraph.expr import Scalar, Type
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Alias
+from semgraph.stores.batch_io import RESERVED
 from semgraph.stores.conditions import Prop, Term, Test, Value, cast_values, read, values_of
 
 ROW = "q"
 UNDERIVED = "underived"
-SYSTEM = "_Semgraph"
-MARK, HEAD = f"{SYSTEM}Mark", f"{SYSTEM}Head"
+MARK, HEAD = f"{RESERVED}Mark", f"{RESERVED}Head"
 
 
 def quoted(name: str) -> str:

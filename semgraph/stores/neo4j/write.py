@@ -12,25 +12,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError
+from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Batch, CommitMarker, Delete, EdgeWrite, NodeWrite, Write, Written
 from semgraph.stores.batch_io import (
     KEEPS_ENDS,
+    RESERVED,
+    PreparedMerge,
     Refusals,
-    attributes_form,
-    check_columns,
-    check_partitions,
-    json_form,
-    labels_form,
-    meant_otherwise,
+    keys_of,
     no_end,
     other_length,
+    prepare_batch,
     still_has_edges,
     taken,
 )
 from semgraph.stores.neo4j.bolt import Bolt, Records, RuleBroken
-from semgraph.stores.neo4j.cypher import HEAD, MARK, SYSTEM, hidden, quoted, sent, string
+from semgraph.stores.neo4j.cypher import HEAD, MARK, hidden, quoted, sent, string
 from semgraph.stores.neo4j.hits import Indexes
 from semgraph.stores.neo4j.schema import statistics
 
@@ -43,139 +42,76 @@ LONGEST = 8000
 _INT64 = 1 << 63
 
 
-def rows_of(graph: Graph, write: Write) -> list[dict[str, Any]]:
-    """The rows as the statement reads them. Raises DataError for what cannot be written."""
-    label = graph.label(write.label)
-    if isinstance(write, Delete):
-        keys = write.rows.column(graph.key).to_pylist()
-        confined = graph.partition in write.rows.column_names
-        parts = write.rows.column(graph.partition).to_pylist() if confined else [None] * len(keys)
-        return [{"k": key, "p": part} for key, part in zip(keys, parts, strict=True)]
-    columns = {name: _values(write.rows, label, name) for name in write.rows.column_names}
-    found = _Written(graph, label, write)
-    return [
-        found.row(dict(zip(columns, row, strict=True)))
-        for row in zip(*columns.values(), strict=True)
-    ]
+def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
+    """The rows of a merge as the statement reads them, each a map; NULL is nothing to write. Raises
+    DataError for what Neo4j cannot store.
+
+    The fields of a row: `k` key, `p` partition, `c` properties set on a new node or edge only, `s`
+    properties set always, `u` lists to unite, `v` vectors, `z` vectors to remove, `l` labels, `a`
+    attributes.
+    """
+    what = f"{prepared.graph.key} of {prepared.label.name}"
+    rows: list[dict[str, Any]] = []
+    for key, part in zip(prepared.keys, prepared.partitions, strict=True):
+        refuse_long(key, what)
+        lists: dict[str, Any] = {"z": [], "l": [], "a": None}
+        rows.append({"k": key, "p": part, "c": {}, "s": {}, "u": {}, "v": {}, **lists})
+    for name, array in prepared.columns.items():
+        _add_property(rows, prepared, name, array)
+    create = prepared.write.create
+    for name, vectors in prepared.vectors.items():
+        listed: list[list[float]] = vectors.numbers.tolist()
+        for row, vector in zip(rows, vectors.spread(listed), strict=True):
+            if vector is not None and any(vector):
+                row["v"][name] = vector
+            elif vector is not None and name not in create:
+                row["z"].append(name)
+    for row, labels in zip(rows, prepared.labels, strict=False):  # no labels where none are set
+        row["l"] = labels or []
+    for row, attributes in zip(rows, prepared.attributes, strict=False):
+        if attributes is not None:
+            flat = {n: v if _storable(v) else canonical_json(v) for n, v in attributes.items()}
+            if "attributes" in create:
+                row["c"] |= flat
+            else:
+                row["a"] = flat
+    return rows
 
 
-def _values(rows: pa.Table, label: Label, name: str) -> list[Any]:
-    """A column as Python values of its declared type."""
-    array: Any = rows.column(name).combine_chunks()
-    if name in label.vectors.values():
-        return _vectors(array, f"{name} of {label.name}")
-    kind = label.columns[name]
-    try:
-        array = array if array.type == kind.arrow else array.cast(kind.arrow)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(
-            f"{name} of {label.name} cannot be stored as {kind}: {str(error).splitlines()[0]}"
-        ) from None
-    listed: list[Any] = array.to_pylist()
-    return listed
-
-
-def _vectors(array: Any, what: str) -> list[Any]:
-    """Vectors as lists; by numpy, which is many times faster."""
-    import numpy as np
-
-    given = array.drop_null()
-    sizes = (
-        {len(vector) for vector in given}
-        if not pa.types.is_fixed_size_list(array.type)
-        else {array.type.list_size}
-    )
-    if len(sizes) > 1:
-        raise DataError(
-            f"{what} has vectors of different lengths: {', '.join(map(str, sorted(sizes)))}"
-        )
-    if not len(given):
-        return [None] * len(array)
-    flat = given.flatten()
-    numbers = flat.cast(pa.float32()).to_numpy(zero_copy_only=False).reshape(len(given), -1)
-    if flat.null_count or not np.isfinite(numbers).all():
-        raise DataError(f"{what} has a vector with NULL, NaN or infinity in it")
-    listed = iter(numbers.tolist())
-    return [next(listed) if ok else None for ok in array.is_valid().to_pylist()]
-
-
-class _Written:
-    """One write, row by row."""
-
-    def __init__(self, graph: Graph, label: Label, write: NodeWrite | EdgeWrite) -> None:
-        self.graph, self.label, self.write = graph, label, write
-        self.vectors = frozenset(label.vectors.values())
-        self.indexed = {graph.key, graph.partition, *label.index}
-
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row as a map; NULL is nothing to write."""
-        key = row[self.graph.key]
-        refuse_long(key, f"{self.graph.key} of {self.label.name}")
-        part = row.get(self.graph.partition)
-        found: dict[str, Any] = {
-            "k": key,
-            "p": part,
-            "c": {},
-            "s": {},
-            "u": {},
-            "v": {},
-            "z": [],
-            "l": [],
-            "a": None,
-        }
-        for name, value in row.items():
-            if value is not None:
-                self._place(found, name, value, "c" if name in self.write.create else "s")
-        return found
-
-    def _place(self, found: dict[str, Any], name: str, value: Any, where: str) -> None:
-        if name in ("source", "target") and self.label.kind == "edge":
-            found[name] = value
-        elif name in self.vectors:
-            if any(value):
-                found["v"][name] = value
-            elif where == "s":
-                found["z"].append(name)
-        elif name == "labels" and "labels" in self.label.open:
-            found["l"] = self._labels(value, found["k"])
-        elif name == "attributes" and "attributes" in self.label.open:
-            flat = {
-                n: v if _storable(v) else canonical_json(v)
-                for n, v in self._attributes(value, found["k"])
-            }
-            found |= {"a": flat} if where == "s" else {"c": {**flat, **found["c"]}}
-        elif name in self.write.unite and where == "s":
-            found["u"][name] = list(dict.fromkeys(self._stored(name, value, found["k"])))
+def _add_property(
+    rows: Sequence[dict[str, Any]], prepared: PreparedMerge, name: str, array: pa.Array[Any]
+) -> None:
+    """Add a property to the rows."""
+    graph, label, write = prepared.graph, prepared.label, prepared.write
+    kind, indexed = label.columns[name], name in {graph.key, graph.partition, *label.index}
+    for row, value in zip(rows, array.to_pylist(), strict=True):
+        if value is None:
+            continue
+        if name in ("source", "target") and label.kind == "edge":
+            row[name] = value
+            continue
+        what = f"{name} of {label.name} {row['k']}"
+        stored = _stored(value, kind, what)
+        if indexed:
+            refuse_long(stored, what)
+        if name in write.create:
+            row["c"][name] = stored
+        elif name in write.unite:
+            row["u"][name] = list(dict.fromkeys(stored))
         else:
-            found[where][name] = self._stored(name, value, found["k"])
+            row["s"][name] = stored
 
-    def _attributes(self, value: str, key: str) -> Sequence[tuple[str, Any]]:
-        return tuple(attributes_form(value, self.label, key).items())
 
-    def _labels(self, names: Sequence[str], key: str) -> list[str]:
-        found = labels_form(names, self.label, key)
-        for name in found:
-            if name in self.graph.labels or name.startswith(SYSTEM):
-                raise meant_otherwise(name, f"{self.label.name} {key}")
-        return found
-
-    def _stored(self, name: str, value: Any, key: str) -> Any:
-        """A property as Neo4j keeps it: JSON in canonical form, what it has no form for as JSON."""
-        kind, what = self.label.columns[name], f"{name} of {self.label.name} {key}"
-        if kind.name == "json":
-            value = json_form(value, what)
-        elif kind.name == "struct" or (
-            kind.item is not None and kind.item.name in ("struct", "list")
-        ):
-            value = canonical_json(value)
-        elif isinstance(value, list) and None in value:
-            hint = "leave NULL out of it: list_filter(..., x -> x IS NOT NULL)"
-            raise DataError(
-                f"{what} is a list with NULL in it, which Neo4j cannot store", hint=hint
-            )
-        if name in self.indexed:
-            refuse_long(value, what)
-        return sent(value)
+def _stored(value: Any, kind: Type, what: str) -> Any:
+    """A value as Neo4j keeps it: what it has no type for as JSON. Raises DataError."""
+    if kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
+        return canonical_json(value)
+    if isinstance(value, list) and None in value:
+        raise DataError(
+            f"{what} is a list with NULL in it, which Neo4j cannot store",
+            hint="leave NULL out of it: list_filter(..., x -> x IS NOT NULL)",
+        )
+    return sent(value)
 
 
 def refuse_long(value: Any, what: str) -> None:
@@ -198,7 +134,7 @@ def _storable(value: Any) -> bool:
     return not isinstance(value, dict) and not (isinstance(value, int) and abs(value) >= _INT64)
 
 
-FRESH = f"{SYSTEM}_fresh"
+FRESH = f"{RESERVED}_fresh"
 
 
 @dataclass(frozen=True)
@@ -221,21 +157,23 @@ def compile_commit(
     """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what
     cannot be stored.
     """
-    refusals = Refusals()
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     if marker is not None:
         parts.append(_HEAD)
         parameters["mark"] = _mark(marker)
+    rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
         parts.append(Shape.of(graph, write, indexes).text(i))
-        parameters[f"w{i}"] = refusals.attempt(write, graph.key, partial(rows_of, graph))
-    check_partitions(graph, batch, refusals)
-    refusals.check()
+        parameters[f"w{i}"] = _deleted(graph, write) if isinstance(write, Delete) else rows[i]
     if marker is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
     return CommitText("\n".join([*parts, f"RETURN {returned}"]), parameters)
+
+
+def _deleted(graph: Graph, write: Delete) -> list[dict[str, str | None]]:
+    return [{"k": key, "p": part} for key, part in zip(*keys_of(graph, write), strict=True)]
 
 
 ORDER: Mapping[type[Write], int] = {Delete: 0, NodeWrite: 1, EdgeWrite: 2}
@@ -285,8 +223,7 @@ class Shape:
 
     @classmethod
     def of(cls, graph: Graph, write: Write, indexes: Indexes) -> Shape:
-        """The shape of a write. Raises EngineError for columns that the graph does not know."""
-        check_columns(graph, write)
+        """The shape of a write."""
         return cls(graph, graph.label(write.label), write, indexes)
 
     def text(self, number: int) -> str:

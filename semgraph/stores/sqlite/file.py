@@ -17,8 +17,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder
 from semgraph.stores.base import record_round_trip
-from semgraph.stores.sqlite.values import add_labels, unite
-from semgraph.stores.sqlite.vectors import list_holds, lists_meet
+from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, unite
 from semgraph.turns import Turns
 
 T = TypeVar("T")

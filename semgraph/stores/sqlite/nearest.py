@@ -11,10 +11,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from semgraph.stores.base import Method
-from semgraph.stores.batch_io import column
+from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
 from semgraph.stores.sqlite.schema import ID
-from semgraph.stores.sqlite.values import encode_vectors
 from semgraph.stores.sqlite.vectors import Found, Memory, Scope, VectorCache
 
 if TYPE_CHECKING:
@@ -55,15 +54,11 @@ class Nearest:
         """Numbers of the rows whose vector has a direction, and these vectors."""
         import numpy as np
 
-        vectors = column(self.scope.asking.rows, self.method.column)
-        blobs, size = encode_vectors(vectors, f'column "{self.method.column}" of the rows')
-        kept = [n for n, blob in enumerate(blobs) if blob is not None]
-        flat = b"".join(blob for blob in blobs if blob is not None)
-        numbers = np.frombuffer(flat, "<f4").reshape(len(kept), size or 1)
-        usable = lengths(numbers) > 0
-        return [n for n, ok in zip(kept, usable.tolist(), strict=True) if ok], numbers[
-            usable
-        ].astype(np.float64)
+        name = self.method.column
+        vectors = vectors_of(column(self.scope.asking.rows, name), f'column "{name}" of the rows')
+        usable = (lengths(vectors.numbers) > 0).tolist()
+        rows = [n for n, ok in enumerate(vectors.spread(usable)) if ok]
+        return rows, vectors.numbers[usable].astype(np.float64)
 
     @property
     def size(self) -> int | None:

@@ -26,7 +26,7 @@ from semgraph.errors import EngineError, PlanError, Problem, StoreUnavailable
 from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.schema import Graph, Label
-from semgraph.stores.batch_io import other_length
+from semgraph.stores.batch_io import check_lengths
 from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
@@ -328,9 +328,8 @@ def check_dimensions(
     """Refuse an embedder whose vectors have another length than the stored ones. Raises
     StoreUnavailable.
     """
-    for (label, vector), size in read_dimensions(con).items():
-        if dimensions is not None and label in tables and size != dimensions:
-            raise other_length(store, label, vector, size, dimensions)
+    stored = {at: size for at, size in read_dimensions(con).items() if at[0] in tables}
+    check_lengths(store, stored, dimensions)
 
 
 def fill_derived(

@@ -23,10 +23,7 @@ from semgraph.stores.base import (
     Alias,
     Batch,
     CommitMarker,
-    Delete,
-    EdgeWrite,
     MatchQuery,
-    NodeWrite,
     PartitionState,
     SearchQuery,
     Statistics,
@@ -34,10 +31,10 @@ from semgraph.stores.base import (
     derived_report,
 )
 from semgraph.stores.batch_io import (
-    Refusals,
-    check_partitions,
+    PreparedMerge,
     match_schema,
     other_length,
+    prepare_batch,
     scan_schema,
     search_schema,
 )
@@ -306,17 +303,12 @@ class SqliteStore:
         if not count and marker is None:
             return Written()
 
+        def convert(prepared: PreparedMerge) -> Merge:
+            return Merge(self._table(prepared.write.label), prepared, self.name)
+
         def prepare() -> list[Merge]:
-            refusals = Refusals()
-            merges = [
-                write
-                for write in batch.writes
-                if not isinstance(write, Delete) and write.rows.num_rows
-            ]
-            found = [self._merge(write, refusals) for write in merges]
-            check_partitions(self.graph, batch, refusals)
-            refusals.check()
-            return [merge for merge in found if merge is not None]
+            merges = prepare_batch(self.graph, batch, convert)
+            return [merge for merge in merges if merge is not None]
 
         merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
 
@@ -324,10 +316,6 @@ class SqliteStore:
             return commit(con, tables, batch, merges, marker)
 
         return Written(await self._file.run(work, writes=True, large=_large(count)))
-
-    def _merge(self, write: NodeWrite | EdgeWrite, refusals: Refusals) -> Merge | None:
-        table = self._table(write.label)
-        return refusals.attempt(write, table.graph.key, lambda some: Merge(table, some, self.name))
 
     async def statistics(self) -> Statistics:
         """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""

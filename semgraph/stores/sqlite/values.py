@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
-from semgraph.stores.batch_io import json_form
+from semgraph.stores.batch_io import Vectors
 
 AFFINITY = {
     "int64": "INTEGER",
@@ -35,25 +35,14 @@ def _kept(kind: Type) -> pa.DataType:
 
 
 def encode(array: pa.Array[Any], kind: Type, what: str) -> list[Any]:
-    """A column as SQLite keeps it; a NULL in a list is not kept. `what` names it in errors. Raises
-    DataError for what does not fit its type.
+    """A column of a declared type as SQLite keeps it, without the NULLs in lists. Raises DataError
+    for NaN.
     """
-    try:
-        array = array if array.type == kind.arrow else array.cast(kind.arrow)
-        array = array if _kept(kind) == kind.arrow else array.cast(_kept(kind))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(
-            f"{what} cannot be stored as {kind}: {str(error).splitlines()[0]}"
-        ) from None
-    values = array.to_pylist()
-    if kind.name == "json":
-        return [None if v is None else json_form(v, what) for v in values]
+    stored: Any = array if _kept(kind) == kind.arrow else array.cast(_kept(kind))
+    values: list[Any] = stored.to_pylist()
     if kind.name == "list":
-        return [
-            None if v is None else canonical_json([item for item in v if item is not None])
-            for v in values
-        ]
-    if kind.name == "struct":
+        values = [v and [item for item in v if item is not None] for v in values]
+    if kind.name in ("list", "struct"):
         return [None if v is None else canonical_json(v) for v in values]
     if kind.name == "double" and any(v is not None and v != v for v in values):  # noqa: PLR0124 - NaN is not itself
         raise DataError(f"{what} is NaN, which SQLite cannot tell from NULL")
@@ -69,32 +58,9 @@ def decode(values: Sequence[Any], kind: Type) -> pa.Array[Any]:
     return pa.array(values, _kept(kind)).cast(kind.arrow)
 
 
-def encode_vectors(array: pa.Array[Any], what: str) -> tuple[list[bytes | None], int | None]:
-    """Vectors as bytes, and their length (None: all are NULL). Raises DataError for what is no
-    vector of numbers.
-    """
-    import numpy as np
-
-    given: Any = array.drop_null()
-    if not len(given):
-        return [None] * len(array), None
-    if not pa.types.is_fixed_size_list(given.type):
-        lengths = pc.unique(pc.list_value_length(given)).to_pylist()
-        if len(lengths) != 1:
-            raise DataError(
-                f"{what} has vectors of different lengths: {', '.join(map(str, sorted(lengths)))}"
-            )
-        given = given.cast(pa.list_(given.type.value_type, lengths[0]))
-    size = given.type.list_size
-    flat = given.flatten()
-    numbers = np.asarray(flat.cast(pa.float32()).to_numpy(zero_copy_only=False), "<f4").reshape(
-        -1, size
-    )
-    numbers = numbers + np.float32(0)  # no -0.0: a vector of zeros is zero bytes
-    if flat.null_count or not np.isfinite(numbers).all():
-        raise DataError(f"{what} has a vector with NULL, NaN or infinity in it")
-    blobs = iter(numbers[i].tobytes() for i in range(len(numbers)))
-    return [next(blobs) if ok else None for ok in array.is_valid().to_pylist()], size
+def encode_vectors(vectors: Vectors) -> list[bytes | None]:
+    """Vectors as bytes, one for each row."""
+    return vectors.spread(line.tobytes() for line in vectors.numbers.astype("<f4", copy=False))
 
 
 def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
@@ -109,21 +75,36 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
     return found
 
 
+# Functions that statements call, over lists as they are stored. NULL adds nothing.
+
+
 def unite(stored: str | None, new: str | None) -> str | None:
-    """Two lists as they are stored: the first, then the values of the second that it lacks. NULL
-    adds nothing.
-    """
+    """The first list, then the values of the second that it lacks."""
     if stored is None or new is None:
         return stored if new is None else new
-    kept = json.loads(stored)
-    known = set(kept)
-    return canonical_json(
-        [*kept, *(item for item in dict.fromkeys(json.loads(new)) if item not in known)]
-    )
+    items = json.loads(stored)
+    return canonical_json([*items, *dict.fromkeys(v for v in json.loads(new) if v not in items)])
 
 
 def add_labels(stored: str | None, new: str | None) -> str | None:
-    """Two lists of labels as they are stored, as one."""
+    """Two lists of labels as one."""
     if stored is None or new is None:
         return stored if new is None else new
     return canonical_json(sorted({*json.loads(stored), *json.loads(new)}))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+def list_holds(listed: str | None, item: Any) -> bool | None:
+    """Whether a list has an item. NULL if either is NULL."""
+    return None if listed is None or item is None else item in _parsed(listed)
+
+
+def lists_meet(left: str | None, right: str | None) -> bool | None:
+    """Whether two lists have an item in common that is not NULL. NULL if either is NULL."""
+    if left is None or right is None:
+        return None
+    return not {v for v in _parsed(left) if v is not None}.isdisjoint(_parsed(right))

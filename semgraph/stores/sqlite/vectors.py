@@ -9,12 +9,10 @@ anew if something went.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +22,7 @@ from semgraph.errors import EngineError
 from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.batch_io import column, partitions_of
+from semgraph.stores.batch_io import column, partitions_of, typed
 from semgraph.stores.conditions import (
     Prop,
     Term,
@@ -187,9 +185,8 @@ class Asking:
         """A column of the rows in SQL. `name` makes it one column however often it is asked for."""
         if name not in self._names:
             self._names[name] = f"r.c{len(self._columns)}"
-            self._columns.append(
-                encode(array, kind or type_of_arrow(array.type), f'column "{name}" of the rows')
-            )
+            kind, what = kind or type_of_arrow(array.type), f'column "{name}" of the rows'
+            self._columns.append(encode(typed(array, kind, what), kind, what))
         return self._names[name]
 
     def path(self, path: str, kind: Type) -> str:
@@ -290,23 +287,6 @@ def pinned(term: Term, names: Iterable[str]) -> bool:
     if term.op == "pair":
         return known
     return term.op in ("=", "in") and known and sum(found) == 1 and (term.op == "=" or found[0])
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str) -> tuple[Any, ...]:
-    return tuple(json.loads(text))
-
-
-def list_holds(listed: str | None, item: Any) -> bool | None:
-    """Whether a list, as it is stored, has an item. NULL if either is NULL."""
-    return None if listed is None or item is None else item in _parsed(listed)
-
-
-def lists_meet(left: str | None, right: str | None) -> bool | None:
-    """Whether two lists, as they are stored, have an item in common that is not NULL."""
-    if left is None or right is None:
-        return None
-    return not {v for v in _parsed(left) if v is not None}.isdisjoint(_parsed(right))
 
 
 _LARGE = 4

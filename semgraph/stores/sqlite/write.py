@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,16 +16,12 @@ from semgraph.stores.base import (
     CommittedRow,
     Delete,
     EdgeWrite,
-    NodeWrite,
     PartitionState,
 )
 from semgraph.stores.batch_io import (
+    PreparedMerge,
     Refusals,
-    attributes_form,
-    check_columns,
-    column,
-    labels_form,
-    meant_otherwise,
+    keys_of,
     no_end,
     other_end,
     other_length,
@@ -92,48 +87,20 @@ def states(
 
 
 class Merge:
-    """A merge, prepared: its values as SQLite keeps them, before any lock is taken."""
+    """A merge with its values as SQLite keeps them, made before any lock is taken."""
 
-    def __init__(self, table: Table, write: NodeWrite | EdgeWrite, store: str) -> None:
-        check_columns(table.graph, write)
-        self.table, self.write, self.store = table, write, store
-        self.columns: dict[str, list[Any]] = {}
-        self.vectors: dict[str, list[bytes | None]] = {}
-        self.sizes: dict[str, int] = {}
-        for name in write.rows.column_names:
-            array, what = column(write.rows, name), f"{name} of {table.label.name}"
-            if name in table.columns:
-                self.columns[name] = encode(array, table.columns[name], what)
-                continue
-            self.vectors[name], size = encode_vectors(array, what)
-            if size is not None:
-                self.sizes[name] = size
-        self.keys: list[str] = self.columns[table.graph.key]
-        self.parts: list[str | None] = self.columns.get(
-            table.graph.partition, [None] * len(self.keys)
-        )
-        self._open_columns()
-
-    def _open_columns(self) -> None:
-        forms: dict[str, Callable[[str, str], Any]] = {
-            "labels": self._labels,
-            "attributes": self._attributes,
+    def __init__(self, table: Table, prepared: PreparedMerge, store: str) -> None:
+        self.table, self.write, self.store = table, prepared.write, store
+        self.keys, self.parts = prepared.keys, prepared.partitions
+        self.columns: dict[str, list[Any]] = {
+            name: encode(array, table.columns[name], f"{name} of {table.label.name}")
+            for name, array in prepared.columns.items()
         }
-        for name in self.table.label.open & set(self.columns):
-            pairs = zip(self.keys, self.columns[name], strict=True)
-            self.columns[name] = [
-                None if v is None else canonical_json(forms[name](v, key)) for key, v in pairs
-            ]
-
-    def _labels(self, text: str, key: str) -> list[str]:
-        found = labels_form(json.loads(text), self.table.label, key)
-        for name in found:
-            if name in self.table.graph.labels:
-                raise meant_otherwise(name, f"{self.table.label.name} {key}")
-        return found
-
-    def _attributes(self, text: str, key: str) -> dict[str, Any]:
-        return attributes_form(text, self.table.label, key)
+        for name, values in (("labels", prepared.labels), ("attributes", prepared.attributes)):
+            if values:
+                self.columns[name] = [None if v is None else canonical_json(v) for v in values]
+        self.vectors = {name: encode_vectors(v) for name, v in prepared.vectors.items()}
+        self.sizes = {name: v.size for name, v in prepared.vectors.items() if v.size is not None}
 
     def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
         """Merge the rows, within a transaction; how many were merged. Rows that are refused are
@@ -324,18 +291,12 @@ def delete(
     Nodes that still have edges are refused, unless the write detaches them.
     """
     table = tables[write.label]
-    check_columns(table.graph, write)
     con.execute(
         'CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))'
     )
     con.execute('DELETE FROM temp."#deleted"')
-    names = [
-        name for name in (table.graph.key, table.graph.partition) if name in write.rows.column_names
-    ]
-    rows = zip(*(column(write.rows, name).to_pylist() for name in names), strict=True)
-    con.executemany(
-        'INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', ((*row, None)[:2] for row in rows)
-    )
+    rows = zip(*keys_of(table.graph, write), strict=True)
+    con.executemany('INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', rows)
     same = f"g.part IS NULL OR g.part = t.{table.partition}"
     gone = f'SELECT g.key FROM temp."#deleted" g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})'
     for edges in tables.values() if table.label.kind == "node" else ():
