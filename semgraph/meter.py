@@ -105,7 +105,7 @@ class Meter:
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
-    parts: dict[str, dict[int, Part]] = field(default_factory=dict)
+    parts: dict[str, dict[object, Part]] = field(default_factory=dict)
     paid: set[str] = field(default_factory=set)
     replayed: StepMetrics = field(default_factory=StepMetrics)
 
@@ -113,7 +113,7 @@ class Meter:
         """The counters of a step, created on first use."""
         return self.steps.setdefault(name, StepMetrics())
 
-    def part(self, name: str, key: int, operator: str, how: str) -> Part:
+    def part(self, name: str, key: object, operator: str, how: str) -> Part:
         """The counters of one operator of a step, known by `key`; what is counted there is counted
         for the step too.
 

@@ -22,7 +22,7 @@ from semgraph.llm.tokens import prompt_tokens
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
-from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.plan import PhysicalPlan
 from semgraph.render.comparison import dollars
 from semgraph.semantic.answers import watched
 from semgraph.semantic.context import Batch, NeedsVectors, Planned

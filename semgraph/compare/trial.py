@@ -31,8 +31,9 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
 from semgraph.optimizer import optimize
-from semgraph.physical.planner import PhysicalPlan, compile_plan
-from semgraph.relational.sql import MEMBER
+from semgraph.physical.plan import PhysicalPlan
+from semgraph.physical.planner import compile_plan
+from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import Graph
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import Answered, Asking, answer
@@ -47,7 +48,6 @@ from semgraph.semantic.contract import (
     Rows,
 )
 from semgraph.semantic.library import Library
-from semgraph.semantic.prompt.builder import check_answer
 from semgraph.session.resources import Opened
 from semgraph.stores.base import Store
 
@@ -346,7 +346,7 @@ def _is_ordered(
     """
     physical = compile_plan(optimize(plan), store, library, limits)
     steps = [n for n in walk(*physical.roots) if isinstance(n, Semantic) and n.step == node.step]
-    return any(id(source) in physical.ordered for n in steps for source in n.inputs)
+    return any(source in physical.ordered for n in steps for source in n.inputs)
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
@@ -355,12 +355,12 @@ def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
     """
     found = []
     for tables in lists:
-        if MEMBER in tables[0].column_names:
+        if INPUT_ROW in tables[0].column_names:
             table = pa.concat_tables(tables)
             place = pa.array(range(table.num_rows))
             found.append(
                 table.append_column("_at", place)
-                .sort_by([(MEMBER, "ascending"), ("_at", "ascending")])
+                .sort_by([(INPUT_ROW, "ascending"), ("_at", "ascending")])
                 .drop("_at")
             )
         else:
@@ -375,10 +375,10 @@ def _numbered(parts: Sequence[Part]) -> list[Part]:
         first = part.tables[0]
         numbers = pa.array(range(start, start + first.num_rows), pa.int64())
         start += first.num_rows
-        if MEMBER in first.column_names:
-            first = first.set_column(first.column_names.index(MEMBER), MEMBER, numbers)
+        if INPUT_ROW in first.column_names:
+            first = first.set_column(first.column_names.index(INPUT_ROW), INPUT_ROW, numbers)
         else:
-            first = first.append_column(MEMBER, numbers)
+            first = first.append_column(INPUT_ROW, numbers)
         found.append(replace(part, tables=(first, *part.tables[1:])))
     return found
 
@@ -389,7 +389,7 @@ async def _answered(
     return await answer(
         frozen.node,
         part.tables,
-        Asking(way, ctx, frozen.partitions, column, part.now, check_answer),
+        Asking(way, ctx, frozen.partitions, column, part.now),
     )
 
 
@@ -523,7 +523,7 @@ async def try_plan(
         tables = {
             n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()
         }
-        failed = len(outcome.failed_members) if plan.order else len(outcome.failures)
+        failed = len(outcome.failed_rows) if plan.order else len(outcome.failures)
         took = None if ledger.replayed or ledger.known else seconds
         trial = Trial(
             number, ledger.cold, ledger.paid, took, failed, failures=kinds(outcome.failures)

@@ -9,26 +9,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.result import Options, Outcome
 from semgraph.execution.runtime import Runtime
-from semgraph.execution.windows import Members, Window, rows_of
-from semgraph.llm.base import Vectors
+from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Order
 from semgraph.logical.sinks import Delete as DeleteSink
 from semgraph.logical.sinks import Merge
-from semgraph.physical.planner import SinkSpec
-from semgraph.physical.retrieval import Embed, Whom, vectors_of, whose
-from semgraph.relational.sql import MEMBER, PARTITION, values
+from semgraph.physical.plan import SinkSpec
+from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
+from semgraph.relational.batch import Batch, values
 from semgraph.semantic.ask import Failure
+from semgraph.stores.base import Batch as WriteBatch
 from semgraph.stores.base import (
-    Batch,
     CommitMarker,
     Delete,
     EdgeWrite,
@@ -41,7 +40,7 @@ from semgraph.stores.batch_io import RowsRefused
 _LONG = 120
 
 
-Sinks = Sequence[tuple[SinkSpec, pa.Table]]
+Sinks = Sequence[tuple[SinkSpec, Batch]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Unwritten:
 
     Args:
         spec: The sink.
-        table: Its rows.
+        batch: Its rows.
         place: Of the row in them.
         problem: Why it cannot be written.
         by_store: Whether the store refused it; else the rows of the window do not agree, or it has
@@ -58,49 +57,38 @@ class Unwritten:
     """
 
     spec: SinkSpec
-    table: pa.Table
+    batch: Batch
     place: int
     problem: Problem
     by_store: bool = False
 
     @property
-    def member(self) -> int | None:
-        """The member row that it derives from; None if it derives from none."""
-        found: int | None = (
-            self.table.column(MEMBER)[self.place].as_py()
-            if MEMBER in self.table.column_names
-            else None
-        )
-        return found
+    def input_row(self) -> int | None:
+        """The input row that it derives from; None if it derives from none."""
+        return self.batch.input_rows()[self.place]
 
     @property
     def key(self) -> tuple[str, str]:
         """What it would have been stored as: its label and key."""
         sink = self.spec.sink
-        return sink.label.name, str(self.table.column(sink.graph.key)[self.place].as_py())
+        return sink.label.name, str(self.batch.table.column(sink.graph.key)[self.place].as_py())
 
     def failure(self) -> Failure:
         """The failed row."""
         sink = self.spec.sink
-        shown = _plain(self.table).slice(self.place, 1).to_pylist()[0]
+        shown = self.batch.visible().slice(self.place, 1).to_pylist()[0]
         position = self.problem.position or sink.origin
         return Failure(
-            sink.step, str(replace(self.problem, step=None, position=position)), self.member, shown
+            sink.step,
+            str(replace(self.problem, step=None, position=position)),
+            self.input_row,
+            shown,
         )
 
 
-def without(sinks: Sinks, members: Collection[int]) -> Sinks:
-    """The rows of sinks without those that derive from some member rows."""
-    gone = pa.array(members, pa.int64())
-    return [
-        (
-            spec,
-            table.filter(pc.invert(pc.is_in(table.column(MEMBER), value_set=gone)))
-            if MEMBER in table.column_names
-            else table,
-        )
-        for spec, table in sinks
-    ]
+def without(sinks: Sinks, rows: Collection[int]) -> Sinks:
+    """The rows of sinks without those that derive from some input rows."""
+    return [(spec, batch.without_rows(rows)) for spec, batch in sinks]
 
 
 @dataclass(frozen=True)
@@ -109,8 +97,8 @@ class Writes:
     part of it.
     """
 
-    batch: Batch
-    sinks: tuple[tuple[SinkSpec, pa.Table], ...]
+    batch: WriteBatch
+    sinks: tuple[tuple[SinkSpec, Batch], ...]
     unwritten: tuple[Unwritten, ...] = ()
 
     @contextmanager
@@ -129,51 +117,50 @@ class Writes:
     def refused(self, error: RowsRefused) -> list[Unwritten]:
         """The rows of sinks that a store refused: all that have a key which it names."""
         found = []
-        for write, (spec, table) in zip(self.batch.writes, self.sinks, strict=True):
+        for write, (spec, batch) in zip(self.batch.writes, self.sinks, strict=True):
             problems = {row.key: row.problem for row in error.rows if row.write is write}
-            keys = values(table.column(spec.sink.graph.key)) if problems else ()
+            keys = values(batch.table.column(spec.sink.graph.key)) if problems else ()
             found += [
-                Unwritten(spec, table, i, problems[key], True)
+                Unwritten(spec, batch, i, problems[key], True)
                 for i, key in enumerate(keys)
                 if key in problems
             ]
         return found
 
 
-async def writes_of(sinks: Sinks, embed: Embed) -> Writes:
+async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
     """The writes of some sinks, deletes first, then nodes, then edges; sinks without rows write
     nothing. Raises DataError.
     """
-    found: list[tuple[Write, tuple[SinkSpec, pa.Table]]] = []
+    writes: list[tuple[Write, tuple[SinkSpec, Batch]]] = []
     unwritten: list[Unwritten] = []
-    for spec, table in sinks:
+    for spec, batch in sinks:
         key = spec.sink.graph.key
         unite = frozenset(spec.sink.unite) if isinstance(spec.sink, Merge) else frozenset[str]()
         made_of = spec.sink.key if isinstance(spec.sink, Merge | DeleteSink) else ""
-        rows, problems = _one_row_a_key(_plain(table), key, unite, made_of)
-        unwritten += [Unwritten(spec, table, place, problem) for place, problem in problems.items()]
+        rows, problems = _one_row_a_key(batch.visible(), key, unite, made_of)
+        unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
         if not rows.num_rows:
             continue
         try:
-            found.append((await _write(spec, rows, unite, embed), (spec, table)))
+            writes.append((await _write(spec, rows, unite, embed), (spec, batch)))
         except DataError as error:
             raise error.at(spec.sink.step, spec.sink.origin) from None
-    found.sort(
+    writes.sort(
         key=lambda pair: (
             0 if isinstance(pair[0], Delete) else 1 if isinstance(pair[0], NodeWrite) else 2
         )
     )
     return Writes(
-        Batch(tuple(write for write, _ in found)), tuple(of for _, of in found), tuple(unwritten)
+        WriteBatch(tuple(write for write, _ in writes)),
+        tuple(origin for _, origin in writes),
+        tuple(unwritten),
     )
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Rows without hidden columns."""
-    return table.drop_columns([n for n in (PARTITION, MEMBER) if n in table.column_names])
-
-
-async def _write(spec: SinkSpec, rows: pa.Table, unite: frozenset[str], embed: Embed) -> Write:
+async def _write(
+    spec: SinkSpec, rows: pa.Table, unite: frozenset[str], embed: EmbedTextsOf
+) -> Write:
     sink = spec.sink
     if isinstance(sink, DeleteSink):
         return Delete(sink.label.name, rows, sink.detach)
@@ -182,7 +169,7 @@ async def _write(spec: SinkSpec, rows: pa.Table, unite: frozenset[str], embed: E
     for derived in sink.label.derived.values():
         if derived.by == "embed" and derived.of in rows.column_names:
             texts = rows.column(derived.of).combine_chunks()
-            vectors = await vectors_of(texts, embed, whose(rows, sink.graph.partition))
+            vectors = await vectors_of(texts, embed, partitions_of(rows, sink.graph.partition))
             rows = rows.append_column(derived.name, vectors)
     create = frozenset(name for name, _ in sink.create)
     kind = NodeWrite if sink.label.kind == "node" else EdgeWrite
@@ -305,7 +292,7 @@ class Commits:
         return await self._write(sinks, None)
 
     async def window(
-        self, order: Order, window: Window, members: Members, sinks: Sinks, now: datetime
+        self, order: Order, window: Window, rows: InputRows, sinks: Sinks, now: datetime
     ) -> Attempt:
         """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
         written. A partition that another run wrote first, or with a fault that is of no row, is
@@ -315,11 +302,11 @@ class Commits:
             return Attempt(done=True)
         head = uuid4().hex
         try:
-            own = [(s, rows_of(t, window.members)) for s, t in sinks]
-            unwritten = await self._write(own, self._mark(order, window, members, now, head))
+            own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]
+            unwritten = await self._write(own, self._marker(order, window, rows, now, head))
         except DataError as error:
             self.outcome.halt(
-                window.partition, f'group "{members.partitions[window.partition]}" stopped: {error}'
+                window.partition, f'group "{rows.partitions[window.partition]}" stopped: {error}'
             )
             return Attempt()
         except ConcurrentWrite as error:
@@ -328,28 +315,28 @@ class Commits:
         if unwritten:
             return Attempt(unwritten=unwritten)
         self.heads[window.partition] = head
-        self.outcome.committed += len(window.members)
-        self.options.committed(self.outcome.committed, len(members.keys) - self.outcome.skipped)
+        self.outcome.committed += len(window.rows)
+        self.options.committed(self.outcome.committed, len(rows.keys) - self.outcome.skipped)
         return Attempt(done=True)
 
-    async def _write(self, sinks: Sinks, mark: CommitMarker | None) -> list[Unwritten]:
-        writes = await writes_of(sinks, self._embed)
+    async def _write(self, sinks: Sinks, marker: CommitMarker | None) -> list[Unwritten]:
+        writes = await writes_of(sinks, partial(self.runtime.embed, COMMIT))
         if writes.unwritten:
             return list(writes.unwritten)
-        if writes.batch.writes or mark is not None:
+        if writes.batch.writes or marker is not None:
             try:
-                await self._commit(writes, mark)
+                await self._commit(writes, marker)
             except RowsRefused as error:
                 return writes.refused(error)
         return []
 
-    def _mark(
-        self, order: Order, window: Window, members: Members, now: datetime, head: str
+    def _marker(
+        self, order: Order, window: Window, rows: InputRows, now: datetime, head: str
     ) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
-            partition=members.partitions[window.partition],
-            rows=tuple(members.keys[m] for m in window.members),
+            partition=rows.partitions[window.partition],
+            rows=tuple(rows.keys[row] for row in window.rows),
             fingerprint=self.options.fingerprint,
             now=now,
             run=self.options.run,
@@ -358,16 +345,13 @@ class Commits:
             witness=self._witness(order),
         )
 
-    async def _embed(self, texts: Sequence[str], whom: Whom) -> Vectors:
-        return await self.runtime.embed(texts, whom, COMMIT)
-
-    async def _commit(self, writes: Writes, mark: CommitMarker | None) -> None:
+    async def _commit(self, writes: Writes, marker: CommitMarker | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)
         async with self._places:
             started = time.perf_counter()
             with writes.placed(), count_round_trips() as trips:
                 try:
-                    await self.runtime.store.commit(writes.batch, mark)
+                    await self.runtime.store.commit(writes.batch, marker)
                 finally:
                     metrics.round_trips += trips.number
             metrics.seconds += time.perf_counter() - started

@@ -1,8 +1,9 @@
 """Running a plan: at once, or window by window with what can running ahead.
 
-The *ordered part* is what depends on the run's own writes; it runs wave by wave, a wave being the
-next window of every partition, and each window commits in one transaction with its marks. All else
-runs *ahead* in slices, bounded by `order.ahead`.
+A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
+own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
+commits in one transaction with its marker. All else runs *ahead* in *slices* of several waves,
+bounded by `order.ahead`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.commit import COMMIT, Attempt, Commits, Sinks, Unwritten, without
@@ -23,13 +23,12 @@ from semgraph.execution.result import Options, Outcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import (
     Confinement,
-    Members,
+    InputRows,
     Wave,
     Window,
     cut,
     prepare,
     refuse_nul,
-    rows_of,
     slices,
     without_nul,
 )
@@ -37,37 +36,38 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
-from semgraph.physical.planner import PhysicalPlan
-from semgraph.relational.fragments import runtime_schema
-from semgraph.relational.sql import MEMBER, PARTITION
+from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, count_round_trips
 
-
-def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
-    """The rows of the inputs by `id` of their nodes, as far as there are any."""
-    found = [node for node in walk(*plan.roots) if isinstance(node, Input)]
-    nothing = {
-        id(node): runtime_schema(node).empty_table() for node in found if isinstance(node, Nothing)
-    }
-    return {id(node): inputs[node.name] for node in found if node.name in inputs} | nothing
+Given = Mapping[PhysicalNode, Batch]
 
 
-async def members_of(runtime: Runtime, order: Order, inputs: Mapping[str, pa.Table]) -> Members:
-    """The rows that are cut into windows; the runtime is told their partitions."""
-    members = await prepare(order, inputs[order.input])
-    runtime.partitions[:] = members.names
-    return members
+def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[PhysicalNode, Batch]:
+    """The rows of the plan's inputs, as far as there are any."""
+    given: dict[PhysicalNode, Batch] = {}
+    for node in plan.of_kind(InputTable):
+        if isinstance(node.logical, Nothing):
+            given[node] = Batch(node.schema.empty_table())
+        elif isinstance(node.logical, Input) and node.logical.name in inputs:
+            given[node] = Batch(inputs[node.logical.name])
+    return given
 
 
-def waves_of(
-    runtime: Runtime, order: Order, members: Members, pending: Mapping[int, Sequence[int]]
+async def number_rows(runtime: Runtime, order: Order, inputs: Mapping[str, pa.Table]) -> InputRows:
+    """The rows that are cut into windows; the runtime takes their partitions."""
+    rows = await prepare(order, inputs[order.input])
+    runtime.partitions[:] = rows.names
+    return rows
+
+
+def cut_waves(
+    runtime: Runtime, order: Order, rows: InputRows, pending: Mapping[int, Sequence[int]]
 ) -> list[Wave]:
-    """The windows of the members that are to be run; the runtime is told what confines their
-    rows.
-    """
+    """The windows of the pending rows; the runtime takes what confines them."""
     waves = cut(order, pending)
-    runtime.confinement = Confinement.of(members, waves)
+    runtime.confinement = Confinement.of(rows, waves)
     return waves
 
 
@@ -83,6 +83,7 @@ class Executor:
         self.plan = runtime.plan
         self.outcome = Outcome()
         self.commits = Commits(runtime, options, self.outcome)
+        self._whole: dict[PhysicalNode, Batch] = {}
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> Outcome:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
@@ -99,87 +100,82 @@ class Executor:
         return self.outcome
 
     # -- plans without an order
-    # ------------------------------------------------------------------------------
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
         clean = {name: without_nul(name, table) for name, table in inputs.items()}
         self.outcome.failures += [failure for _, failures in clean.values() for failure in failures]
-        inputs = {name: table for name, (table, _) in clean.items()}
-        async with Evaluation(
-            self.runtime, given_rows(self.plan, inputs), self.options.now("run")
-        ) as evaluation:
-            sinks = [spec.rows for spec in self.plan.sinks]
-            returns = self.plan.logical.returns
-            tables = await evaluation.tables([*sinks, *returns.values()])
-            self._keep(dict(zip(returns, tables[len(sinks) :], strict=True)))
+        given = given_rows(self.plan, {name: table for name, (table, _) in clean.items()})
+        async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
+            sinks, results = await self._sinks_and_results(evaluation, self.plan.sinks)
+            self._add_results(results)
             self.outcome.failures += evaluation.failures
             if self.options.write and sinks:
                 self.runtime.recorder.keep()
-                unwritten = await self.commits.rows(
-                    list(zip(self.plan.sinks, tables, strict=False))
-                )
+                unwritten = await self.commits.rows(sinks)
                 if unwritten:  # no row says which others it belongs to, so none is written
                     raise _nothing_written(unwritten)
 
+    async def _sinks_and_results(
+        self, evaluation: Evaluation, specs: Sequence[SinkSpec]
+    ) -> tuple[Sinks, dict[str, Batch]]:
+        """The rows of some sinks and of all results, computed side by side."""
+        returns = self.plan.returns
+        batches = await evaluation.batches([*(spec.rows for spec in specs), *returns.values()])
+        sinks = list(zip(specs, batches, strict=False))
+        return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
+
     async def _write_firsts(self, sinks: Sinks) -> None:
-        """Write rows of the input as they are given; the members of those that cannot be written
-        are set aside.
+        """Write rows of the input as they are given; input rows that cannot be written are set
+        aside.
         """
         while unwritten := await self.commits.rows(sinks):
-            sinks = without(sinks, self._fail(_failures(unwritten)))
+            sinks = without(sinks, self._fail(row.failure() for row in unwritten))
 
-    def _keep(self, tables: Mapping[str, pa.Table]) -> None:
-        """Add the rows of a wave to the results; those that derive from no member are the same in
-        each: the last stay.
+    def _add_results(self, results: Mapping[str, Batch]) -> None:
+        """Add the rows of a wave to the results. Rows that derive from no input row are the same in
+        each wave: the last stay.
         """
-        for name, table in tables.items():
-            before = self.outcome.tables.get(name, []) if MEMBER in table.column_names else []
-            self.outcome.tables[name] = [*before, table]
+        for name, batch in results.items():
+            before = self.outcome.tables.get(name, []) if batch.has_input_rows else []
+            self.outcome.tables[name] = [*before, batch.table]
 
     # -- plans with an order
-    # ---------------------------------------------------------------------------------
 
     async def _by_windows(self, order: Order, inputs: Mapping[str, pa.Table]) -> None:
         refuse_nul(inputs, order)
-        members = self.outcome.members = await members_of(self.runtime, order, inputs)
-        self._fail(without_nul(order.input, inputs[order.input], members=True)[1])
-        pending = await self._pending(members)
-        self.options.committed(0, len(members.keys) - self.outcome.skipped)
-        rows = given_rows(self.plan, {**inputs, order.input: members.rows})
-        await self._search_whole(rows)
-        waves = waves_of(self.runtime, order, members, pending)
+        rows = self.outcome.input_rows = await number_rows(self.runtime, order, inputs)
+        self._fail(without_nul(order.input, inputs[order.input], ordered=True)[1])
+        pending = await self._pending(rows)
+        self.options.committed(0, len(rows.keys) - self.outcome.skipped)
+        given = given_rows(self.plan, {**inputs, order.input: rows.rows})
+        await self._compute_whole(given)
+        waves = cut_waves(self.runtime, order, rows, pending)
         queue: asyncio.Queue[_Slice | BaseException | None] = asyncio.Queue(maxsize=1)
-        ahead = asyncio.create_task(self._run_ahead(order, waves, rows, queue))
+        ahead = asyncio.create_task(self._run_ahead(order, waves, given, queue))
         try:
             while (item := await queue.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 for wave in item.waves:
-                    await self._wave(order, wave, item, rows)
+                    await self._wave(order, wave, item, given)
         finally:
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
 
-    async def _pending(self, members: Members) -> dict[int, list[int]]:
-        """Members that are not marked yet, by partition."""
-        plan = self.plan.logical
-        states: Mapping[str, PartitionState] = {}
-        if members.partitions and plan.writes:
-            with count_round_trips() as trips:
-                states = await self.runtime.store.states(plan.name, members.partitions)
-            self.runtime.meter.step(COMMIT).round_trips += trips.number
+    async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
+        """Input rows without a commit marker, by partition."""
+        states = await self._states(rows)
         pending: dict[int, list[int]] = {}
         changed = 0
-        for number, own in enumerate(members.of):
-            state = states.get(members.partitions[number], PartitionState())
+        for number, own in enumerate(rows.of):
+            state = states.get(rows.partitions[number], PartitionState())
             self.commits.heads[number] = state.head
-            marked = {} if self.options.again else state.committed
-            done = [m for m in own if members.keys[m] in marked and m not in members.bare]
-            skip = set(done)
-            pending[number] = [m for m in own if m not in skip]
+            markers = {} if self.options.again else state.committed
+            done = {m: markers[rows.keys[m]] for m in own if rows.keys[m] in markers}
+            done = {m: marker for m, marker in done.items() if m not in rows.bare}
+            pending[number] = [m for m in own if m not in done]
             self.outcome.skipped += len(done)
-            seen = [marked[members.keys[m]] for m in done]
-            changed += sum(mark.fingerprint != self.options.fingerprint for mark in seen)
+            changed += sum(m.fingerprint != self.options.fingerprint for m in done.values())
         if changed:
             self.outcome.notes.append(
                 f"the plan, its parameters or its ways changed since {changed} of these rows were written: they stay as "
@@ -187,21 +183,30 @@ class Executor:
             )
         return pending
 
-    async def _search_whole(self, given: Mapping[int, pa.Table]) -> None:
-        """Steps that are searched and derive from inputs alone: their rows of the whole run,
-        members done included.
+    async def _states(self, rows: InputRows) -> Mapping[str, PartitionState]:
+        plan = self.plan.logical
+        if not rows.partitions or not plan.writes:
+            return {}
+        with count_round_trips() as trips:
+            states = await self.runtime.store.states(plan.name, rows.partitions)
+        self.runtime.meter.step(COMMIT).round_trips += trips.number
+        return states
+
+    async def _compute_whole(self, given: Given) -> None:
+        """Searched steps that derive from inputs alone: their rows of the whole run, also of input
+        rows that are done.
         """
-        nodes = [node for node in walk(*self.plan.roots) if id(node) in self.plan.whole]
+        nodes = self.plan.whole
         if nodes:
             async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
-                for node, table in zip(nodes, await evaluation.tables(nodes), strict=True):
-                    self.runtime.whole[id(node)] = table
+                batches = await evaluation.batches([node.inputs[0] for node in nodes])
+                self._whole = dict(zip(nodes, batches, strict=True))
 
     async def _run_ahead(
         self,
         order: Order,
         waves: Sequence[Wave],
-        given: Mapping[int, pa.Table],
+        given: Given,
         queue: asyncio.Queue[Any],
     ) -> None:
         """Compute slices and hand them over; an error goes over the queue, behind the slices that
@@ -209,19 +214,17 @@ class Executor:
         """
         try:
             for number, part in enumerate(slices(waves, order.ahead)):
-                for found in await self._slices(part, given, f"slice {number}"):
-                    await queue.put(found)
+                for each in await self._slices(part, given, f"slice {number}"):
+                    await queue.put(each)
             await queue.put(None)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - handed to the consumer, which raises it
             await queue.put(error)
 
-    async def _slices(
-        self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str
-    ) -> list[_Slice]:
-        """A slice; or, where the data of one window fails a statement, the windows one by one, to
-        find whose it is.
+    async def _slices(self, waves: tuple[Wave, ...], given: Given, name: str) -> list[_Slice]:
+        """A slice; or, where bad data of one window fails a statement, a slice for each window, so
+        that only that one stops.
         """
         try:
             return [await self._slice(waves, given, name)]
@@ -230,154 +233,115 @@ class Executor:
             if len(windows) == 1:
                 self._stop(windows[0], error)
                 return []
-            return [
-                found
-                for window in windows
-                for found in await self._slices(((window,),), given, name)
-            ]
+            one_by_one = [await self._slices(((window,),), given, name) for window in windows]
+            return [each for part in one_by_one for each in part]
 
     def _stop(self, window: Window, error: DataError) -> None:
-        group = self.runtime.partitions[window.members[0]]
+        group = self.runtime.partitions[window.rows[0]]
         self.outcome.halt(window.partition, f'group "{group}" stopped: {error}')
 
-    async def _slice(
-        self, waves: tuple[Wave, ...], given: Mapping[int, pa.Table], name: str
-    ) -> _Slice:
-        windows = [window for wave in waves for window in self._going_on(wave)]
+    async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str) -> _Slice:
+        windows = [window for wave in waves for window in self._open_windows(wave)]
+        part = _Slice(waves, self.options.now(name))
         if not windows:
-            return _Slice(waves, self.options.now(name))
+            return part
+        part.rows = {self._confinement.number(window): window.rows for window in windows}
+        part.replies = self._replies()
         rows = self._rows(windows, given)
-        part = _Slice(
-            waves,
-            self.options.now(name),
-            {self._number(w): w.members for w in windows},
-            self._replies(),
-        )
         async with Evaluation(
             self.runtime, rows, part.now, windows, replies=part.replies, held=True
         ) as evaluation:
-            firsts = [
-                spec for spec in self.plan.sinks if isinstance(spec.sink, Merge) and spec.sink.first
-            ]
+            firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
             if firsts and self.options.write:
-                tables = await evaluation.tables([spec.rows for spec in firsts])
-                await self._write_firsts(list(zip(firsts, tables, strict=True)))
-            boundary = self.plan.boundary
-            tables = await evaluation.tables(boundary)
+                batches = await evaluation.batches([spec.rows for spec in firsts])
+                await self._write_firsts(list(zip(firsts, batches, strict=True)))
+            batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
-            part.tables |= {id(node): table for node, table in zip(boundary, tables, strict=True)}
+            part.batches |= dict(zip(self.plan.exchange, batches, strict=True))
         return part
 
-    def _number(self, window: Window) -> int:
-        """The number of a window, also where it has lost members."""
-        confinement = self.runtime.confinement
-        if confinement is None:
-            raise EngineError("windows without members")
-        return confinement.window_of(window.members[0])
+    @property
+    def _confinement(self) -> Confinement:
+        if self.runtime.confinement is None:
+            raise EngineError("windows without input rows")
+        return self.runtime.confinement
 
     def _replies(self) -> Replies | None:
         return {} if self.runtime.remembers else None
 
     async def _ahead_without(
-        self, order: Order, part: _Slice, windows: list[Window], given: Mapping[int, pa.Table]
+        self, order: Order, part: _Slice, windows: list[Window], given: Given
     ) -> list[Window]:
-        """The windows that go on, with what runs ahead computed without the members that they lost,
-        also by this.
+        """The windows that go on, after what runs ahead was computed without the rows that they
+        lost, also by this.
         """
         before = None
         while windows and windows != before:
-            await self._ahead_again(part, windows, given)
+            await self._recompute_ahead(part, windows, given)
             before, windows = windows, self._without_failed(order, windows)
         return windows
 
-    async def _ahead_again(
-        self, part: _Slice, windows: Sequence[Window], given: Mapping[int, pa.Table]
-    ) -> None:
-        """Compute what runs ahead for windows that lost members since: rows may be made of several
-        members.
-
-        It was counted and recorded already.
+    async def _recompute_ahead(self, part: _Slice, windows: Sequence[Window], given: Given) -> None:
+        """Compute what runs ahead for windows that lost rows since: a row may be made of several
+        input rows. It was counted and recorded already.
         """
-        changed = [
-            window for window in windows if part.members[self._number(window)] != window.members
-        ]
-        if not changed or not _rows_meet(self.plan.boundary):
+        number = self._confinement.number
+        changed = [window for window in windows if part.rows[number(window)] != window.rows]
+        exchange = self.plan.exchange
+        if not changed or not _rows_meet([node.logical for node in exchange]):
             return
         rows = self._rows(changed, given)
         async with Evaluation(
             self.runtime, rows, part.now, changed, replies=part.replies, held=True
         ) as evaluation:
-            tables = await evaluation.tables(self.plan.boundary)
+            batches = await evaluation.batches(exchange)
             self._fail(evaluation.failures)
             evaluation.forget()
-        before = {m for window in changed for m in part.members[self._number(window)]}
-        for node, table in zip(self.plan.boundary, tables, strict=True):
-            part.tables[id(node)] = _replaced(part.tables[id(node)], table, before)
-        part.members |= {self._number(window): window.members for window in changed}
+        before = {row for window in changed for row in part.rows[number(window)]}
+        for node, batch in zip(exchange, batches, strict=True):
+            part.batches[node] = _replaced(part.batches[node], batch, before)
+        part.rows |= {number(window): window.rows for window in changed}
 
-    def _rows(
-        self, windows: Sequence[Window], tables: Mapping[int, pa.Table]
-    ) -> dict[int, pa.Table]:
-        """The rows of some windows, by node."""
-        confinement = self.runtime.confinement
-        if confinement is None:
-            raise EngineError("windows without members")
-        members = [m for window in windows for m in window.members]
-        return {
-            key: confinement.by_window(rows_of(table, members)) for key, table in tables.items()
+    def _rows(self, windows: Sequence[Window], given: Given) -> dict[PhysicalNode, Batch]:
+        """The rows of some windows, and those of the whole run."""
+        rows = [row for window in windows for row in window.rows]
+        own = {
+            node: self._confinement.by_window(batch.of_rows(rows)) for node, batch in given.items()
         }
+        return own | self._whole
 
-    def _going_on(self, windows: Sequence[Window]) -> list[Window]:
-        """Windows without failed members, of partitions that were not stopped."""
+    def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
+        """Windows without failed rows, of partitions that were not stopped."""
         going = [window for window in windows if window.partition not in self.outcome.halted]
         left = (
-            (w, tuple(m for m in w.members if m not in self.outcome.failed_members)) for w in going
+            (w, tuple(row for row in w.rows if row not in self.outcome.failed_rows)) for w in going
         )
-        return [Window(window.partition, members) for window, members in left if members]
+        return [Window(window.partition, rows) for window, rows in left if rows]
 
     def _fail(self, failures: Iterable[Failure]) -> set[int]:
-        """Note failed rows; the members they belong to."""
+        """Note failed rows; the input rows that they derive from."""
         failures = list(failures)
-        lost = {f.member for f in failures if f.member is not None}
-        if any(f.member is None for f in failures):
-            first = next(f for f in failures if f.member is None)
-            raise SemgraphError(
-                f"step {first.step}: {first.error}; the row belongs to no member, so the run cannot go on without it"
-            )
+        for failure in failures:
+            if failure.input_row is None:
+                raise SemgraphError(
+                    f"step {failure.step}: {failure.error}; the row belongs to no member, so the run cannot go on without it"
+                )
+        lost = {f.input_row for f in failures if f.input_row is not None}
         self.outcome.failures += failures
-        self.outcome.failed_members |= lost
+        self.outcome.failed_rows |= lost
         return lost
 
-    async def _wave(
-        self, order: Order, wave: Wave, part: _Slice, given: Mapping[int, pa.Table]
-    ) -> None:
-        """Run the windows of a wave together; windows that lose a member are run again without
-        it.
-        """
+    async def _wave(self, order: Order, wave: Wave, part: _Slice, given: Given) -> None:
+        """Run the windows of a wave together; windows that lose a row are run again without it."""
         windows = self._without_failed(order, wave)
-        sinks = [
-            spec
-            for spec in self.plan.sinks
-            if not (isinstance(spec.sink, Merge) and spec.sink.first)
-        ]
-        returns = self.plan.logical.returns
         refused: set[_Refused] = set()
         while windows:
-            now = self.options.now(f"wave {windows[0].members[0]}")
+            now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
                 windows = await self._ahead_without(order, part, windows, given)
                 if not windows:
                     return
-                rows = self._rows(windows, {**given, **part.tables})
-                async with Evaluation(
-                    self.runtime, rows, now, windows, replies=part.replies, held=True
-                ) as evaluation:
-                    found = await evaluation.tables([*(s.rows for s in sinks), *returns.values()])
-                    lost = self._fail(evaluation.failures)
-                    attempt = _WaveAttempt(
-                        evaluation, windows, lost, list(zip(sinks, found, strict=False)), now
-                    )
-                    ends = await self._commit(order, attempt, refused)
+                ends = await self._try_wave(order, windows, part, given, now, refused)
             except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
@@ -385,42 +349,59 @@ class Executor:
                     for window in windows:
                         await self._wave(order, (window,), part, given)
                 return
-            kept = [m for window, end in ends if end.done for m in window.members]
-            self._keep(
-                {
-                    name: rows_of(table, kept)
-                    for name, table in zip(returns, found[len(sinks) :], strict=True)
-                }
-            )
             over = [window for window, end in ends if not end.unwritten]
-            windows = self._without_failed(
-                order, tuple(window for window in windows if window not in over)
-            )
+            windows = self._without_failed(order, [w for w in windows if w not in over])
+
+    async def _try_wave(
+        self,
+        order: Order,
+        windows: Sequence[Window],
+        part: _Slice,
+        given: Given,
+        now: datetime,
+        refused: set[_Refused],
+    ) -> list[tuple[Window, Attempt]]:
+        """Compute the ordered part of a wave and commit its windows; how each ended."""
+        rows = self._rows(windows, {**given, **part.batches})
+        async with Evaluation(
+            self.runtime, rows, now, windows, replies=part.replies, held=True
+        ) as evaluation:
+            specs = [spec for spec in self.plan.sinks if not _is_first(spec)]
+            sinks, results = await self._sinks_and_results(evaluation, specs)
+            lost = self._fail(evaluation.failures)
+            attempt = _WaveAttempt(evaluation, windows, lost, sinks, now)
+            ends = await self._commit(order, attempt, refused)
+        done = [row for window, end in ends if end.done for row in window.rows]
+        self._add_results({name: batch.of_rows(done) for name, batch in results.items()})
+        return ends
 
     async def _commit(
         self, order: Order, attempt: _WaveAttempt, refused: set[_Refused]
     ) -> list[tuple[Window, Attempt]]:
-        """Commit the windows that lost no member; how each ended.
+        """Commit the windows that lost no row; how each ended.
 
         Rows are recorded before they are committed. What is computed again is neither counted nor
         stays recorded. `refused` are the rows that were refused in earlier attempts, as (partition,
         label, key); those of this one are added.
         """
-        members = self.outcome.members
-        if members is None:
-            raise EngineError("a wave without members")
+        input_rows = self.outcome.input_rows
+        if input_rows is None:
+            raise EngineError("a wave without input rows")
         recorder, good = self.runtime.recorder, attempt.good
         recorder.begin()
         attempt.record()
         recorder.keep()
-        found = await all_ended(
-            self.commits.window(order, w, members, attempt.sinks, attempt.now) for w in good
+        results = await all_ended(
+            self.commits.window(order, window, input_rows, attempt.sinks, attempt.now)
+            for window in good
         )
-        ends = list(zip(good, found, strict=True))
-        if again := {
-            m for window, end in ends for m in self._fail(_refusals(window, end.unwritten, refused))
+        ends = list(zip(good, results, strict=True))
+        if lost := {
+            row
+            for window, end in ends
+            for row in self._fail(_refusals(window, end.unwritten, refused))
         }:
-            attempt.lost |= again
+            attempt.lost |= lost
             recorder.take_back()
             attempt.record()
         recorder.end()
@@ -428,15 +409,17 @@ class Executor:
         return ends
 
     def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
-        """Windows that go on; a partition of which a member failed is stopped, where the order says
-        so.
-        """
+        """Windows that go on. A partition with a failed row is stopped, where the order says so."""
         for window in windows if order.on_error == "stop" else ():
-            failed = any(m in self.outcome.failed_members for m in window.members)
+            failed = any(row in self.outcome.failed_rows for row in window.rows)
             if failed and window.partition not in self.outcome.halted:
-                group = self.runtime.partitions[window.members[0]]
+                group = self.runtime.partitions[window.rows[0]]
                 self.outcome.halt(window.partition, f'group "{group}" stopped: a row of it failed')
-        return self._going_on(windows)
+        return self._open_windows(windows)
+
+
+def _is_first(spec: SinkSpec) -> bool:
+    return isinstance(spec.sink, Merge) and spec.sink.first
 
 
 def _rows_meet(nodes: Sequence[Node]) -> bool:
@@ -455,7 +438,7 @@ class _WaveAttempt:
     Args:
         evaluation: Holds what is recorded and counted.
         windows: All that are computed.
-        lost: Members that failed.
+        lost: Input rows that failed.
         sinks: The rows to write.
         now: The time of the wave.
     """
@@ -468,20 +451,19 @@ class _WaveAttempt:
 
     @property
     def good(self) -> list[Window]:
-        """The windows that lost no member."""
-        return [window for window in self.windows if not self.lost & set(window.members)]
+        """The windows that lost no row."""
+        return [window for window in self.windows if not self.lost & set(window.rows)]
 
     @property
     def done(self) -> set[int] | None:
-        """The members that are done: all (None), but those who are computed again because their
+        """The input rows that are done: all (None), but those that are computed again because their
         window lost another one.
         """
         if not self.lost:
             return None
-        again = {
-            m for window in self.windows if self.lost & set(window.members) for m in window.members
-        } - self.lost
-        return {m for window in self.windows for m in window.members} - again
+        good = {row for window in self.good for row in window.rows}
+        every = {row for window in self.windows for row in window.rows}
+        return good | (every & self.lost)
 
     def record(self) -> None:
         """Record the rows of those that are done."""
@@ -499,25 +481,23 @@ class _Slice:
     Args:
         waves: Their windows.
         now: The value of `$now` in it.
-        members: The members that it was computed with, by the number of their window.
+        rows: The input rows that it was computed with, by the number of their window.
         replies: Answers that were given for its windows; None where they are not kept.
-        tables: The rows of the boundary, by node.
+        batches: The rows of the plan's exchange.
     """
 
     waves: tuple[Wave, ...]
     now: datetime
-    members: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
     replies: Replies | None = None
-    tables: dict[int, pa.Table] = field(default_factory=dict)
+    batches: dict[PhysicalNode, Batch] = field(default_factory=dict)
 
 
-def _replaced(table: pa.Table, new: pa.Table, members: set[int]) -> pa.Table:
-    """A relation with other rows for some members."""
-    if MEMBER not in table.column_names:
-        return table
-    of = pa.array(members, pa.int64())
-    own: Any = pc.is_in(table.column(MEMBER), value_set=of)  # not NULL where there is no member
-    return pa.concat_tables([table.filter(pc.invert(own)), rows_of(new, sorted(members))])
+def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
+    """A relation with other rows for some input rows."""
+    if not batch.has_input_rows:
+        return batch
+    return Batch(pa.concat_tables([batch.without_rows(rows).table, new.of_rows(rows).table]))
 
 
 def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
@@ -530,26 +510,26 @@ def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
     )
 
 
-def _failures(unwritten: Iterable[Unwritten]) -> list[Failure]:
-    return [row.failure() for row in unwritten]
-
-
 def _refusals(
     window: Window, unwritten: Sequence[Unwritten], before: set[_Refused]
 ) -> list[Failure]:
     """The failed rows of a window that was not committed.
 
-    A row that was refused before in the same way, in a run without the member that it derived from
-    then, derives from all.
+    A row that was refused before in the same way, in a run without the input row that it derived
+    from then, derives from all.
     """
-    seen = {id(row): (window.partition, *row.key, row.by_store) for row in unwritten}
-    again = [row for row in unwritten if seen[id(row)] in before and row.member is not None]
-    before |= set(seen.values())
-    others = set(window.members) - {row.member for row in unwritten}
-    shared = (
-        [replace(again[0].failure(), member=member) for member in sorted(others)] if again else []
-    )
-    return [*_failures(unwritten), *shared]
+    refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
+    again = [
+        row
+        for row, refusal in zip(unwritten, refused, strict=True)
+        if refusal in before and row.input_row is not None
+    ]
+    before |= set(refused)
+    failures = [row.failure() for row in unwritten]
+    if again:
+        others = set(window.rows) - {row.input_row for row in unwritten}
+        failures += [replace(again[0].failure(), input_row=row) for row in sorted(others)]
+    return failures
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -570,7 +550,7 @@ def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:
     as the plan orders it.
     """
     table = pa.concat_tables(parts) if parts else runtime_schema(node).empty_table()
-    if MEMBER in table.column_names:
+    if INPUT_ROW in table.column_names:
         numbered = table.append_column("_row", pa.array(range(table.num_rows)))
         table = numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")])
     return table.select(node.schema.names)

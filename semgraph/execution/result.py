@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.execution.windows import Members
+from semgraph.execution.windows import InputRows
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
 from semgraph.semantic.ask import Failure
@@ -170,10 +170,10 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    members: Members | None = None
+    input_rows: InputRows | None = None
     skipped: int = 0
     committed: int = 0
-    failed_members: set[int] = field(default_factory=set)
+    failed_rows: set[int] = field(default_factory=set)
     stopped: str | None = None
     halted: set[int] = field(default_factory=set)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -15,19 +14,17 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semgraph.execution.windows import Confinement, rows_of
-from semgraph.expr.canonical import canonical, tagged_fields
+from semgraph.execution.windows import Confinement
 from semgraph.expr.scalar import Scalar
-from semgraph.llm.base import LLM, Embedder, Embeddings, Vectors
+from semgraph.llm.base import LLM, Embedder, Vectors
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import Embed, Semantic, SemTopk
 from semgraph.meter import Meter, Part, StepMetrics
-from semgraph.physical.planner import PhysicalPlan
-from semgraph.physical.retrieval import Whom
+from semgraph.physical.plan import PhysicalPlan
+from semgraph.physical.retrieval import Partition
 from semgraph.private import create_private
-from semgraph.relational.sql import MEMBER
+from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered
 from semgraph.semantic.context import count_embeddings
 from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
@@ -35,7 +32,7 @@ from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_tri
 T = TypeVar("T")
 
 
-class Counted:
+class MeteredReads:
     """The reads of a store, counted and timed towards one step."""
 
     def __init__(self, store: Store, metrics: StepMetrics) -> None:
@@ -72,7 +69,6 @@ class Counted:
 
 
 _LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
-_NO_CONTENT = {"step", "origin", "schema", "owner"}
 
 
 @dataclass
@@ -110,32 +106,16 @@ class Seen:
 
 
 def key_of(plan: PhysicalPlan, node: Node) -> str:
-    """What a materialised node is known by: what it does, not over which rows; its way; and the
-    window that cuts its rows.
+    """The key of a materialised node: what it does, not over which rows; its implementation; and
+    the window that cuts its rows.
     """
-    segment = plan.segments.get(id(node))
-    if segment is not None:
-        parts = [segment.sql]
-        for i, (name, _) in enumerate(segment.inputs):
-            parts[0] = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", parts[0])
-    else:
-        named = [field for field in tagged_fields(type(node)) if field[0] not in _NO_CONTENT]
-        parts = [
-            node.keyword,
-            *(f"{tag}={canonical(getattr(node, name), _nothing)}" for name, tag in named),
-        ]
-    if id(node) in plan.ways:
-        parts.append(str(plan.ways[id(node)][1]))
+    parts = plan.nodes[node].content()
     order = plan.logical.order
     if order is not None and node.partitioned:
         parts.append(f"window {order.window}, ahead {order.ahead}")
     return hashlib.blake2b(
         "\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
-
-
-def _nothing(value: object) -> str | None:
-    return "#" if isinstance(value, Node) else None
 
 
 @dataclass
@@ -145,7 +125,7 @@ class Observations:
     plan: PhysicalPlan
     sample: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
-    _keys: dict[int, str] = field(default_factory=dict)
+    _keys: dict[Node, str] = field(default_factory=dict)
 
     def rows(self, node: Node, rows_in: int, rows_out: int) -> None:
         """An operator was computed."""
@@ -167,9 +147,9 @@ class Observations:
     def _add(self, node: Node, seen: Seen) -> None:
         if self.sample and (node.rows == "collapse" or isinstance(node, SemTopk)):
             return
-        key = self._keys.get(id(node))  # a window computes the same nodes as the one before
+        key = self._keys.get(node)  # a window computes the same nodes as the one before
         if key is None:
-            key = self._keys[id(node)] = key_of(self.plan, node)
+            key = self._keys[node] = key_of(self.plan, node)
         self.seen[key] = self.seen.get(key, Seen()).add(seen)
 
 
@@ -334,9 +314,8 @@ class Runtime:
         embedder: The embedder stack.
         store: The store.
         meter: Counters by step.
-        partitions: Partition values by `_p`, which is the number of a member.
+        partitions: Partition values by `_p`, which is the number of an input row.
         confinement: What `_p` stands for; None without windows.
-        whole: Tables of the searched steps that derive from inputs alone, by `id`.
         observe: Told of each node's rows, for the run record.
         recorder: Keeps what is told.
         answered: Told of each semantic node's evidence, for the run record.
@@ -356,7 +335,6 @@ class Runtime:
     meter: Meter
     partitions: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
-    whole: dict[int, pa.Table] = field(default_factory=dict)
     observe: Observer = lambda _node, _table: None
     recorder: Recorder = field(default_factory=NoRecord)
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
@@ -390,87 +368,74 @@ class Runtime:
             node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed))
         )
 
-    async def embed(self, texts: Sequence[str], whom: Whom, step: str) -> Vectors:
-        """Embed distinct texts of a partition (its name, or its number in `_p`), metered to a
-        step.
-        """
-        partition = self.partitions[whom] if isinstance(whom, int) else whom
-        found: Embeddings = await self.embedder.embed(texts, partition)
-        count_embeddings(self.meter.step(step), found)
-        return found.vectors
+    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Vectors:
+        """Embed distinct texts of one partition, metered to a step."""
+        name = self.partitions[partition] if isinstance(partition, int) else partition
+        embeddings = await self.embedder.embed(texts, name)
+        count_embeddings(self.meter.step(step), embeddings)
+        return embeddings.vectors
 
 
-Members = Collection[int] | None  # None: all
+InputRowSet = Collection[int] | None
+"""Numbers of input rows; None: all."""
 
 
 @dataclass(frozen=True)
-class Flow:
+class StepFlow:
     """Rows that come into a step or leave it; None where they are not known, inside a statement
     that does several steps.
     """
 
     step: StepMetrics
     counter: Literal["rows_in", "rows_out"]
-    table: pa.Table | None
+    batch: Batch | None
 
-    def count(self, members: Members) -> None:
-        """Count those of some members. A number that is not known in one window is not known for
+    def count(self, rows: InputRowSet) -> None:
+        """Count those of some input rows. A number that is not known in one window is not known for
         the run.
         """
         before: int | None = getattr(self.step, self.counter)
-        known = self.table is not None and before is not None
-        number = (
-            (before or 0) + of_members(self.table, members).num_rows
-            if self.table is not None and known
-            else None
-        )
-        setattr(self.step, self.counter, number)
+        if self.batch is None or before is None:
+            setattr(self.step, self.counter, None)
+        else:
+            own = self.batch.of_rows(rows, shared=True).num_rows
+            setattr(self.step, self.counter, before + own)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows that an operator gave, and what came into steps and left them here."""
+class RowsReport:
+    """The rows of an operator, and what came into steps and left them with it."""
 
-    given: pa.Table
-    flows: Sequence[Flow]
+    batch: Batch
+    flows: Sequence[StepFlow]
     observe: Callable[[pa.Table], None]
 
-    def record(self, members: Members) -> None:
-        """Record those of some members."""
-        self.observe(of_members(self.given, members))
+    def record(self, rows: InputRowSet) -> None:
+        """Record those of some input rows."""
+        self.observe(self.batch.of_rows(rows, shared=True).table)
 
-    def count(self, members: Members) -> None:
-        """Count those of some members."""
+    def count(self, rows: InputRowSet) -> None:
+        """Count those of some input rows."""
         for flow in self.flows:
-            flow.count(members)
+            flow.count(rows)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an operator asked, and was answered."""
+class AnswersReport:
+    """What an operator asked, and the answers."""
 
-    found: Answered
+    answered: Answered
     observe: Callable[[Answered], None]
     part: Part
 
-    def record(self, members: Members) -> None:
-        """Record what was asked for some members."""
-        evidence = None if self.found.evidence is None else of_members(self.found.evidence, members)
-        self.observe(replace(self.found, evidence=evidence))
+    def record(self, rows: InputRowSet) -> None:
+        """Record what was asked for some input rows."""
+        evidence = self.answered.evidence
+        if evidence is not None:
+            evidence = Batch(evidence).of_rows(rows, shared=True).table
+        self.observe(replace(self.answered, evidence=evidence))
 
-    def count(self, members: Members) -> None:
-        """Count what was asked for some members."""
-        self.part.rows_in = (self.part.rows_in or 0) + self.found.asked_of(members)
-        self.part.gave(of_members(self.found.table, members).num_rows)
-
-
-def of_members(table: pa.Table, members: Members) -> pa.Table:
-    """The rows that derive from some members, and those that derive from none."""
-    if members is None or MEMBER not in table.column_names:
-        return table
-    own = table.filter(pc.is_null(table.column(MEMBER)))
-    return (
-        pa.concat_tables([own, rows_of(table, list(members))])
-        if own.num_rows
-        else rows_of(table, list(members))
-    )
+    def count(self, rows: InputRowSet) -> None:
+        """Count what was asked for some input rows."""
+        self.part.rows_in = (self.part.rows_in or 0) + self.answered.asked_of(rows)
+        self.part.gave(Batch(self.answered.table).of_rows(rows, shared=True).num_rows)

@@ -14,26 +14,27 @@ import pyarrow.compute as pc
 from semgraph.errors import InputError, Problem
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.logical.plan import POSITION, TURN, Order
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.relational.fragments import execute
-from semgraph.relational.sql import MEMBER, PARTITION, quote, values
+from semgraph.relational.sql import quote
 from semgraph.semantic.ask import Failure
 
 _NAME = "_k"  # what names a row, where the order names no key
 
 
 @dataclass(frozen=True)
-class Members:
-    """The rows of the order's input, ready to be cut.
+class InputRows:
+    """The rows of the order's input, ready to be cut into windows.
 
     Args:
         table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
-            member of its partition), `_m`; row i has `_m` = i.
+            row of its partition), `_m`; row i has `_m` = i.
         partitions: Partition values, by number.
         names: Partition values, by `_m`.
         keys: Row ids, by `_m`.
-        of: For each partition, its members in their order.
-        bare: Those of which nothing but the key was given: they name what is stored already, to be
-            run anew.
+        of: The rows of each partition, in their order.
+        bare: Rows of which nothing but the key was given: they name what is stored already, to be
+            processed anew.
     """
 
     table: pa.Table
@@ -51,61 +52,56 @@ class Members:
 
 @dataclass(frozen=True)
 class Window:
-    """Some members of one partition that are run and committed together."""
+    """Some input rows of one partition that are run and committed together."""
 
     partition: int
-    members: tuple[int, ...]
+    rows: tuple[int, ...]
 
 
 Wave = tuple[Window, ...]
+"""Windows of different partitions that are run together: the next one of each."""
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """What `_p` stands for: rows of two values of it never meet. Both are told by a member's
-    number.
+    """The two meanings of `_p`: rows of two values of it never meet.
 
     In steps it is the window, so that windows which are computed together keep apart. In searches,
-    which find rows of earlier windows, it is the partition.
+    which match rows of earlier windows, it is the partition.
+
+    Args:
+        partition_of: The partition of each input row.
+        window_of: The window of each input row: the number of its first row, also if that one
+            failed.
     """
 
-    _partition: pa.Array  # type: ignore[type-arg]
-    _window: pa.Array  # type: ignore[type-arg]
+    partition_of: pa.Array  # type: ignore[type-arg]
+    window_of: pa.Array  # type: ignore[type-arg]
 
     @classmethod
-    def of(cls, members: Members, waves: Sequence[Wave]) -> Confinement:
-        """That of members as they are cut."""
-        window = np.arange(len(members.keys))
+    def of(cls, rows: InputRows, waves: Sequence[Wave]) -> Confinement:
+        """That of input rows as they are cut."""
+        numbers = np.arange(len(rows.keys))
         for wave in waves:
-            for part in wave:
-                window[list(part.members)] = min(part.members)
-        return cls(members.table.column(PARTITION).combine_chunks(), pa.array(window, pa.int64()))
+            for window in wave:
+                numbers[list(window.rows)] = min(window.rows)
+        return cls(rows.table.column(PARTITION).combine_chunks(), pa.array(numbers, pa.int64()))
 
-    def window_of(self, member: int) -> int:
-        """The number of the window that a member was cut into: its first member in the input, also
-        if that one failed.
-        """
-        number: int = self._window[member].as_py()
+    def number(self, window: Window) -> int:
+        """The number of a window, also where it has lost rows."""
+        number: int = self.window_of[window.rows[0]].as_py()
         return number
 
-    def by_window(self, table: pa.Table) -> pa.Table:
-        """A relation as steps see it; one that derives from no member stays as it is."""
-        return self._set(table, self._window)
+    def by_window(self, batch: Batch) -> Batch:
+        """Rows as steps see them."""
+        return batch.confined(self.window_of)
 
-    def by_partition(self, table: pa.Table) -> pa.Table:
-        """A relation as searches see it."""
-        return self._set(table, self._partition)
-
-    def _set(self, table: pa.Table, of: pa.Array) -> pa.Table:  # type: ignore[type-arg]
-        if MEMBER not in table.column_names:
-            return table
-        place = table.schema.get_field_index(PARTITION)
-        return table.set_column(
-            place, table.schema.field(place), of.take(table.column(MEMBER).combine_chunks())
-        )
+    def by_partition(self, batch: Batch) -> Batch:
+        """Rows as searches see them."""
+        return batch.confined(self.partition_of)
 
 
-async def prepare(order: Order, table: pa.Table) -> Members:
+async def prepare(order: Order, table: pa.Table) -> InputRows:
     """Fill keys and partitions, and number the rows. Raises InputError where two rows have one
     key.
     """
@@ -123,11 +119,11 @@ async def prepare(order: Order, table: pa.Table) -> Members:
         f"{ORDINAL} AS {POSITION}",
         f"row_number() OVER (PARTITION BY {partition} ORDER BY {by}) - 1 AS {TURN}",
         f"min({ORDINAL}) OVER (PARTITION BY {partition}) AS {PARTITION}",
-        f"{ORDINAL} AS {MEMBER}",
+        f"{ORDINAL} AS {INPUT_ROW}",
         *([] if order.key else [f"{made} AS {_NAME}"]),
     ]
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
-    kinds = [(n, pa.int64()) for n in (POSITION, TURN, PARTITION, MEMBER)]
+    kinds = [(n, pa.int64()) for n in (POSITION, TURN, PARTITION, INPUT_ROW)]
     named = [] if order.key else [pa.field(_NAME, pa.string())]
     fields = [
         *(table.schema.field(n) for n in names),
@@ -149,7 +145,7 @@ def _bare(order: Order, table: pa.Table) -> frozenset[int]:
     return frozenset(values(pc.indices_nonzero(found)))
 
 
-def _numbered(order: Order, table: pa.Table) -> Members:
+def _numbered(order: Order, table: pa.Table) -> InputRows:
     firsts = values(table.column(PARTITION))
     numbers = {first: i for i, first in enumerate(dict.fromkeys(sorted(set(firsts))))}
     groups = values(table.column(order.partition))
@@ -164,16 +160,11 @@ def _numbered(order: Order, table: pa.Table) -> Members:
             seen[key] = i
     turns = values(table.column(TURN))
     of: list[list[int]] = [[] for _ in numbers]
-    for member in sorted(range(len(keys)), key=lambda m: turns[m]):
-        of[numbers[firsts[member]]].append(member)
-    return Members(table, [groups[first] for first in numbers], groups, keys, tuple(map(tuple, of)))
-
-
-def rows_of(table: pa.Table, members: Sequence[int]) -> pa.Table:
-    """The rows of a relation that derive from some members."""
-    if MEMBER not in table.column_names:
-        return table
-    return table.filter(pc.is_in(table.column(MEMBER), value_set=pa.array(members, pa.int64())))
+    for row in sorted(range(len(keys)), key=lambda i: turns[i]):
+        of[numbers[firsts[row]]].append(row)
+    return InputRows(
+        table, [groups[first] for first in numbers], groups, keys, tuple(map(tuple, of))
+    )
 
 
 def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
@@ -198,10 +189,10 @@ def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
     return waves
 
 
-def _windows(order: Order, partition: int, members: Sequence[int]) -> Iterator[Window]:
-    size = order.window or len(members)
-    for i in range(0, len(members), size):
-        yield Window(partition, tuple(members[i : i + size]))
+def _windows(order: Order, partition: int, rows: Sequence[int]) -> Iterator[Window]:
+    size = order.window or len(rows)
+    for i in range(0, len(rows), size):
+        yield Window(partition, tuple(rows[i : i + size]))
 
 
 def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
@@ -223,14 +214,14 @@ def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
 
 
 def without_nul(
-    name: str, table: pa.Table, *, members: bool = False
+    name: str, table: pa.Table, *, ordered: bool = False
 ) -> tuple[pa.Table, list[Failure]]:
     """The rows without a NUL, and a failure for each of the others.
 
     Args:
         name: Of the input.
         table: Its rows.
-        members: Whether the rows are those that an order cuts into windows.
+        ordered: Whether the rows are those that an order cuts into windows.
     """
     columns: dict[int, str] = {}
     for column in table.column_names:
@@ -242,7 +233,7 @@ def without_nul(
         Failure(
             name,
             f"column {column}: the text holds a NUL character. Remove it",
-            place if members else None,
+            place if ordered else None,
             table.slice(place, 1).to_pylist()[0],
         )
         for place, column in sorted(columns.items())

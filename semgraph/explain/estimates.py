@@ -20,7 +20,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
-from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, Implementation, RowEstimate
 from semgraph.semantic.library import estimated
 
@@ -219,18 +219,16 @@ class Estimator:
 
     def _before(self, node: Node) -> Amount | None:
         """As the same operator did before."""
-        segment = self.plan.segments.get(id(node))
-        if isinstance(node, Input) or (node.relational and segment is None):
+        physical = self.plan.nodes.get(node)
+        if isinstance(node, Input) or physical is None:
             return None
         known = self._known(node)
         if known is None or not known.runs:
             return None
-        first = (
-            segment.inputs[0][1] if segment is not None else node.inputs[0] if node.inputs else None
-        )
-        if first is None:
+        if not node.inputs:
             return None
-        rows = self.rows(first)
+        segment = isinstance(physical, SqlSegment)
+        rows = self.rows(physical.inputs[0].logical if segment else node.inputs[0])
         if not rows.known:
             return None
         if known.rows_in:
@@ -358,7 +356,7 @@ class Estimator:
         """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong
         to any.
         """
-        way, _ = self.plan.ways[id(node)]
+        way = self.plan.model_call(node).implementation
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
         found = most_calls(way, node, rows, self.windows if self._apart(node) else 1)

@@ -15,7 +15,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
-from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.retrieval import SearchSpec
 
 Actual = Mapping[str, Mapping[str, Any]]
@@ -41,7 +41,7 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
                     if isinstance(n, Embed)
                     for name, scalar in n.add
                 ],
-                "part": "ordered" if any(id(n) in plan.ordered for n in own) else "ahead",
+                "part": "ordered" if any(n in plan.ordered for n in own) else "ahead",
                 "reads": sorted({name for n in own for name in _sources(n, last, own)} - {step}),
             }
         )
@@ -62,7 +62,7 @@ def _sources(node: Node, last: Mapping[int, str], own: list[Node]) -> Iterable[s
 
 
 def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, str]:
-    _, choice = plan.ways[id(node)]
+    choice = plan.model_call(node).choice
     why = (
         "use"
         if node.step in plan.logical.use or node.step.rsplit("/", 1)[-1] in plan.logical.use
@@ -79,9 +79,10 @@ def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, str]:
 
 def _reading(plan: PhysicalPlan, node: Node) -> dict[str, Any]:
     if isinstance(node, Search):
-        specs = plan.trips[id(node)]
-        spec = next(s for s in specs if s.node is node)
-        return _search(spec, specs)
+        physical = plan.nodes[node]
+        assert isinstance(physical, StoreSearch)
+        specs = physical.group.specs
+        return _search(specs[physical.place], specs)
     over = str(node.pattern) if isinstance(node, Match) else str(getattr(node, "label", ""))
     return {
         "kind": node.keyword,
@@ -187,7 +188,7 @@ def queries(plan: PhysicalPlan) -> str:
     run.
     """
     parts = []
-    for segment in plan.segments.values():
+    for segment in (node.segment for node in plan.of_kind(SqlSegment)):
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
         parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
     if not parts:

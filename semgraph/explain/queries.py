@@ -19,11 +19,11 @@ from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
-from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.plan import PhysicalPlan, StoreSearch
 from semgraph.physical.reads import run_match, scanned_where
-from semgraph.physical.retrieval import Whom
+from semgraph.physical.retrieval import Partition
 from semgraph.physical.search import run_searches
-from semgraph.relational.fragments import runtime_schema
+from semgraph.relational.batch import runtime_schema
 from semgraph.stores.base import Observable, Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
@@ -65,11 +65,13 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
     made.
     """
 
-    async def embed(texts: Sequence[str], _whom: Whom) -> Vectors:
+    async def embed(texts: Sequence[str], _partition: Partition) -> Vectors:
         return np.ones((len(texts), dimensions), np.float32)
 
     if isinstance(node, Search):
-        group = plan.trips[id(node)]
+        physical = plan.nodes[node]
+        assert isinstance(physical, StoreSearch)
+        group = physical.group.specs
         if group[0].node is not node:
             return []
         withins = [

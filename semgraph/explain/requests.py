@@ -17,20 +17,20 @@ import pyarrow as pa
 
 from semgraph.errors import SemgraphError
 from semgraph.execution.evaluation import Evaluation
-from semgraph.execution.executor import given_rows, members_of, waves_of
+from semgraph.execution.executor import cut_waves, given_rows, number_rows
 from semgraph.execution.runtime import Runtime
-from semgraph.execution.windows import Wave, rows_of
+from semgraph.execution.windows import Wave
 from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
 from semgraph.llm.stack import bound
 from semgraph.logical.node import walk
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
-from semgraph.physical.planner import PhysicalPlan
+from semgraph.physical.plan import PhysicalNode, PhysicalPlan
+from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Asking, answer
 from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import Implementation, Part, Rows
-from semgraph.semantic.prompt.builder import check_answer
 from semgraph.stores.base import Store
 
 _TWO = 2  # rows: enough to show what several of them in one call look like
@@ -168,7 +168,9 @@ async def first_prompts(
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, _Listening(model), now)
-                shown = request or await _made_up(node, plan.ways[id(node)][0], _Listening(model))
+                shown = request or await _made_up(
+                    node, plan.model_call(node).implementation, _Listening(model)
+                )
                 messages = _in_names(node.prompt.first) if shown is None else shown.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 found.append(FirstPrompt(node, messages, tokens, request is not None))
@@ -177,17 +179,17 @@ async def first_prompts(
 
 async def _first_rows(
     plan: PhysicalPlan, runtime: Runtime, inputs: Mapping[str, pa.Table]
-) -> tuple[dict[int, pa.Table], Wave]:
+) -> tuple[dict[PhysicalNode, Batch], Wave]:
     tables = dict(inputs)
     first: Wave = ()
     order = plan.logical.order
     if order is not None and order.input in tables:
-        members = await members_of(runtime, order, tables)
-        waves = waves_of(runtime, order, members, dict(enumerate(members.of)))
+        rows = await number_rows(runtime, order, tables)
+        waves = cut_waves(runtime, order, rows, dict(enumerate(rows.of)))
         first = waves[0] if waves else ()
-        some = [m for window in first for m in window.members]
+        some = Batch(rows.rows).of_rows([row for window in first for row in window.rows])
         assert runtime.confinement is not None
-        tables[order.input] = runtime.confinement.by_window(rows_of(members.rows, some))
+        tables[order.input] = runtime.confinement.by_window(some).table
     return given_rows(plan, tables), first
 
 
@@ -196,12 +198,12 @@ async def _first_request(
 ) -> Request | None:
     runtime = evaluation.runtime
     try:
-        tables = await evaluation.tables(node.inputs)
-        way, _ = runtime.plan.ways[id(node)]
+        ask = runtime.plan.model_call(node)
+        tables = [batch.table for batch in await evaluation.batches(ask.inputs)]
         column = runtime.plan.logical.graph.partition
         async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
             await answer(
-                node, tables, Asking(way, ctx, runtime.partitions, column, now, check_answer)
+                node, tables, Asking(ask.implementation, ctx, runtime.partitions, column, now)
             )
     except _NotAskedError:
         pass

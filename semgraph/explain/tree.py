@@ -9,7 +9,8 @@ from typing import Any
 
 from semgraph.explain.estimates import Amount, Forecast
 from semgraph.explain.mermaid import Actual, of_sink, steps_of
-from semgraph.physical.planner import PhysicalPlan
+from semgraph.logical.semantic import Semantic
+from semgraph.physical.plan import PhysicalPlan, StoreSearch
 
 WIDTH = 100
 _HEADS = ("step", "how", "rows", "calls", "tokens", "$", "prompt", "reads, writes")
@@ -86,8 +87,13 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
 
 def _head(plan: PhysicalPlan, width: int) -> list[str]:
     logical = plan.logical
-    rounds = len({id(group[0].node) for group in plan.trips.values()})
-    parts = [logical.name, _steps(plan), f"{len(plan.ways)} semantic", f"{rounds} searches"]
+    rounds = len({search.group for search in plan.of_kind(StoreSearch)})
+    parts = [
+        logical.name,
+        _steps(plan),
+        f"{sum(isinstance(node, Semantic) for node in plan.nodes)} semantic",
+        f"{rounds} searches",
+    ]
     order = logical.order
     if order is not None:
         parts.append(

@@ -1,4 +1,6 @@
-"""Clustering in memory, by networkx where it has the algorithm."""
+"""What is computed in memory: clusters (by networkx where it has the algorithm), vectors,
+requirements, and statements without the input rows that they fail with.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,9 @@ from semgraph.errors import DataError, InputError, Problem
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.relational import Require
 from semgraph.logical.semantic import VECTOR, Embed
-from semgraph.physical.retrieval import Embed as Embedding
-from semgraph.physical.retrieval import vectors_of, whose
-from semgraph.relational.fragments import column_of, conform, runtime_schema
-from semgraph.relational.sql import MEMBER, PARTITION, values
+from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, conform, runtime_schema, values
+from semgraph.relational.fragments import Segment, column_of, place_segment_error, run_segment
 from semgraph.semantic.ask import Failure, failures
 
 _ROUNDS = (
@@ -148,16 +149,16 @@ _ALGORITHMS = {
 
 
 async def run_embed(
-    node: Embed, left: pa.Table, embed: Embedding, partition: str, now: datetime | None
+    node: Embed, left: pa.Table, embed: EmbedTextsOf, partition: str, now: datetime | None
 ) -> pa.Table:
     """The rows with their vectors; texts of two partitions never share a request."""
     schema = runtime_schema(node)
-    found = left
+    rows = left
     for name, scalar in node.add:
         texts = await column_of(scalar, node.input, left, now)
-        vectors = await vectors_of(texts, embed, whose(left, partition))
-        found = found.append_column(name, vectors.cast(VECTOR))
-    return conform(found.select(schema.names), schema)
+        vectors = await vectors_of(texts, embed, partitions_of(left, partition))
+        rows = rows.append_column(name, vectors.cast(VECTOR))
+    return conform(rows.select(schema.names), schema)
 
 
 async def required(
@@ -183,9 +184,80 @@ async def required(
         error or "it is not as it must be"
         for error in values(await column_of(node.says, node.input, bad, now))
     ]
-    if windows and MEMBER not in table.column_names:
+    if windows and INPUT_ROW not in table.column_names:
         raise InputError(
             *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
         )
     kept = table.filter(pa.array([bool(value) for value in values(holds)]))
     return kept, failures(node, bad, range(len(wrong)), errors)
+
+
+async def without_faulty(
+    segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
+) -> tuple[pa.Table, list[Failure]]:
+    """The rows of a statement that failed without the input rows that it fails with, and these.
+
+    Args:
+        segment: The statement.
+        inputs: The rows of its inputs.
+        now: The value of `$now`.
+        error: What it failed with.
+
+    Raises:
+        DataError: `error`, unless it is the fault of some input rows alone.
+    """
+    numbers = {row for batch in inputs for row in batch.input_rows() if row is not None}
+    if not numbers or await _error_with(segment, inputs, now, []) is not None:
+        raise error
+    faulty = await _faulty(segment, inputs, now, sorted(numbers))
+    rest = sorted(numbers - faulty.keys())
+    if not faulty or await _error_with(segment, inputs, now, rest) is not None:
+        raise error
+    failures = [await _failure(segment, inputs, now, row, own) for row, own in faulty.items()]
+    return await run_segment(segment, _tables(inputs, rest), now), failures
+
+
+async def _faulty(
+    segment: Segment, inputs: Sequence[Batch], now: datetime, rows: Sequence[int]
+) -> dict[int, DataError]:
+    """The input rows with which alone a statement fails, by bisection."""
+    error = await _error_with(segment, inputs, now, rows)
+    if error is None:
+        return {}
+    if len(rows) == 1:
+        return {rows[0]: error}
+    half = len(rows) // 2
+    first = await _faulty(segment, inputs, now, rows[:half])
+    return first | await _faulty(segment, inputs, now, rows[half:])
+
+
+async def _error_with(
+    segment: Segment, inputs: Sequence[Batch], now: datetime, rows: Sequence[int]
+) -> DataError | None:
+    """The error of a statement over what derives from some input rows, if it has one."""
+    try:
+        await run_segment(segment, _tables(inputs, rows), now)
+    except DataError as error:
+        return error
+    return None
+
+
+async def _failure(
+    segment: Segment, inputs: Sequence[Batch], now: datetime, row: int, error: DataError
+) -> Failure:
+    tables = _tables(inputs, [row])
+    placed = await place_segment_error(error, segment, tables, now)
+    step = placed.problem.step or segment.root.step
+    return Failure(step, placed.without_step, row, _first_row(tables))
+
+
+def _first_row(tables: Sequence[pa.Table]) -> dict[str, Any]:
+    """The first row that derives from an input row, without hidden columns."""
+    for batch in map(Batch, tables):
+        if batch.num_rows and batch.has_input_rows:
+            return dict(Batch(batch.table.slice(0, 1)).visible().to_pylist()[0])
+    return {}
+
+
+def _tables(inputs: Sequence[Batch], rows: Sequence[int]) -> list[pa.Table]:
+    return [batch.of_rows(rows, shared=True).table for batch in inputs]

@@ -1,147 +1,226 @@
-"""From a logical plan to what is run: segments, searches that share a round trip, chosen ways, and
-what may run ahead.
+"""From an optimized logical plan to a physical one: statements, shared round trips, implementations,
+and what may run ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import EngineError, PlanError, Problem
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
-from semgraph.logical.graph import Reading, Scan
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.graph import Match, Reading, Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
-from semgraph.logical.relational import Project, Union
+from semgraph.logical.relational import Input, Project, Require, Union
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.logical.typecheck import Columns
+from semgraph.physical.plan import (
+    AskModel,
+    ClusterRows,
+    EarlyStop,
+    EmbedTexts,
+    InputTable,
+    PhysicalNode,
+    PhysicalPlan,
+    RequireRows,
+    SearchGroup,
+    SinkSpec,
+    SqlSegment,
+    StoreMatch,
+    StoreScan,
+    StoreSearch,
+    WholeRun,
+)
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.relational.fragments import Segment, compile_segment, plan_segments
 from semgraph.semantic.contract import Implementation
 from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 
-
-@dataclass(frozen=True)
-class SinkSpec:
-    """A sink and the relation whose rows it writes: `written` columns and derived text
-    properties.
-    """
-
-    sink: Sink
-    rows: Node
-
-
-@dataclass(frozen=True)
-class PhysicalPlan:
-    """How a plan is run.
-
-    Args:
-        logical: The optimized plan.
-        segments: One DuckDB statement for each materialised relational node, by `id`.
-        trips: For each search, by `id`, all that share its round trip.
-        ways: The implementation of each semantic node, by `id`, and how it is written.
-        sinks: What writes, in the order of the plan.
-        ordered: Ids of the nodes that depend on the run's own writes; all others may run ahead.
-        boundary: Nodes that run ahead and are read by the ordered part.
-        whole: Ids of steps that are searched and derive from inputs alone: all rows of the run are
-            visible in them.
-    """
-
-    logical: LogicalPlan
-    segments: Mapping[int, Segment]
-    trips: Mapping[int, tuple[SearchSpec, ...]]
-    ways: Mapping[int, tuple[Implementation[Any], Choice]]
-    sinks: tuple[SinkSpec, ...]
-    ordered: frozenset[int]
-    boundary: tuple[Node, ...]
-    whole: frozenset[int]
-
-    def named(self, *roots: Node) -> dict[str, Node]:
-        """The last node of each named step below the roots (default: of the whole plan)."""
-        return {node.step: node for node in walk(*(roots or self.roots)) if node.step}
-
-    @property
-    def roots(self) -> tuple[Node, ...]:
-        """All that must be computed."""
-        return (*(spec.rows for spec in self.sinks), *self.logical.returns.values())
+Implementations = Mapping[Node, tuple[Implementation[Any], Choice]]
 
 
 def compile_plan(
     plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]
 ) -> PhysicalPlan:
-    """Compile an optimized plan for a store. Raises PlanError: unknown way, a way that refuses its
-    node.
+    """Compile an optimized plan for a store.
+
+    Raises:
+        PlanError: An unknown implementation, or one that refuses its node.
     """
     if plan not in _LAYOUTS:
         _LAYOUTS[plan] = _layout(plan)
-    found = _LAYOUTS[plan]
-    nodes = list(walk(*(spec.rows for spec in found.sinks), *plan.returns.values()))
+    layout = _LAYOUTS[plan]
+    nodes = list(walk(*(rows for _, rows in layout.sinks), *plan.returns.values()))
+    builder = _TreeBuilder(layout, nodes, store, _choose(plan, nodes, library, limits))
+    for node in nodes:
+        builder.add(node)
+    physical = builder.physical
     return PhysicalPlan(
         logical=plan,
-        segments=found.segments,
-        trips=_trips(nodes, store),
-        ways=_choose(plan, nodes, library, limits),
-        sinks=found.sinks,
-        ordered=found.ordered,
-        boundary=found.boundary,
-        whole=found.whole,
+        nodes=physical,
+        sinks=tuple(SinkSpec(sink, physical[rows]) for sink, rows in layout.sinks),
+        ordered=layout.ordered,
+        exchange=tuple(physical[node] for node in layout.exchange),
+        whole=tuple(builder.whole.values()),
     )
 
 
-def check_ways(plan: LogicalPlan, library: Library) -> None:
-    """Refuse an optimized plan whose ways `compile_plan` refuses, whatever the store and the models
-    are. Raises PlanError.
+def check_implementations(plan: LogicalPlan, library: Library) -> None:
+    """Refuse an optimized plan with implementations that `compile_plan` refuses, whatever the store
+    and the models are. Raises PlanError.
     """
     _choose(plan, list(walk(*plan.roots)), library, {})
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """What of a physical plan no store and no model has a say in; see `PhysicalPlan`. It holds
-    nodes, not the plan.
+_OPERATORS: dict[type[Node], Callable[[Any, tuple[PhysicalNode, ...]], PhysicalNode]] = {
+    Match: StoreMatch,
+    Scan: StoreScan,
+    Cluster: ClusterRows,
+    Embed: EmbedTexts,
+    Require: RequireRows,
+}
+
+
+class _TreeBuilder:
+    """Makes the physical nodes of a plan, inputs before what reads them.
+
+    Args:
+        layout: What is materialised.
+        nodes: All logical nodes.
+        store: The store, for its searches.
+        implementations: Those of the semantic nodes.
     """
 
-    segments: Mapping[int, Segment]
-    sinks: tuple[SinkSpec, ...]
-    ordered: frozenset[int]
-    boundary: tuple[Node, ...]
-    whole: frozenset[int]
+    def __init__(
+        self, layout: _Layout, nodes: Sequence[Node], store: Store, implementations: Implementations
+    ) -> None:
+        self.physical: dict[Node, PhysicalNode] = {}
+        self.whole: dict[Node, WholeRun] = {}
+        self._layout, self._implementations = layout, implementations
+        self._groups = _search_groups(nodes, store)
+
+    def add(self, node: Node) -> None:
+        """Make the physical node, if the rows of this one are materialised."""
+        if node in self.physical:
+            return
+        segment = self._layout.segments.get(node)
+        if segment is not None:
+            inputs = tuple(self.physical[source] for _, source in segment.inputs)
+            self.physical[node] = SqlSegment(node, inputs, segment)
+        elif isinstance(node, Input):
+            self.physical[node] = InputTable(node, ())
+        elif not node.relational:
+            self.physical[node] = self._operator(node)
+
+    def _operator(self, node: Node) -> PhysicalNode:
+        if isinstance(node, Search):
+            return self._search(node)
+        inputs = tuple(self.physical[child] for child in node.inputs)
+        if isinstance(node, Semantic):
+            return self._semantic(node, inputs)
+        for kind, physical in _OPERATORS.items():
+            if isinstance(node, kind):
+                return physical(node, inputs)
+        raise EngineError(f"nothing computes {node!r} of step {node.step}")
+
+    def _search(self, node: Search) -> StoreSearch:
+        group = self._groups[node]
+        steps = [spec.node.within for spec in group.specs if spec.node.within is not None]
+        for below in walk(*steps):  # those of the other searches may come later in the plan
+            self.add(below)
+        inputs = (self.physical[group.specs[0].node.input], *map(self._step, steps))
+        place = next(i for i, spec in enumerate(group.specs) if spec.node is node)
+        return StoreSearch(node, inputs, group, place)
+
+    def _step(self, node: Node) -> PhysicalNode:
+        """What computes the rows of a step that is searched."""
+        if node not in self._layout.whole:
+            return self.physical[node]
+        if node not in self.whole:
+            self.whole[node] = WholeRun(node, (self.physical[node],))
+        return self.whole[node]
+
+    def _semantic(self, node: Semantic, inputs: tuple[PhysicalNode, ...]) -> PhysicalNode:
+        ask = AskModel(node, inputs, *self._implementations[node])
+        chain = [ask]
+        if isinstance(node, SemMap | SemFilter) and node.stop is not None:
+            while (below := self._fed(chain[0])) is not None:
+                chain.insert(0, below)
+        return ask if len(chain) == 1 else EarlyStop(node, chain[0].inputs, tuple(chain))
+
+    def _fed(self, ask: AskModel) -> AskModel | None:
+        """The operator below, where it computes rows only as far as this one needs them."""
+        below = ask.inputs[0]
+        fed = getattr(below.logical, "fed", False) and below.logical not in self._layout.exchange
+        return below if fed and isinstance(below, AskModel) else None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The part of a physical plan that depends on the logical plan alone.
+
+    It holds nodes, not the plan.
+
+    Args:
+        segments: The statements of relational nodes.
+        sinks: Each sink, and the relation that it writes.
+        ordered: As in `PhysicalPlan`.
+        exchange: The logical nodes of `PhysicalPlan.exchange`.
+        whole: The logical nodes of `PhysicalPlan.whole`.
+    """
+
+    segments: Mapping[Node, Segment]
+    sinks: tuple[tuple[Sink, Node], ...]
+    ordered: frozenset[Node]
+    exchange: tuple[Node, ...]
+    whole: frozenset[Node]
 
 
 _LAYOUTS: WeakKeyDictionary[LogicalPlan, _Layout] = WeakKeyDictionary()
 
 
 def _layout(plan: LogicalPlan) -> _Layout:
-    sinks = tuple(SinkSpec(sink, sink_rows(sink)) for sink in plan.writes)
-    roots = (*(spec.rows for spec in sinks), *plan.returns.values())
+    sinks = tuple((sink, sink_rows(sink)) for sink in plan.writes)
+    roots = (*(rows for _, rows in sinks), *plan.returns.values())
     nodes = list(walk(*roots))
     if plan.order is None:
-        _refuse_scans_of_nobody(nodes)
+        _refuse_scans_without_partition(nodes)
     else:
-        _refuse_rows_of_nobody(nodes)
+        _refuse_rows_without_window(nodes)
     within = [n.within for n in nodes if isinstance(n, Search) and n.within is not None]
-    whole = frozenset(id(n) for n in within if all(_row_by_row(m) for m in walk(n)))
+    whole = frozenset(n for n in within if all(_row_by_row(m) for m in walk(n)))
     ordered = _ordered(plan, nodes, whole)
-    firsts = [spec for spec in sinks if isinstance(spec.sink, Merge) and spec.sink.first]
-    boundary = _boundary(nodes, ordered, sinks, plan.returns.values()) if plan.order else ()
-    materialised = plan_segments([*roots, *boundary])
-    boundary = tuple(node for node in boundary if id(node) in materialised)
+    exchange = _exchange(nodes, ordered, sinks, plan.returns.values()) if plan.order else ()
+    materialised = plan_segments([*roots, *exchange])
+    exchange = tuple(node for node in exchange if node in materialised)
     segments = {
-        id(n): compile_segment(n, materialised)
+        n: compile_segment(n, materialised)
         for n in nodes
-        if n.relational and n.inputs and id(n) in materialised
+        if n.relational and n.inputs and n in materialised
     }
-    for spec in firsts:
-        if id(spec.rows) in ordered or any(n.calls_llm or n.embeds for n in walk(spec.rows)):
+    _check_first_sinks(sinks, ordered)
+    return _Layout(segments, sinks, ordered, exchange, whole)
+
+
+def _check_first_sinks(sinks: Iterable[tuple[Sink, Node]], ordered: frozenset[Node]) -> None:
+    for sink, rows in sinks:
+        if not _is_first(sink):
+            continue
+        if rows in ordered or any(n.calls_llm or n.embeds for n in walk(rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
-            raise PlanError(Problem(msg, step=spec.sink.step or None, position=spec.sink.origin))
-    return _Layout(segments, sinks, ordered, boundary, whole)
+            raise PlanError(Problem(msg, step=sink.step or None, position=sink.origin))
+
+
+def _is_first(sink: Sink) -> bool:
+    return isinstance(sink, Merge) and sink.first
 
 
 def _row_by_row(node: Node) -> bool:
@@ -149,7 +228,7 @@ def _row_by_row(node: Node) -> bool:
     return node.relational and (not node.inputs or (len(node.inputs) == 1 and node.rowwise))
 
 
-def _refuse_rows_of_nobody(nodes: Iterable[Node]) -> None:
+def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
     """Rows that belong to no window cannot stand among rows that do: no window would see them."""
     problems = []
     for node in nodes:
@@ -163,7 +242,7 @@ def _refuse_rows_of_nobody(nodes: Iterable[Node]) -> None:
         raise PlanError(*problems)
 
 
-def _refuse_scans_of_nobody(nodes: Iterable[Node]) -> None:
+def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
     """Without windows a run has no partitions: what reads a label must say that it means those of
     everybody.
     """
@@ -206,74 +285,77 @@ def sink_rows(sink: Sink) -> Node:
     return rows
 
 
-def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[int]) -> frozenset[int]:
+def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[Node]) -> frozenset[Node]:
     """Draw an edge from each write to each read that shares a (label, property); a read over [L, r]
     does not depend on the merge of r itself into L, if all rows of r are known beforehand.
     """
-    found: set[int] = set()
+    ordered: set[Node] = set()
     for node in nodes:
         own = isinstance(node, Reading) and any(
             node.label_reads & sink.label_writes and not _same_rows(node, sink, whole)
             for sink in plan.writes
         )
-        if own or any(id(child) in found for child in node.inputs):
-            found.add(id(node))
-    return frozenset(found)
+        if own or not ordered.isdisjoint(node.inputs):
+            ordered.add(node)
+    return frozenset(ordered)
 
 
-def _same_rows(node: Node, sink: Sink, whole: frozenset[int]) -> bool:
+def _same_rows(node: Node, sink: Sink, whole: frozenset[Node]) -> bool:
     within = node.within if isinstance(node, Search) else None
-    return (
-        within is not None and id(within) in whole and within.fingerprint == sink.input.fingerprint
-    )
+    return within in whole and within.fingerprint == sink.input.fingerprint
 
 
-def _boundary(
-    nodes: list[Node], ordered: frozenset[int], sinks: Iterable[SinkSpec], returns: Iterable[Node]
+def _exchange(
+    nodes: list[Node],
+    ordered: frozenset[Node],
+    sinks: Iterable[tuple[Sink, Node]],
+    returns: Iterable[Node],
 ) -> tuple[Node, ...]:
     """What the ordered part, the commits and the results read of what ran ahead."""
-    read: dict[int, Node] = {}
+    read: dict[Node, None] = {}
     for node in nodes:
-        if id(node) in ordered:
-            read |= {id(child): child for child in node.inputs if id(child) not in ordered}
-    for node in (*(s.rows for s in sinks if not getattr(s.sink, "first", False)), *returns):
-        if id(node) not in ordered:
-            read[id(node)] = node
-    return tuple(node for node in read.values() if node.inputs)
+        if node in ordered:
+            read |= dict.fromkeys(child for child in node.inputs if child not in ordered)
+    read |= dict.fromkeys(rows for sink, rows in sinks if not _is_first(sink))
+    read |= dict.fromkeys(returns)
+    return tuple(node for node in read if node.inputs and node not in ordered)
 
 
-def _trips(nodes: list[Node], store: Store) -> dict[int, tuple[SearchSpec, ...]]:
-    groups: dict[str, list[SearchSpec]] = {}
+def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGroup]:
+    """The group of each search: those that share a round trip."""
+    groups: dict[object, list[SearchSpec]] = {}
     for node in nodes:
         if isinstance(node, Search):
-            groups.setdefault(node.trip or f"#{id(node)}", []).append(
-                SearchSpec.compile(node, store)
-            )
-    return {id(spec.node): tuple(group) for group in groups.values() for spec in group}
+            groups.setdefault(node.trip or node, []).append(SearchSpec.compile(node, store))
+    made = (SearchGroup(tuple(specs)) for specs in groups.values())
+    return {spec.node: group for group in made for spec in group.specs}
 
 
 def _choose(
     plan: LogicalPlan, nodes: list[Node], library: Library, limits: Mapping[str, Limits]
-) -> dict[int, tuple[Implementation[Any], Choice]]:
-    """The way of each semantic node: by its step's name, else the operator's reference."""
-    found: dict[int, tuple[Implementation[Any], Choice]] = {}
+) -> dict[Node, tuple[Implementation[Any], Choice]]:
+    """The implementation of each semantic node: by its step's name, else the operator's
+    reference.
+    """
+    chosen: dict[Node, tuple[Implementation[Any], Choice]] = {}
     problems: list[Problem] = []
     for node in nodes:
         if not isinstance(node, Semantic):
             continue
         choice = plan.choice(node.step) or library.reference(node.keyword)
         try:
-            way = library.get(node.keyword, choice)
+            implementation = library.get(node.keyword, choice)
         except PlanError as error:
             problems += [
                 Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems
             ]
             continue
         role = node.prompt.first.role
-        refusal = way.refuses(node, limits.get(role) or limits.get("default") or Limits())
+        role_limits = limits.get(role) or limits.get("default") or Limits()
+        refusal = implementation.refuses(node, role_limits)
         if refusal is not None:
             problems.append(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
-        found[id(node)] = (way, choice)
+        chosen[node] = (implementation, choice)
     if problems:
         raise PlanError(*problems)
-    return found
+    return chosen

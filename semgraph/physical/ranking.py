@@ -24,8 +24,9 @@ from semgraph.logical.node import Node
 from semgraph.logical.search import RANKING, By, Search
 from semgraph.logical.typecheck import Sort
 from semgraph.physical.retrieval import SearchSpec
-from semgraph.relational.fragments import conform, execute, runtime_schema
-from semgraph.relational.sql import PARTITION, dense, hidden, quote, scalar_sql, values
+from semgraph.relational.batch import PARTITION, conform, dense, hidden, runtime_schema, values
+from semgraph.relational.fragments import execute
+from semgraph.relational.sql import quote, scalar_sql
 from semgraph.stores.batch_io import end_column
 
 NAMES = tuple(name for name, _ in RANKING)

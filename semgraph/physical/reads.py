@@ -14,22 +14,42 @@ from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import ROWS, Scalar
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.schema import Label
-from semgraph.relational.fragments import conform, execute, runtime_schema
-from semgraph.relational.sql import MEMBER, PARTITION, hidden, quote, scalar_sql
-from semgraph.stores.base import Alias, MatchQuery
+from semgraph.relational.batch import INPUT_ROW, PARTITION, conform, hidden, runtime_schema
+from semgraph.relational.fragments import execute
+from semgraph.relational.sql import quote, scalar_sql
+from semgraph.stores.base import Alias, MatchQuery, SearchQuery
 from semgraph.stores.conditions import Prop, compares_alike
 
 
-class Taking(Protocol):
-    """The part of a store that says what it takes."""
+class StoreReads(Protocol):
+    """The part of a store that reads."""
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
         """As `Store.takes`."""
         ...
 
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        ...
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """As `Store.match`."""
+        ...
+
+    async def scan(
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
+    ) -> pa.Table:
+        """As `Store.scan`."""
+        ...
+
 
 def is_pushed(
-    store: Taking,
+    store: StoreReads,
     part: Scalar,
     alias: Alias,
     labels: Mapping[str, Label],
@@ -56,22 +76,7 @@ def is_pushed(
     )
 
 
-class Scanning(Taking, Protocol):
-    """The part of a store that scans."""
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """As `Store.scan`."""
-        ...
-
-
-def scanned_where(node: Scan, store: Taking) -> tuple[Scalar, ...]:
+def scanned_where(node: Scan, store: StoreReads) -> tuple[Scalar, ...]:
     """The conjuncts of a scan that the store decides."""
     labels = {"": node.graph.label(node.label)}
     return tuple(part for part in node.where if is_pushed(store, part, "", labels))
@@ -80,7 +85,7 @@ def scanned_where(node: Scan, store: Taking) -> tuple[Scalar, ...]:
 async def run_scan(
     node: Scan,
     whose: Mapping[str, Sequence[tuple[int, int]]] | None,
-    store: Scanning,
+    store: StoreReads,
     now: datetime | None,
 ) -> pa.Table:
     """The rows of a label in the schema of the node; one round trip.
@@ -128,26 +133,18 @@ def _seen_by(
         own = table.filter(pc.equal(partition, pa.scalar(name)))
         for numbers in windows:
             seen = own
-            for column, number in zip((PARTITION, MEMBER), numbers, strict=True):
+            for column, number in zip((PARTITION, INPUT_ROW), numbers, strict=True):
                 seen = seen.append_column(
                     column, pa.repeat(pa.scalar(number, pa.int64()), own.num_rows)
                 )
             parts.append(seen)
     schema = pa.schema(
-        [*table.schema, pa.field(PARTITION, pa.int64()), pa.field(MEMBER, pa.int64())]
+        [*table.schema, pa.field(PARTITION, pa.int64()), pa.field(INPUT_ROW, pa.int64())]
     )
     return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
 
 
-class Matching(Taking, Protocol):
-    """The part of a store that matches."""
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
-        ...
-
-
-def match_query(node: Match, store: Matching) -> tuple[MatchQuery, tuple[Scalar, ...]]:
+def match_query(node: Match, store: StoreReads) -> tuple[MatchQuery, tuple[Scalar, ...]]:
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
     whole = {
@@ -177,7 +174,9 @@ def _of_fields(part: Scalar, variables: set[str]) -> bool:
     return variables.isdisjoint(part.columns) and roots <= variables
 
 
-async def run_match(node: Match, left: pa.Table, store: Matching, now: datetime | None) -> pa.Table:
+async def run_match(
+    node: Match, left: pa.Table, store: StoreReads, now: datetime | None
+) -> pa.Table:
     """Match a pattern for all rows in one round trip; the result in the schema of its node."""
     schema = runtime_schema(node)
     if not left.num_rows:

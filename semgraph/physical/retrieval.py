@@ -17,8 +17,9 @@ from semgraph.llm.base import Vectors
 from semgraph.logical.schema import Label
 from semgraph.logical.search import RANKING, Search
 from semgraph.physical.reads import is_pushed
+from semgraph.relational.batch import Batch, values
 from semgraph.relational.fragments import Value, value_of
-from semgraph.relational.sql import PARTITION, quote, values
+from semgraph.relational.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
 _NAMES = tuple(name for name, _ in RANKING)
@@ -252,29 +253,28 @@ def _plain_term(scalar: Scalar, node: Search) -> bool:
     )
 
 
-Whom = str | int
+Partition = str | int
 """A partition: its name, or the number that rows have for it; "" where it is not known."""
-Embed = Callable[[Sequence[str], Whom], Awaitable[Vectors]]
+EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Vectors]]
 
 
-def whose(table: pa.Table, partition: str) -> list[Whom]:
-    """For each row its partition: texts of two never share a request."""
-    if partition in table.column_names and table.schema.field(partition).type == pa.string():
-        return [name or "" for name in values(table.column(partition))]
-    return (
-        values(table.column(PARTITION))
-        if PARTITION in table.column_names
-        else [""] * table.num_rows
-    )
+def partitions_of(table: pa.Table, column: str) -> Sequence[Partition]:
+    """The partition of each row: the one that it names in a column, else that of its window.
+
+    Texts of two partitions never share a request.
+    """
+    batch = Batch(table)
+    named = batch.owners(column)
+    return named if named is not None else batch.partitions() or [""] * table.num_rows
 
 
-async def vectors_of(texts: pa.Array, embed: Embed, of: Sequence[Whom]) -> pa.Array:  # type: ignore[type-arg]
+async def vectors_of(texts: pa.Array, embed: EmbedTextsOf, of: Sequence[Partition]) -> pa.Array:  # type: ignore[type-arg]
     """Vectors of a column of texts, each distinct text of a partition embedded once; NULL stays
     NULL.
 
     Vectors have one element where there is no text at all: how many a vector has is not known then.
     """
-    asked: dict[Whom, dict[str, int]] = {}
+    asked: dict[Partition, dict[str, int]] = {}
     for text, whom in zip(values(texts), of, strict=True):
         if text is not None:
             asked.setdefault(whom, {}).setdefault(text, len(asked.get(whom, ())))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,25 +29,18 @@ from semgraph.physical.ranking import (
     vector_column,
     worth_it,
 )
+from semgraph.physical.reads import StoreReads
 from semgraph.physical.retrieval import (
-    Embed,
+    EmbedTextsOf,
     SearchSpec,
     given_vectors,
     of_one_size,
+    partitions_of,
     vectors_of,
-    whose,
 )
-from semgraph.relational.fragments import column_of, execute, runtime_schema
-from semgraph.relational.sql import values
+from semgraph.relational.batch import runtime_schema, values
+from semgraph.relational.fragments import column_of, execute
 from semgraph.stores.base import SearchQuery
-
-
-class Searching(Protocol):
-    """The part of a store that searches."""
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        ...
 
 
 class Asking:
@@ -95,7 +88,7 @@ class Asking:
         )
         return [confined, everyone] if self._mixed(n) else [everyone]
 
-    async def hits(self, store: Searching, wanted: Mapping[int, int]) -> dict[int, pa.Table]:
+    async def hits(self, store: StoreReads, wanted: Mapping[int, int]) -> dict[int, pa.Table]:
         """The hits of searches by number, `wanted` says how many of each method; one round trip."""
         queries = {n: self._queries(n, k) for n, k in wanted.items()}
         flat = [query for parts in queries.values() for query in parts]
@@ -181,7 +174,7 @@ def _no_later(
 
 
 async def method_values(
-    node: Search, left: pa.Table, embed: Embed, now: datetime | None
+    node: Search, left: pa.Table, embed: EmbedTextsOf, now: datetime | None
 ) -> list[pa.Array]:  # type: ignore[type-arg]
     """For each method, the rows' values: plain words for full text, vectors for `nearest`, the
     value itself for `equal`.
@@ -196,7 +189,7 @@ async def method_values(
         elif node.given_as_vector(by):
             column = given_vectors(column)
         elif by.via == "nearest":
-            column = await vectors_of(column, embed, whose(left, node.graph.partition))
+            column = await vectors_of(column, embed, partitions_of(left, node.graph.partition))
         found.append(column)
     return found
 
@@ -205,8 +198,8 @@ async def run_searches(
     specs: Sequence[SearchSpec],
     left: pa.Table,
     withins: Sequence[pa.Table | None],
-    store: Searching,
-    embed: Embed,
+    store: StoreReads,
+    embed: EmbedTextsOf,
     now: datetime | None,
 ) -> list[pa.Table]:
     """Run searches over the same rows and label in one round trip; one result for each, in the
@@ -234,17 +227,17 @@ async def run_searches(
     return found
 
 
-async def _with_vectors(spec: SearchSpec, rows: pa.Table, embed: Embed) -> pa.Table:
+async def _with_vectors(spec: SearchSpec, rows: pa.Table, embed: EmbedTextsOf) -> pa.Table:
     """A step's rows with the vectors that hits bring."""
     for name, text in spec.step_vectors.items():
         texts = rows.column(text).combine_chunks()
-        vectors = await vectors_of(texts, embed, whose(rows, spec.node.graph.partition))
+        vectors = await vectors_of(texts, embed, partitions_of(rows, spec.node.graph.partition))
         rows = rows.append_column(name, vectors.cast(VECTOR))
     return rows
 
 
 async def _finish(
-    asked: Asked, hits: pa.Table | None, embed: Embed, now: datetime | None
+    asked: Asked, hits: pa.Table | None, embed: EmbedTextsOf, now: datetime | None
 ) -> tuple[pa.Table, list[int]]:
     """The result, and for which row each of its rows is, where a step's rows may be among the
     hits.
@@ -267,7 +260,9 @@ async def _finish(
         column = asked.values[i]
         if by.via == "nearest" and STEP in tables:
             texts = tables[STEP].column(by.prop).combine_chunks()
-            vectors = await vectors_of(texts, embed, whose(tables[STEP], spec.node.graph.partition))
+            vectors = await vectors_of(
+                texts, embed, partitions_of(tables[STEP], spec.node.graph.partition)
+            )
             column, vectors = of_one_size(column, vectors)
             tables[STEP] = tables[STEP].append_column(vector_column(i), vectors)
         tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)

@@ -5,14 +5,13 @@ statement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -24,9 +23,18 @@ from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import TIMESTAMP, sql_type
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Add, Filter, Project
-from semgraph.relational.sql import MEMBER, PARTITION, hidden, operator_sql, pick, quote, scalar_sql
+from semgraph.relational.batch import (
+    INPUT_ROW,
+    PARTITION,
+    Batch,
+    Column,
+    conform,
+    hidden,
+    pick,
+    runtime_schema,
+)
+from semgraph.relational.sql import operator_sql, quote, scalar_sql
 
-Column = Any  # pa.ChunkedArray or pa.Array
 Value = Callable[[pa.Table, datetime | None], Column]
 Change = Callable[[pa.Table, datetime | None], pa.Table]
 
@@ -70,7 +78,7 @@ def _change(node: Node) -> Change | None:
         for name in names:
             compute = computed.get(name)
             columns[name] = table.column(name) if compute is None else compute(table, now)
-        kept = [name for name in (PARTITION, MEMBER) if name in table.column_names]
+        kept = [name for name in (PARTITION, INPUT_ROW) if name in table.column_names]
         full = pa.schema([*schema, *(table.schema.field(name) for name in kept)])
         return pa.table(columns | {name: table.column(name) for name in kept}, schema=full)
 
@@ -262,7 +270,6 @@ def _listed(inner: Value | None) -> Value | None:
 
 
 _LARGE = 20_000  # rows from which a statement leaves the event loop's thread
-_HIDDEN = {PARTITION: pa.int64(), MEMBER: pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -281,34 +288,42 @@ class Segment:
     sql: str
     direct: Change | None = None
 
+    @cached_property
+    def operators(self) -> tuple[Node, ...]:
+        """The operators that the statement computes, inputs before what reads them."""
+        inputs = {node for _, node in self.inputs}
+        found: dict[Node, None] = {}
 
-def runtime_schema(node: Node) -> pa.Schema:
-    """The schema of a node's rows while a plan runs: its columns and the hidden ones, without the
-    ordinal.
+        def visit(node: Node) -> None:
+            for child in node.inputs:
+                if child not in inputs and child not in found:
+                    visit(child)
+            if node.inputs:
+                found[node] = None
+
+        visit(self.root)
+        return tuple(found)
+
+
+def compile_segment(root: Node, materialised: Mapping[Node, str]) -> Segment:
+    """Compile a relational node down to the materialised nodes, given with the names of their
+    tables.
     """
-    extra = [pa.field(name, _HIDDEN[name]) for name in hidden(node) if name != ORDINAL]
-    return pa.schema([*node.schema, *extra])
-
-
-def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
-    """Compile a relational node down to the nodes that are materialised: names of their tables, by
-    `id`.
-    """
-    names: dict[int, str] = {}
+    names: dict[Node, str] = {}
     inputs: list[tuple[str, Node]] = []
     parts: list[str] = []
 
     def visit(node: Node) -> str:
-        if id(node) in names:
-            return names[id(node)]
-        if node is not root and id(node) in materialised:
-            names[id(node)] = name = materialised[id(node)]
+        if node in names:
+            return names[node]
+        if node is not root and node in materialised:
+            names[node] = name = materialised[node]
             inputs.append((name, node))
             return name
         for child in node.inputs:
             visit(child)
-        names[id(node)] = name = f"n{len(parts)}"
-        parts.append(f"{name} AS ({operator_sql(node, lambda child: names[id(child)])})")
+        names[node] = name = f"n{len(parts)}"
+        parts.append(f"{name} AS ({operator_sql(node, names.__getitem__)})")
         return name
 
     last = visit(root)
@@ -322,23 +337,19 @@ def compile_segment(root: Node, materialised: Mapping[int, str]) -> Segment:
     )
 
 
-def gives_nothing(segment: Segment, empty: frozenset[str]) -> bool:
-    """Whether a segment has no rows because the named tables have none: known without running
-    it.
-    """
-    names = {id(node): name for name, node in segment.inputs}
+def gives_nothing(segment: Segment, tables: Sequence[pa.Table]) -> bool:
+    """Whether a segment has no rows because inputs have none: known without running it."""
+    empty = {
+        node: not table.num_rows for (_, node), table in zip(segment.inputs, tables, strict=True)
+    }
 
     def visit(node: Node) -> bool:
-        if id(node) in names:
-            return names[id(node)] in empty
-        return node.gives_nothing([visit(child) for child in node.inputs])
+        known = empty.get(node)
+        return (
+            node.gives_nothing([visit(child) for child in node.inputs]) if known is None else known
+        )
 
-    return visit(segment.root)
-
-
-def with_ordinal(table: pa.Table) -> pa.Table:
-    """A table with its row numbers as the ordinal, ready to be a relation of a statement."""
-    return table.append_column(ORDINAL, pa.array(np.arange(table.num_rows)))
+    return any(empty.values()) and visit(segment.root)
 
 
 async def run_segment(
@@ -359,7 +370,7 @@ async def execute(
 
     Small ones run on the event loop's thread: a hand-off to another costs more than they do.
     """
-    numbered = {name: with_ordinal(table) for name, table in tables.items()}
+    numbered = {name: Batch(table).with_ordinal() for name, table in tables.items()}
     try:
         if sum(table.num_rows for table in tables.values()) > _LARGE:
             found = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))
@@ -398,36 +409,28 @@ async def column_of(
     )
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with exactly this schema: DuckDB renames list children and widens numbers."""
-    if table.schema.equals(schema):
-        return table
-    return table.select(schema.names).cast(schema) if table.num_rows else schema.empty_table()
+def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
+    """The nodes that are materialised, with the names of their tables.
 
-
-def plan_segments(roots: Sequence[Node]) -> dict[int, str]:
-    """Which nodes (by `id`) are materialised, and what their tables are called.
-
-    What is not relational, what such a node reads, the roots, and a relational node that two
-    segments would compute.
+    These are the nodes that are not relational, the inputs of such nodes, the roots, and each
+    relational node that two segments would compute.
     """
     order = list(walk(*roots))
-    found = {id(node) for node in (*order, *roots) if not node.relational or not node.inputs}
-    found |= {id(root) for root in roots}
-    owners: dict[int, set[int]] = {}
+    materialised = {node for node in (*order, *roots) if not node.relational or not node.inputs}
+    materialised |= set(roots)
+    owners: dict[Node, set[Node]] = {}
     for node in reversed(order):
-        mine = owners.setdefault(id(node), set())
-        if id(node) in found or len(mine) > 1:
-            found.add(id(node))
-            mine = {id(node)}
+        mine = owners.setdefault(node, set())
+        if node in materialised or len(mine) > 1:
+            materialised.add(node)
+            mine = {node}
         for child in node.inputs:
             if not node.relational:
-                found.add(id(child))
-            owners.setdefault(id(child), set()).update(mine)
-    return {id(node): f"m{i}" for i, node in enumerate(order) if id(node) in found}
+                materialised.add(child)
+            owners.setdefault(child, set()).update(mine)
+    return {node: f"m{i}" for i, node in enumerate(order) if node in materialised}
 
 
-Rows = Callable[[Sequence[Node]], Awaitable[list[pa.Table]]]
 _HINTS: dict[type[duckdb.Error], str] = {
     duckdb.ConversionException: "where x is not of that form, try_cast(x AS TYPE) gives NULL",
     duckdb.OutOfRangeException: "compute with larger numbers: CAST(x AS DOUBLE)",
@@ -435,30 +438,10 @@ _HINTS: dict[type[duckdb.Error], str] = {
 _HINT = "leave such rows out in a step before, or say what they give: CASE WHEN ... THEN ... END"
 
 
-async def placed(
-    error: DataError, node: Node, segments: Mapping[int, Segment], rows: Rows, now: datetime | None
-) -> DataError:
-    """The error with its place: the node's, or that of the operator of its segment that fails
-    first.
-
-    Args:
-        error: What was raised.
-        node: What was computed.
-        segments: The statements of nodes, by `id`.
-        rows: Gives the rows of nodes that are computed.
-        now: The value of `$now`.
-    """
+def place_error(error: DataError, node: Node) -> DataError:
+    """An error of a node's rows with the place of the node."""
     if error.problem.position is not None or not isinstance(error.__cause__, duckdb.Error):
         return error.at(node.step, node.origin)
-    segment = segments.get(id(node))
-    if segment is not None:
-        names = {id(source): name for name, source in segment.inputs}
-        tables = await rows([source for _, source in segment.inputs])
-        named = dict(zip(names.values(), tables, strict=True))
-        node, error = await _first_to_fail(_operators(node, names), names, named, now) or (
-            node,
-            error,
-        )
     cause = error.__cause__
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(cause, kind)), _HINT)
     what = (
@@ -471,27 +454,18 @@ async def placed(
     )
 
 
-def _operators(node: Node, given: Mapping[int, str]) -> Iterator[Node]:
-    """What the statement computes, inputs before what reads them."""
-    for child in node.inputs:
-        if id(child) not in given:
-            yield from _operators(child, given)
-    if node.inputs:
-        yield node
-
-
-async def _first_to_fail(
-    parts: Iterable[Node],
-    names: Mapping[int, str],
-    tables: Mapping[str, pa.Table],
-    now: datetime | None,
-) -> tuple[Node, DataError] | None:
-    for part in parts:
-        own = compile_segment(part, names)
-        try:
-            await execute(
-                own.sql, {name: tables[name] for name, _ in own.inputs}, runtime_schema(part), now
-            )
-        except DataError as error:
-            return part, error
-    return None
+async def place_segment_error(
+    error: DataError, segment: Segment, tables: Sequence[pa.Table], now: datetime | None
+) -> DataError:
+    """An error of a segment with the place of its first operator that fails."""
+    if error.problem.position is None and isinstance(error.__cause__, duckdb.Error):
+        names = {node: name for name, node in segment.inputs}
+        named = dict(zip(names.values(), tables, strict=True))
+        for operator in segment.operators:
+            own = compile_segment(operator, names)
+            inputs = {name: named[name] for name, _ in own.inputs}
+            try:
+                await execute(own.sql, inputs, runtime_schema(operator), now)
+            except DataError as first:
+                return place_error(first, operator)
+    return place_error(error, segment.root)

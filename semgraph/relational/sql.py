@@ -1,11 +1,4 @@
-"""Scalars and relational operators as DuckDB SQL.
-
-Every relation carries hidden columns: `_o`, the ordinal that makes row order part of the meaning,
-    and, where it derives
-from the rows that an order cuts into windows, `_p` (which partition) and `_m` (which member row).
-They see to it that a wave of many partitions computes what each would alone: joins, groups, limits
-and windows are confined by `_p`.
-"""
+"""Scalars and relational operators as DuckDB SQL, over relations with hidden columns (`batch`)."""
 
 from __future__ import annotations
 
@@ -14,7 +7,6 @@ from functools import lru_cache, singledispatch
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from semgraph.errors import EngineError
@@ -36,9 +28,9 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.typecheck import Columns, Sort, Using
+from semgraph.relational.batch import INPUT_ROW, PARTITION, hidden
 
-PARTITION, MEMBER = "_p", "_m"
-RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_MEMBER, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
+RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_INPUT_ROW, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
 _RANK = "#rank"
 _RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a place of its own
 _FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
@@ -59,11 +51,6 @@ _PICKING = frozenset({  # aggregates that show in which order they see the rows
     "min_by", "mode", "string_agg",
 })  # fmt: skip
 Source = Callable[[Node], str]
-
-
-def hidden(node: Node) -> tuple[str, ...]:
-    """The hidden columns of a relation."""
-    return (ORDINAL, PARTITION, MEMBER) if node.partitioned else (ORDINAL,)
 
 
 def quote(name: str) -> str:
@@ -263,7 +250,7 @@ def _(node: Aggregate, source: Source) -> str:
     columns = [*cast_columns(node.by, node, node.input), *cast_columns(node.add, node, node.input)]
     columns.append(f"coalesce(min({ORDINAL}), 0) AS {ORDINAL}")
     if node.partitioned:
-        columns += [PARTITION, f"min({MEMBER}) AS {MEMBER}"]
+        columns += [PARTITION, f"min({INPUT_ROW}) AS {INPUT_ROW}"]
     sql = _select(columns, source(node.input), f"GROUP BY {', '.join(groups)}" if groups else "")
     if node.having is None:
         return sql
@@ -342,7 +329,7 @@ def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | 
         f"{ORDINAL} AS {RIGHT_ORDINAL}",
     ]
     if other.partitioned:
-        columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{MEMBER} AS {_RIGHT_MEMBER}"]
+        columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{INPUT_ROW} AS {_RIGHT_INPUT_ROW}"]
     return f"({_select(columns, source(other))})"
 
 
@@ -375,11 +362,11 @@ def _(node: Join, source: Source) -> str:
         f"row_number() OVER (ORDER BY {LEFT}.{ORDINAL}, {RIGHT}.{RIGHT_ORDINAL}) AS {ORDINAL}"
     )
     if left.partitioned:
-        columns += [f"{LEFT}.{PARTITION}", f"{LEFT}.{MEMBER}"]
+        columns += [f"{LEFT}.{PARTITION}", f"{LEFT}.{INPUT_ROW}"]
     elif right.partitioned:
         columns += [
             f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}",
-            f"{RIGHT}.{_RIGHT_MEMBER} AS {MEMBER}",
+            f"{RIGHT}.{_RIGHT_INPUT_ROW} AS {INPUT_ROW}",
         ]
     kind = "LEFT JOIN" if node.how == "left" else "JOIN"
     return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {kind} {side} AS {RIGHT} ON {on}"
@@ -433,31 +420,3 @@ def _of_matches(scalar: Scalar) -> Scalar:
         else:
             outer.replace(exp.Filter(this=outer.copy(), expression=exp.Where(this=matched.copy())))
     return from_ast(tree, scalar.text)
-
-
-def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
-    """A column, or a field of a struct column (`cand.name`)."""
-    root, *rest = path.split(".")
-    column = table.column(root)
-    return pc.struct_field(column, rest) if rest else column
-
-
-def values(column: Any) -> list[Any]:
-    """The values of an Arrow column."""
-    found: list[Any] = column.to_pylist()
-    return found
-
-
-def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """For each value its number in order of first appearance, and where each number first
-    appears.
-    """
-    seen: dict[Any, int] = {}
-    first: list[int] = []
-    numbers = []
-    for i, value in enumerate(values):
-        if value not in seen:
-            seen[value] = len(first)
-            first.append(i)
-        numbers.append(seen[value])
-    return numbers, first

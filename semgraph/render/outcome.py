@@ -294,7 +294,9 @@ def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
 
 def failures(result: Result) -> int:
     """How many rows failed; a row of the input that fails in two steps is one."""
-    return len({f.member if f.member is not None else -n for n, f in enumerate(result.failed, 1)})
+    return len(
+        {f.input_row if f.input_row is not None else -n for n, f in enumerate(result.failed, 1)}
+    )
 
 
 def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import optimized
-from semgraph.physical.planner import check_ways
+from semgraph.physical.planner import check_implementations
 from semgraph.render.formats import plural
 from semgraph.render.tables import Column, lines
 from semgraph.semantic.library import Library
@@ -368,7 +368,7 @@ def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
     ):
         warnings |= dict.fromkeys(loaded.warnings)
         if loaded.use:  # the reference of an operator does all of it
-            check_ways(optimized(loaded, {}), library)
+            check_implementations(optimized(loaded, {}), library)
     writes = len(plan.writes) + bool(plan.schema)
     made_of = f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
     return made_of, tuple(warnings)

@@ -29,9 +29,19 @@ from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemFilter, SemMap
 from semgraph.logical.typecheck import Stop
-from semgraph.relational.fragments import execute, runtime_schema
-from semgraph.relational.sql import MEMBER, PARTITION, dense, hidden, order_sql, pick, quote, values
-from semgraph.semantic.answers import answer_table, watched
+from semgraph.relational.batch import (
+    INPUT_ROW,
+    PARTITION,
+    Batch,
+    dense,
+    hidden,
+    pick,
+    runtime_schema,
+    values,
+)
+from semgraph.relational.fragments import execute
+from semgraph.relational.sql import order_sql, quote
+from semgraph.semantic.answers import answer_table, check_answer, watched
 from semgraph.semantic.contract import (
     Context,
     Implementation,
@@ -121,13 +131,14 @@ def _field(name: str, value: Any) -> tuple[Type, str]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A row whose answer could not be had. `member` is its member row of the order's input, if it
-    has one.
+    """A row that has no answer, or that cannot be computed with.
+
+    `input_row` is the row of the order's input that it derives from, if it derives from one.
     """
 
     step: str
     error: str
-    member: int | None
+    input_row: int | None
     row: dict[str, Any]
 
 
@@ -144,7 +155,7 @@ class Answered:
         rows_in: How many rows (for sem_join: pairs) were asked about.
         stays: The rows of the input that the result has, for operators that give each row at most
             once.
-        members: For each row that was asked about its member row, where `evidence` has not a row
+        input_rows: The input row of each row that was asked about, where `evidence` has not a row
             for each.
     """
 
@@ -154,17 +165,19 @@ class Answered:
     evidence: pa.Table | None = None
     rows_in: int = 0
     stays: Sequence[int] = ()
-    members: Sequence[int | None] | None = None
+    input_rows: Sequence[int | None] | None = None
 
-    def asked_of(self, members: Collection[int] | None) -> int:
-        """How many rows were asked about that derive from some members (None: all), or from
+    def asked_of(self, rows: Collection[int] | None) -> int:
+        """How many rows were asked about that derive from some input rows (None: all), or from
         none.
         """
-        if members is None or self.evidence is None:
+        if rows is None or self.evidence is None:
             return self.rows_in
-        own = set(members)
-        of = values(self.evidence.column(MEMBER)) if self.members is None else self.members
-        return sum(member is None or member in own for member in of)
+        own = set(rows)
+        asked = self.input_rows
+        if asked is None:
+            asked = values(self.evidence.column(INPUT_ROW))
+        return sum(row is None or row in own for row in asked)
 
     @property
     def unusable(self) -> list[str]:
@@ -196,7 +209,6 @@ class Asking:
     partitions: Sequence[str]
     partition_column: str
     now: datetime | None
-    check: Any = field(repr=False)  # framing.check_answer
     known: dict[object, pa.Table] | None = None
 
 
@@ -213,19 +225,18 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
     return pa.table({path: pick(table, path) for path in paths})
 
 
-def whose(table: pa.Table, asking: Asking) -> list[str]:
-    """For each row its partition; "" where it has none."""
-    return owners_of(table, asking) or [""] * table.num_rows
+def partition_names(table: pa.Table, asking: Asking) -> list[str]:
+    """The partition of each row; "" where it has none."""
+    return known_partitions(table, asking) or [""] * table.num_rows
 
 
-def owners_of(table: pa.Table, asking: Asking) -> list[str] | None:
-    """For each row its partition, which may be ""; None if the rows are of no partition."""
-    if PARTITION in table.column_names:
-        return [asking.partitions[i] for i in values(table.column(PARTITION))]
-    name = asking.partition_column
-    if name in table.column_names and table.schema.field(name).type == pa.string():
-        return [value or "" for value in values(table.column(name))]
-    return None
+def known_partitions(table: pa.Table, asking: Asking) -> list[str] | None:
+    """The partition of each row, which may be ""; None if the rows belong to none."""
+    batch = Batch(table)
+    numbers = batch.partitions()
+    if numbers is not None:
+        return [asking.partitions[number] for number in numbers]
+    return batch.owners(asking.partition_column)
 
 
 def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
@@ -264,12 +275,17 @@ async def ask(
     if isinstance(node, SemMap) and node.form:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
     rows = Rows(
-        _flat(left, node.prompt.fields), other, part, owners or whose(left, asking), numbers, times
+        _flat(left, node.prompt.fields),
+        other,
+        part,
+        owners or partition_names(left, asking),
+        numbers,
+        times,
     )
     if not part.num_rows:
         return _with_errors(node, answer_schema(node).empty_table(), units, refused)
     table = await watched(asking.way, node, rows, asking.ctx)
-    asking.check(node, rows, table, asking.way)
+    check_answer(node, rows, table, asking.way)
     return _with_errors(node, table, units, refused)
 
 
@@ -357,18 +373,16 @@ def told_apart(
     form = node.form if isinstance(node, SemMap) else ""
     forms = values(pick(rows, form)) if form else [""] * rows.num_rows
     texts = shown(rows, node.prompt.fields, range(rows.num_rows))
-    return list(zip(owners or whose(rows, asking), texts, forms, strict=True))
+    return list(zip(owners or partition_names(rows, asking), texts, forms, strict=True))
 
 
 def evidence(
     node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
 ) -> pa.Table:
     """What was asked and answered, an item a row."""
-    members: list[int | None] = (
-        values(left.column(MEMBER)) if MEMBER in left.column_names else [None] * left.num_rows
-    )
+    input_rows = Batch(left).input_rows()
     columns: dict[str, Any] = {
-        MEMBER: pa.array([members[i] for i in lefts], pa.int64()),
+        INPUT_ROW: pa.array([input_rows[i] for i in lefts], pa.int64()),
         "left": pa.array(shown(left, node.prompt.fields, lefts), pa.string()),
         "right": pa.array(list(rights), pa.string())
         if rights
@@ -383,14 +397,13 @@ def failures(
     node: Node, left: pa.Table, lefts: Sequence[int], errors: Sequence[str | None]
 ) -> tuple[Failure, ...]:
     """The items with an error, each with its row."""
-    found = []
+    failed = []
     for i, error in zip(lefts, errors, strict=True):
         if error is not None:
-            row = left.slice(i, 1).to_pylist()[0]
-            member = row.pop(MEMBER, None)
-            row.pop(PARTITION, None)
-            found.append(Failure(node.step, error, member, plain(row)))
-    return tuple(found)
+            row = Batch(left.slice(i, 1))
+            shown = plain(row.visible().to_pylist()[0])
+            failed.append(Failure(node.step, error, row.input_rows()[0], shown))
+    return tuple(failed)
 
 
 @singledispatch

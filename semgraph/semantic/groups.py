@@ -13,8 +13,17 @@ import pyarrow.compute as pc
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import ROWS
 from semgraph.logical.semantic import SemAgg, SemTopk
-from semgraph.relational.fragments import column_of, conform, execute, runtime_schema
-from semgraph.relational.sql import MEMBER, PARTITION, dense, hidden, order_sql, quote, values
+from semgraph.relational.batch import (
+    PARTITION,
+    Batch,
+    conform,
+    dense,
+    hidden,
+    runtime_schema,
+    values,
+)
+from semgraph.relational.fragments import column_of, execute
+from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
     Answered,
     Asking,
@@ -96,16 +105,14 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     if failed.any() and not kept:
         result = result.filter(pa.array(~failed))
     asked = [heads[g] for g in renumber]
-    of: list[int | None] = (
-        values(table.column(MEMBER)) if MEMBER in table.column_names else [None] * table.num_rows
-    )
+    input_rows = Batch(table).input_rows()
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, asked, errors),
         kept,
         evidence(node, table, asked, answers, ()),
         sum(map(len, several)),
-        members=[of[row] for rows in several for row in rows],
+        input_rows=[input_rows[row] for rows in several for row in rows],
     )
 
 

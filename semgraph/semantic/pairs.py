@@ -12,18 +12,17 @@ from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import LEFT, RIGHT, ROWS, STEP
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import SemJoin
-from semgraph.relational.fragments import conform, execute, runtime_schema
-from semgraph.relational.sql import (
-    MEMBER,
+from semgraph.relational.batch import (
+    INPUT_ROW,
     PARTITION,
-    RIGHT_ORDINAL,
+    conform,
     dense,
-    join_condition,
-    order_sql,
     pick,
-    right_side,
+    runtime_schema,
     values,
 )
+from semgraph.relational.fragments import execute
+from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
 from semgraph.semantic.ask import (
     Answered,
     Asking,
@@ -31,7 +30,7 @@ from semgraph.semantic.ask import (
     assemble,
     evidence,
     failures,
-    owners_of,
+    known_partitions,
     shown,
     told_apart,
 )
@@ -92,7 +91,7 @@ def _of_one_partition(
     A plan that reads `partition: all` compares rows of all partitions on purpose.
     """
     lefts, rights = pairs
-    own, other = owners_of(left, asking), owners_of(right, asking)
+    own, other = known_partitions(left, asking), known_partitions(right, asking)
     if own is None:
         return lefts, rights, [""] * len(lefts) if other is None else [other[b] for b in rights]
     on_purpose = any(
@@ -202,7 +201,7 @@ def _whose(node: SemJoin) -> tuple[str, ...]:
     """The hidden columns that a pair has from its right row: where the left rows are of no
     window.
     """
-    return (PARTITION, MEMBER) if node.partitioned and not node.input.partitioned else ()
+    return (PARTITION, INPUT_ROW) if node.partitioned and not node.input.partitioned else ()
 
 
 async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> pa.Table:

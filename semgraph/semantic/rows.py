@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.relational.fragments import column_of, conform, runtime_schema
-from semgraph.relational.sql import MEMBER, PARTITION, pick, values
+from semgraph.relational.batch import INPUT_ROW, PARTITION, conform, pick, runtime_schema, values
+from semgraph.relational.fragments import column_of
 from semgraph.semantic.ask import (
     Answered,
     Asking,
@@ -93,8 +93,10 @@ def _failures(
     if not node.late:
         return failures(node, table, asked, errors)
     own = table.select(
-        [name for name in (*node.late, MEMBER, PARTITION) if name in table.column_names]
+        [name for name in (*node.late, INPUT_ROW, PARTITION) if name in table.column_names]
     )
     found = failures(node, own, asked, errors)
-    first = {(failure.member, canonical_json(failure.row)): failure for failure in reversed(found)}
+    first = {
+        (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(found)
+    }
     return tuple(reversed(first.values()))

@@ -29,7 +29,8 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import given
-from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.physical.plan import PhysicalPlan
+from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import Sample, example_rows
 from semgraph.session.resources import Resources

@@ -28,7 +28,8 @@ from semgraph.logical.semantic import OnError, Semantic
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
-from semgraph.physical.planner import PhysicalPlan, compile_plan
+from semgraph.physical.plan import PhysicalPlan
+from semgraph.physical.planner import compile_plan
 from semgraph.provenance import flow
 from semgraph.redaction import redacted
 from semgraph.semantic.ask import Answered
@@ -361,7 +362,7 @@ class _Run:
         }
         counted = {"total": self.meter.total().as_dict(), "steps": steps, "operators": operators}
         self.record.text("metrics.json", json.dumps(counted, indent=1))
-        members = len(outcome.members.keys) if outcome.members else 0
+        members = len(outcome.input_rows.keys) if outcome.input_rows else 0
         self._describe(
             status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
@@ -381,12 +382,12 @@ class _Run:
         themselves, by number.
         """
         order, outcome = self.physical.logical.order, self.outcome
-        if order is None or outcome.members is None:
+        if order is None or outcome.input_rows is None:
             return {
                 n: {**f.row, "_step": f.step, "_error": f.error}
                 for n, f in enumerate(outcome.failures)
             }
-        first = {f.member: f for f in reversed(outcome.failures)}
+        first = {f.input_row: f for f in reversed(outcome.failures)}
         given = self.request.inputs[order.input]
         return {
             m: {
@@ -394,7 +395,7 @@ class _Run:
                 "_step": first[m].step,
                 "_error": first[m].error,
             }
-            for m in outcome.failed_members - self.in_file
+            for m in outcome.failed_rows - self.in_file
         }
 
     def _result(self, outcome: Outcome) -> Result:
@@ -410,10 +411,10 @@ class _Run:
             meter=self.meter,
             failed=tuple(outcome.failures),
             written=outcome.written,
-            members=len(outcome.members.keys) if outcome.members else 0,
+            members=len(outcome.input_rows.keys) if outcome.input_rows else 0,
             skipped=outcome.skipped,
             committed=outcome.committed,
-            keys=tuple(outcome.members.keys) if outcome.members else (),
+            keys=tuple(outcome.input_rows.keys) if outcome.input_rows else (),
             notes=tuple(outcome.notes),
             stopped=outcome.stopped,
             record=self.record.folder if self.record else None,

@@ -199,7 +199,7 @@ writes: [{merge: {from: found, node: Note, create: {text}}}]
     assert (result.committed, result.exit_code, result.notes) == (2, 3, ())
     (failure,) = result.failed
     assert "two rows with uuid" in failure.error
-    assert failure.member == 2
+    assert failure.input_row == 2
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -230,7 +230,7 @@ writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{fr
     result = await bench.run(body, rows)
     assert result.tables["found"].column("text").to_pylist() == ["1", "2", "3"]
     assert (result.committed, result.exit_code, result.notes) == (3, 3, ())
-    assert [(f.member, f.step) for f in result.failed] == [(1, "found")]
+    assert [(f.input_row, f.step) for f in result.failed] == [(1, "found")]
     assert "Could not convert string 'x' to INT64" in result.failed[0].error
 
 
@@ -301,7 +301,7 @@ writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{fr
         for i, name in enumerate(names)
     ]
     result = await bench.run(body, rows, window=6)
-    assert sorted(names[f.member] for f in result.failed) == ["bad", "n3", "n3"]
+    assert sorted(names[f.input_row] for f in result.failed) == ["bad", "n3", "n3"]
     assert (result.committed, result.exit_code) == (10, 3)
     asked = [request.messages[-1].content for request in bench.oracle.requests]
     answered = [text for text in asked if "bad" not in text]

@@ -41,7 +41,7 @@ async def test_a_row_that_gets_no_answer_is_set_aside_and_the_others_are_committ
     episodes = with_bad(4, 2)
     result = await simple.run(episodes)
     assert (result.committed, result.exit_code) == (4, 3)
-    assert {(f.member, f.row["content"]) for f in result.failed} == {(2, BAD)}
+    assert {(f.input_row, f.row["content"]) for f in result.failed} == {(2, BAD)}
     assert {f.step for f in result.failed} <= {"mentions", "claims"}
     names = {row["name"] for row in (await simple.place.dump())["Entity"].values()}
     assert names == {"Ann", "Luma", "Rome", "Ben"}
@@ -83,7 +83,7 @@ async def test_a_row_that_fails_where_windows_meet_the_graph_is_set_aside_too(wo
     failed = {f.row.get("content") or f.row.get("fact") for f in result.failed}
     assert failed
     assert result.exit_code == 3
-    assert result.committed == 6 - len({f.member for f in result.failed})
+    assert result.committed == 6 - len({f.input_row for f in result.failed})
     graph = await work.place.dump(group="b")
     assert len(graph["RELATES_TO"]) == 3
 

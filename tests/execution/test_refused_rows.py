@@ -123,7 +123,7 @@ def test_a_row_that_cannot_be_written_is_set_aside_and_the_others_are_written(
     change, error, to_do = CASES[case]
     plan, line = written(tmp_path, change, ORDER.replace("}", ", window: all}"))
     result = session.run(plan, notes=rows(case))
-    assert [result.keys[f.member] for f in result.failed] == REFUSED[case]
+    assert [result.keys[f.input_row] for f in result.failed] == REFUSED[case]
     first = result.failed[0]
     assert re.match(rf".*notes\.yaml:{line}:\d+  (?!step)", first.error), first.error
     assert (

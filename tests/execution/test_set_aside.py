@@ -79,7 +79,7 @@ def ids(session: semgraph.Session, label: str = "Note") -> list[str]:
 
 
 def failed(result: Result) -> list[str]:
-    return [result.keys[f.member] for f in result.failed]
+    return [result.keys[f.input_row] for f in result.failed]
 
 
 def set_aside(result: Result) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import InputError
-from semgraph.execution.windows import Members, cut, prepare, slices
+from semgraph.execution.windows import InputRows, cut, prepare, slices
 from semgraph.logical.plan import Order
 
 SCHEMA = pa.schema(
@@ -36,7 +36,7 @@ def order(**options: Any) -> Order:
     )
 
 
-def members(*rows: tuple[str | None, str | None, int, str], **options: Any) -> Members:
+def members(*rows: tuple[str | None, str | None, int, str], **options: Any) -> InputRows:
     table = pa.Table.from_pylist(
         [
             {"id": key, "who": who, "at": datetime(2025, 1, 1, 0, minute, tzinfo=UTC), "text": text}
@@ -91,7 +91,7 @@ def test_two_rows_with_one_key_are_refused_by_their_numbers() -> None:
 
 def test_a_wave_is_the_next_window_of_every_partition() -> None:
     waves = cut(order(), {0: [0, 3, 4], 1: [1], 2: []})
-    assert [[(w.partition, w.members) for w in wave] for wave in waves] == [
+    assert [[(w.partition, w.rows) for w in wave] for wave in waves] == [
         [(0, (0,)), (1, (1,))],
         [(0, (3,))],
         [(0, (4,))],
@@ -101,7 +101,7 @@ def test_a_wave_is_the_next_window_of_every_partition() -> None:
 def test_windows_hold_as_many_members_as_asked_and_all_is_one() -> None:
     sizes = {
         window: [
-            len(w.members) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave
+            len(w.rows) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave
         ]
         for window in (2, None)
     }

@@ -69,10 +69,10 @@ def types_are_not_compared() -> None:
 
 def pairs_of_two_partitions() -> None:
     """A sem_join compares rows of two partitions."""
-    from semgraph.semantic.ask import whose
+    from semgraph.semantic.ask import partition_names
 
     def kept(_node: Any, left: Any, _right: Any, pairs: Any, asking: Any) -> Any:
-        own = whose(left, asking)
+        own = partition_names(left, asking)
         return pairs[0], pairs[1], [own[a] for a in pairs[0]]
 
     _replace("semgraph.semantic.pairs", "_of_one_partition", lambda _: kept)
@@ -95,9 +95,9 @@ def ties_in_no_order() -> None:
 
 def windows_in_input_order() -> None:
     """The rows of a window stand as they were given."""
-    from semgraph.execution.windows import Members
+    from semgraph.execution.windows import InputRows
 
-    Members.rows = property(lambda self: self.table)  # type: ignore[assignment, method-assign]
+    InputRows.rows = property(lambda self: self.table)  # type: ignore[assignment, method-assign]
 
 
 def failed_rows_stay() -> None:

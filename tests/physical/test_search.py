@@ -23,9 +23,10 @@ from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
 from semgraph.physical.ranking import Asked, asked_column, fuse, statement
-from semgraph.physical.retrieval import SearchSpec, vectors_of, whose
+from semgraph.physical.retrieval import SearchSpec, partitions_of, vectors_of
 from semgraph.physical.search import run_searches
-from semgraph.relational.fragments import execute, runtime_schema
+from semgraph.relational.batch import runtime_schema
+from semgraph.relational.fragments import execute
 from semgraph.stores.base import Batch, NodeWrite
 from semgraph.stores.sqlite.store import SqliteStore
 
@@ -276,7 +277,7 @@ def test_texts_of_two_partitions_are_embedded_apart() -> None:
 
     names = pa.array(["ann", None, "bob", "ann", "ann"], pa.string())
     table = pa.table({"name": names, "group_id": ["g", "g", "h", "h", "g"]})
-    found = asyncio.run(vectors_of(names, embedding, whose(table, "group_id"))).to_pylist()
+    found = asyncio.run(vectors_of(names, embedding, partitions_of(table, "group_id"))).to_pylist()
     assert told == [(("ann",), "g"), (("bob", "ann"), "h")]
     assert found[0] == found[3] == found[4] != found[2]
     assert found[1] is None

@@ -20,7 +20,7 @@ from semgraph.logical.typecheck import Sort
 from semgraph.physical import ranking as shortlist
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.physical.search import run_searches
-from semgraph.relational.fragments import runtime_schema
+from semgraph.relational.batch import runtime_schema
 from semgraph.stores.sqlite.store import SqliteStore
 
 GRAPH = Graph.build(

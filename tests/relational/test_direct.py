@@ -16,14 +16,8 @@ from semgraph.errors import Fault
 from semgraph.expr import parse_scalar as sql
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Filter, Input, Project
-from semgraph.relational.fragments import (
-    compile_segment,
-    conform,
-    direct,
-    execute,
-    plan_segments,
-    runtime_schema,
-)
+from semgraph.relational.batch import conform, runtime_schema
+from semgraph.relational.fragments import compile_segment, direct, execute, plan_segments
 
 SOURCE = Input(
     name="t",

@@ -27,7 +27,6 @@ from semgraph.semantic.contract import (
     Rows,
     answer_schema,
 )
-from semgraph.semantic.prompt.builder import check_answer
 from tests.relational.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error
@@ -83,7 +82,7 @@ def ask(
     node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]]
 ) -> tuple[Answered, list[Any]]:
     seen: list[Any] = []
-    asking = Asking(Scripted(say, seen), None, ["p", "q"], "group", None, check_answer)  # type: ignore[arg-type]
+    asking = Asking(Scripted(say, seen), None, ["p", "q"], "group", None)  # type: ignore[arg-type]
     inputs = [
         pa.Table.from_pylist(rows, schema=child.schema)
         for rows, child in zip(tables, node.inputs, strict=True)

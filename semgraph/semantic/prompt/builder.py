@@ -17,7 +17,6 @@ from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Message, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.answers import check_answer
 from semgraph.semantic.contract import Context, Keys, Outcome, Rows
 from semgraph.semantic.prompt.answers import Form, Invalid
 from semgraph.semantic.prompt.budget import Room, Sheet, TooLong
@@ -230,6 +229,3 @@ def halves(items: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Items in two parts that differ by at most one."""
     middle = (len(items) + 1) // 2
     return items[:middle], items[middle:]
-
-
-__all__ = ["Framing", "Work", "answer_text", "calls_of", "check_answer", "halves"]

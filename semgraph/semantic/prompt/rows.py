@@ -12,7 +12,7 @@ from semgraph.expr.types import Type, object_schema
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.relational.sql import dense
+from semgraph.relational.batch import dense
 from semgraph.semantic.contract import Block, Context, Outcome, Rows, apart
 from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, number, parse
 from semgraph.semantic.prompt.budget import Load, Sheet

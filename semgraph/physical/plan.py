@@ -1,0 +1,506 @@
+"""The physical plan: a tree of nodes, each of which computes the rows of a logical node."""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import pyarrow as pa
+
+from semgraph.errors import DataError, EngineError
+from semgraph.expr.canonical import canonical, tagged_fields
+from semgraph.llm.base import Vectors
+from semgraph.logical.cluster import Cluster
+from semgraph.logical.graph import Match, Scan
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.relational import Require
+from semgraph.logical.search import Search
+from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
+from semgraph.logical.sinks import Sink
+from semgraph.meter import StepMetrics
+from semgraph.physical.operators import clusters, required, run_embed, without_faulty
+from semgraph.physical.reads import StoreReads, run_match, run_scan
+from semgraph.physical.retrieval import Partition, SearchSpec
+from semgraph.physical.search import run_searches
+from semgraph.relational.batch import Batch, runtime_schema
+from semgraph.relational.fragments import (
+    Segment,
+    gives_nothing,
+    place_error,
+    place_segment_error,
+    run_segment,
+)
+from semgraph.semantic.ask import Answered, Failure, in_chunks, rows_a_call
+from semgraph.semantic.contract import Implementation
+
+_NO_CONTENT = {"step", "origin", "schema", "owner"}
+T = TypeVar("T")
+
+
+class ExecutionContext(Protocol):
+    """What a physical node may use while it runs, and where it reports to."""
+
+    now: datetime
+    """The value of `$now`."""
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether the plan cuts an input into windows."""
+        ...
+
+    @property
+    def embedder_name(self) -> str:
+        """The name of the embedder."""
+        ...
+
+    @property
+    def partition_column(self) -> str:
+        """The property of the graph that names the partition; "" without a graph."""
+        ...
+
+    def windows(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """The windows at hand by partition: the number of each, and an input row in it."""
+        ...
+
+    def by_partition(self, batch: Batch) -> Batch:
+        """Rows confined by partition, as searches see them."""
+        ...
+
+    def by_window(self, batch: Batch) -> Batch:
+        """Rows confined by window, as steps see them."""
+        ...
+
+    def store(self, step: str) -> StoreReads:
+        """The store, metered to a step."""
+        ...
+
+    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Vectors:
+        """Embed texts of one partition, metered to a step."""
+        ...
+
+    def metrics(self, step: str) -> StepMetrics:
+        """The counters of a step."""
+        ...
+
+    def fail(self, failures: Iterable[Failure]) -> None:
+        """Set rows aside."""
+        ...
+
+    def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
+        """Count and record the rows of a node."""
+        ...
+
+    def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
+        """Remember how many rows a node made of how many, for later estimates."""
+        ...
+
+    async def once(self, key: object, compute: Callable[[], Awaitable[T]]) -> T:
+        """The result of `compute`, which runs once for each key."""
+        ...
+
+    async def ask(
+        self,
+        node: AskModel,
+        inputs: Sequence[pa.Table],
+        known: dict[object, pa.Table] | None = None,
+    ) -> Answered:
+        """Run a semantic operator over its inputs.
+
+        Args:
+            node: The operator.
+            inputs: Its rows.
+            known: Takes the answers, and has those to earlier parts of the same rows; None: the
+                rows are all.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PhysicalNode(ABC):
+    """Computes the rows of a logical node from those of its inputs.
+
+    Args:
+        logical: The node whose rows it computes.
+        inputs: What it reads.
+    """
+
+    reported: ClassVar[bool] = True
+    """Whether its rows are counted and recorded."""
+
+    logical: Node
+    inputs: tuple[PhysicalNode, ...]
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", runtime_schema(self.logical))
+
+    @abstractmethod
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Compute the rows. Raises DataError."""
+
+    @property
+    def operators(self) -> tuple[Node, ...]:
+        """The logical operators that it computes, inputs before what reads them."""
+        return (self.logical,)
+
+    def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
+        """The rows of its operators and their first inputs, as far as they are known once it ran."""
+        known: dict[Node, Batch | None] = {self.logical: batch}
+        if inputs and self.inputs[0].logical is self.logical.inputs[0]:
+            known[self.logical.inputs[0]] = inputs[0]
+        return known
+
+    def rows_in(self, inputs: Sequence[Batch]) -> int:
+        """How many rows it was given, as estimates count them."""
+        return inputs[0].num_rows if inputs else 0
+
+    def content(self) -> list[str]:
+        """What it does, independent of the rows: equal for the same operator in another run."""
+        named = [f for f in tagged_fields(type(self.logical)) if f[0] not in _NO_CONTENT]
+        texts = (f"{tag}={canonical(getattr(self.logical, n), _as_input)}" for n, tag in named)
+        return [self.logical.keyword, *texts]
+
+    async def place_error(
+        self,
+        error: DataError,
+        inputs: Sequence[Batch],  # noqa: ARG002
+        now: datetime,  # noqa: ARG002
+    ) -> DataError:
+        """An error of `run` with the place in the plan where it arose."""
+        return place_error(error, self.logical)
+
+
+def _as_input(value: object) -> str | None:
+    return "#" if isinstance(value, Node) else None
+
+
+@dataclass(frozen=True, eq=False)
+class InputTable(PhysicalNode):
+    """The rows of an input, which the executor is given."""
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+        """Raises EngineError: there is nothing to compute."""
+        node = self.logical
+        raise EngineError(f"no rows were given for {node!r} of step {node.step}")
+
+
+@dataclass(frozen=True, eq=False)
+class WholeRun(PhysicalNode):
+    """The rows of a step of the whole run, whatever windows are at hand.
+
+    The executor computes its one input beforehand. Where it does not, they are the rows at hand.
+    """
+
+    reported: ClassVar[bool] = False
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+        """Pass the rows on."""
+        return inputs[0]
+
+
+@dataclass(frozen=True, eq=False)
+class SqlSegment(PhysicalNode):
+    """Relational operators as one statement."""
+
+    segment: Segment
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Run the statement; input rows that it fails with are set aside."""
+        tables = [batch.table for batch in inputs]
+        if gives_nothing(self.segment, tables):
+            return Batch(self.schema.empty_table())
+        started = time.perf_counter()
+        try:
+            table = await run_segment(self.segment, tables, ctx.now)
+        except DataError as error:
+            table, failures = await without_faulty(self.segment, inputs, ctx.now, error)
+            ctx.fail(failures)
+        ctx.metrics(self.logical.step).seconds += time.perf_counter() - started
+        return Batch(table)
+
+    @property
+    def operators(self) -> tuple[Node, ...]:
+        """All that the statement computes."""
+        return self.segment.operators
+
+    def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
+        """Rows between two operators are known where those before or after are one for one."""
+        known: dict[Node, Batch | None] = dict(
+            zip((node for _, node in self.segment.inputs), inputs, strict=True)
+        )
+        tables = [each.table for each in inputs]
+        if not any(each.num_rows for each in tables) and gives_nothing(self.segment, tables):
+            known |= dict.fromkeys(self.operators, batch)
+        known[self.logical] = batch
+        for node in self.operators:
+            if node.rows == "1:1" and known.get(node) is None:
+                known[node] = known.get(node.inputs[0])
+        for node in reversed(self.operators):
+            if node.rows == "1:1" and known.get(node.inputs[0]) is None:
+                known[node.inputs[0]] = known.get(node)
+        return known
+
+    def content(self) -> list[str]:
+        """The statement, with the names of its inputs replaced by their places."""
+        sql = self.segment.sql
+        for i, (name, _) in enumerate(self.segment.inputs):
+            sql = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", sql)
+        return [sql]
+
+    async def place_error(
+        self, error: DataError, inputs: Sequence[Batch], now: datetime
+    ) -> DataError:
+        """The place of the first operator that fails."""
+        tables = [batch.table for batch in inputs]
+        return await place_segment_error(error, self.segment, tables, now)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchGroup:
+    """Searches over the same rows and label that share one round trip."""
+
+    specs: tuple[SearchSpec, ...]
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> list[Batch]:
+        """The rows of each search.
+
+        Args:
+            inputs: The rows that are searched for, then the step's rows of each search that has
+                any.
+            ctx: The context.
+        """
+        left, *steps = (ctx.by_partition(batch).table for batch in inputs)
+        rest = iter(steps)
+        withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
+        step = self.specs[0].node.step
+        tables = await run_searches(
+            self.specs, left, withins, ctx.store(step), partial(ctx.embed, step), ctx.now
+        )
+        return [ctx.by_window(Batch(table)) for table in tables]
+
+
+@dataclass(frozen=True, eq=False)
+class StoreSearch(PhysicalNode):
+    """One search of a group. All of a group have the inputs of the group."""
+
+    logical: Search
+    group: SearchGroup
+    place: int
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Run the group once, and take the rows of this search."""
+        results = await ctx.once(self.group, partial(self.group.run, inputs, ctx))
+        return results[self.place]
+
+
+@dataclass(frozen=True, eq=False)
+class StoreMatch(PhysicalNode):
+    """A pattern, matched in the store."""
+
+    logical: Match
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Match for all rows in one round trip."""
+        node = self.logical
+        return Batch(await run_match(node, inputs[0].table, ctx.store(node.step), ctx.now))
+
+
+@dataclass(frozen=True, eq=False)
+class StoreScan(PhysicalNode):
+    """The stored rows of a label."""
+
+    logical: Scan
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+        """Read them in one round trip."""
+        node = self.logical
+        windows = None if node.partition == "all" else ctx.windows()
+        return Batch(await run_scan(node, windows, ctx.store(node.step), ctx.now))
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterRows(PhysicalNode):
+    """Rows with their cluster."""
+
+    logical: Cluster
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+        """Cluster in memory."""
+        edges, nodes = inputs
+        return Batch(clusters(self.logical, edges.table, nodes.table))
+
+
+@dataclass(frozen=True, eq=False)
+class RequireRows(PhysicalNode):
+    """The rows that fulfil a requirement."""
+
+    logical: Require
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Set aside the rows that do not."""
+        table, failures = await required(
+            self.logical, inputs[0].table, ctx.now, windows=ctx.has_windows
+        )
+        ctx.fail(failures)
+        return Batch(table)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbedTexts(PhysicalNode):
+    """Rows with vectors of their texts."""
+
+    logical: Embed
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Embed each distinct text of a partition once."""
+        node, (rows,) = self.logical, inputs
+        metrics = ctx.metrics(node.step)
+        metrics.operator, metrics.how = node.keyword, ctx.embedder_name
+        started = time.perf_counter()
+        embed = partial(ctx.embed, node.step)
+        table = await run_embed(node, rows.table, embed, ctx.partition_column, ctx.now)
+        metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
+        metrics.seconds += time.perf_counter() - started
+        return Batch(table)
+
+
+@dataclass(frozen=True, eq=False)
+class AskModel(PhysicalNode):
+    """A semantic operator with its implementation.
+
+    Args:
+        implementation: Answers for it.
+        choice: How the implementation is written in plans.
+    """
+
+    logical: Semantic
+    implementation: Implementation[Any]
+    choice: Choice
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Ask about the rows."""
+        return Batch((await ctx.ask(self, [batch.table for batch in inputs])).table)
+
+    def content(self) -> list[str]:
+        """What the operator does, and its implementation."""
+        return [*super().content(), str(self.choice)]
+
+
+@dataclass(frozen=True, eq=False)
+class EarlyStop(PhysicalNode):
+    """Semantic operators that are given rows in chunks until enough come through.
+
+    Args:
+        chain: The operators, the lowest first; each reads the one before.
+    """
+
+    chain: tuple[AskModel, ...]
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Give rows to the lowest operator until the uppermost has enough."""
+        base = inputs[0].table
+        operators = [_row_by_row(node) for node in self.chain]
+        at_once = max(
+            rows_a_call(operator, base.num_rows, node.implementation)
+            for operator, node in zip(operators, self.chain, strict=True)
+        )
+        known: list[dict[object, pa.Table]] = [{} for _ in self.chain]
+        passed = [0] * len(self.chain)
+
+        async def through(table: pa.Table) -> tuple[pa.Table, Sequence[int]]:
+            stays: Sequence[int] = range(table.num_rows)
+            for i, node in enumerate(self.chain):
+                answered = await ctx.ask(node, [table], known[i])
+                table, stays = answered.table, [stays[row] for row in answered.stays]
+                passed[i] += table.num_rows
+                if node is not self.chain[-1]:
+                    ctx.report(node, (), Batch(table))
+            return table, stays
+
+        stop = operators[-1].stop
+        assert stop is not None
+        table = await in_chunks(operators[0], stop, base, at_once, ctx.now, through)
+        for node, rows_in, rows_out in zip(
+            self.chain[:-1], [base.num_rows, *passed], passed, strict=False
+        ):
+            ctx.observe(node, rows_in, rows_out)
+        return Batch(table)
+
+    def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
+        """None: what the uppermost operator reads is not a relation of its own."""
+        return 0
+
+    def content(self) -> list[str]:
+        """What the uppermost operator does."""
+        return self.chain[-1].content()
+
+
+def _row_by_row(node: AskModel) -> SemMap | SemFilter:
+    assert isinstance(node.logical, SemMap | SemFilter)
+    return node.logical
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """A sink and what computes its rows: the written columns and derived text properties."""
+
+    sink: Sink
+    rows: PhysicalNode
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """How a plan is run.
+
+    Args:
+        logical: The optimized plan.
+        nodes: What computes the rows of each logical node that is materialised.
+        sinks: What writes, in the order of the plan.
+        ordered: The nodes that depend on the run's own writes; all others may run ahead.
+        exchange: What runs ahead and is read by the ordered part, the commits and the results.
+        whole: The searched steps that derive from inputs alone: all rows of the run are visible
+            in them.
+    """
+
+    logical: LogicalPlan
+    nodes: Mapping[Node, PhysicalNode]
+    sinks: tuple[SinkSpec, ...]
+    ordered: frozenset[Node]
+    exchange: tuple[PhysicalNode, ...]
+    whole: tuple[WholeRun, ...]
+
+    @property
+    def returns(self) -> dict[str, PhysicalNode]:
+        """What computes the plan's results, by name."""
+        return {name: self.nodes[node] for name, node in self.logical.returns.items()}
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """All logical nodes that must be computed."""
+        return (*(spec.rows.logical for spec in self.sinks), *self.logical.returns.values())
+
+    def named(self, *roots: Node) -> dict[str, Node]:
+        """The last node of each named step below the roots (default: of the whole plan)."""
+        return {node.step: node for node in walk(*(roots or self.roots)) if node.step}
+
+    def of_kind(self, kind: type[P]) -> list[P]:
+        """The physical nodes of one class, inputs before what reads them."""
+        return [node for node in self.nodes.values() if isinstance(node, kind)]
+
+    def model_call(self, node: Semantic) -> AskModel:
+        """The operator that asks for a semantic node, also where it is part of a chain."""
+        physical = self.nodes[node]
+        if isinstance(physical, EarlyStop):
+            return physical.chain[-1]
+        assert isinstance(physical, AskModel)
+        return physical
+
+
+P = TypeVar("P", bound=PhysicalNode)
