@@ -1,5 +1,5 @@
-"""`semgraph-bench list | run | table | check`: measure, and make the pages from what was
-measured.
+"""`semgraph-bench list | run | table | check`: run benchmarks, and generate the pages from the
+results.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from benchmarks.suite.running import UNMEASURED, Work, measure, outstanding, wor
 from semgraph.errors import PlanError
 
 QUICK = ROOT / ".semgraph" / "benchmarks"
-"""Where quick runs write, so that they leave the results alone."""
+"""The folder of quick runs, so that they do not change the results."""
 _ASKING = "public and real"
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
 )
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="benchmarks; none: all")
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="benchmarks; default: all")
 ]
 Into = Annotated[
     Path | None,
-    typer.Option("--into", metavar="FOLDER", help="of lines and pages, in place of the results"),
+    typer.Option(
+        "--into", metavar="FOLDER", help="write lines and pages here in place of the results"
+    ),
 ]
 
 
@@ -52,15 +54,15 @@ def _chosen(given: list[str] | None) -> list[Benchmark]:
 
 
 def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
-    """Those that have all they need. One that was asked for by its name and lacks something ends
-    the run before it begins.
+    """The benchmarks that can run. A named benchmark that lacks something ends the run before it
+    starts.
     """
     try:
         lacking = {benchmark.name: benchmark.lacks() for benchmark in chosen}
     except PlanError as error:
         _stop(str(error))
     for name in filter(lacking.get, lacking):
-        typer.echo(f"{name}: {'' if named else 'passed over: '}{lacking[name]}", err=True)
+        typer.echo(f"{name}: {'' if named else 'skipped: '}{lacking[name]}", err=True)
     if named and any(lacking.values()):
         raise typer.Exit(2)
     return [benchmark for benchmark in chosen if not lacking[benchmark.name]]
@@ -69,7 +71,7 @@ def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
 def _where(given: list[str]) -> dict[str, str]:
     for text in given:
         if "=" not in text:
-            _stop(f'--where "{text}" is no KEY=VALUE, such as facts=1000')
+            _stop(f'--where "{text}": use KEY=VALUE, such as facts=1000')
     return dict(text.split("=", 1) for text in given)
 
 
@@ -80,14 +82,14 @@ def _stop(text: str) -> NoReturn:
 
 @app.command(name="list")
 def list_(into: Into = None) -> None:
-    """The benchmarks: question, cases, lines that there are, what they took."""
+    """List the benchmarks: question, cases, existing trials and their time."""
     for benchmark in _chosen(None):
         cases, lines = benchmark.cases(), _read(benchmark, into or RESULTS)
         quick, full = sum(case.quick for case in cases), sum(case.full for case in cases)
         trials = sum(case.trials for case in cases if not case.full)
         typer.echo(f"{benchmark.name:<12} {benchmark.question}")
         chosen = f"{len(cases)} cases, {quick} quick, {full} with --full only; {trials} trials by default"
-        held = f"{len(lines)} held, which took {minutes(lines):.1f} min"
+        held = f"{len(lines)} exist, which took {minutes(lines):.1f} min"
         typer.echo(f"{'':<12} {benchmark.kind}; {chosen}; {held}")
 
 
@@ -97,39 +99,40 @@ def run(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="the cases of two minutes, one trial each; the results are left alone"
+            "--quick", help="two minutes of cases, one trial each; does not change the results"
         ),
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="also the cases that take long")] = False,
+    full: Annotated[bool, typer.Option("--full", help="include the cases that take long")] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--where", metavar="KEY=VALUE", help="only cases with this in their key, as facts=1000"
+            "--where", metavar="KEY=VALUE", help="only cases with this key, such as facts=1000"
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="at most so many of each case; a later run goes on")
+        int | None, typer.Option(min=1, help="the most trials of each case; a later run continues")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="also what is held already")] = False,
+    again: Annotated[bool, typer.Option("--again", help="measure existing trials again")] = False,
     budget: Annotated[
         float | None,
         typer.Option(
-            "--minutes", min=0.01, help="begin nothing after so many; a later run goes on"
+            "--minutes", min=0.01, help="start nothing after this time; a later run continues"
         ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="SPEC", help=f"for {_ASKING}: openai:NAME, local")
     ] = None,
     max_usd: Annotated[
-        float | None, typer.Option(min=0, help="what the model may cost in this run")
+        float | None, typer.Option(min=0, help="the limit for the model's cost in this run")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="for public: what you have downloaded")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="for public: the folder with your downloads"),
     ] = None,
     into: Into = None,
 ) -> None:
-    """Measure. What the lines hold already, by the same code, is not measured again: an interrupted
-    run goes on.
+    """Measure. Trials that exist already, for the same code, are not repeated: an interrupted run
+    continues.
     """
     folder = into or (QUICK if quick else RESULTS)
     until = time.monotonic() + 60 * budget if budget else None
@@ -143,7 +146,7 @@ def run(
             _read(benchmark, folder)
             todo = work(benchmark, quick=quick, full=full, trials=trials, where=where)
             left = todo if again else outstanding(benchmark, todo, lines)
-            held = f", {len(todo) - len(left)} held already" if len(left) < len(todo) else ""
+            held = f", {len(todo) - len(left)} exist already" if len(left) < len(todo) else ""
             console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")
             done = _measured(benchmark, left, lines, until, console)
             broken += sum(
@@ -152,17 +155,15 @@ def run(
             missing += len(left) - len(done)
     except KeyboardInterrupt:
         console.print(
-            "Interrupted. What was measured is kept; the same command goes on with the rest."
+            "Interrupted. The finished trials are kept; the same command continues with the rest."
         )
         raise typer.Exit(130) from None
     _write(folder)
     if GIVEN.left is not None:
-        console.print(
-            f"${GIVEN.spent:.4f} were spent, ${GIVEN.left:.4f} of ${GIVEN.max_usd:g} are left."
-        )
+        console.print(f"${GIVEN.spent:.4f} spent, ${GIVEN.left:.4f} of ${GIVEN.max_usd:g} left.")
     if missing:
         console.print(
-            f"{missing} trials were not begun within {budget:g} min: the same command goes on with them."
+            f"{missing} trials did not start within {budget:g} min; the same command continues with them."
         )
     if broken or missing:
         raise typer.Exit(1)
@@ -171,7 +172,7 @@ def run(
 def _measured(
     benchmark: Benchmark, left: list[Work], lines: Lines, until: float | None, console: Console
 ) -> list[Line]:
-    """Measure with a progress bar; each reason why there is no figure is told once."""
+    """Measure with a progress bar; report each reason for a missing figure once."""
     done, told = list[Line](), set[str]()
     trials = measure(benchmark, left, lines, until)
     for line in track(trials, description=benchmark.name, total=len(left), console=console):
@@ -184,7 +185,7 @@ def _measured(
 
 @app.command()
 def table(given: Names = None, into: Into = None) -> None:
-    """Make the pages anew from the lines, and show them."""
+    """Generate the pages from the results, and print them."""
     folder = into or RESULTS
     chosen = [(benchmark, _read(benchmark, folder)) for benchmark in _chosen(given)]
     _write(folder)
@@ -194,18 +195,18 @@ def table(given: Names = None, into: Into = None) -> None:
 
 @app.command()
 def check(into: Into = None) -> None:
-    """Whether the pages are what the lines say."""
+    """Check that the pages agree with the results."""
     for benchmark in _chosen(None):
         _read(benchmark, into or RESULTS)
     unlike = wrong(into or RESULTS)
     for path in unlike:
-        typer.echo(f"{path}: not what the lines say. Run: semgraph-bench table", err=True)
+        typer.echo(f"{path}: differs from the results. Run: semgraph-bench table", err=True)
     if unlike:
         raise typer.Exit(1)
 
 
 def _read(benchmark: Benchmark, folder: Path) -> list[Line]:
-    """All lines; the command stops where one cannot be read."""
+    """All lines; the command ends if one cannot be read."""
     try:
         return list(Lines(benchmark.name, folder))
     except ValueError as error:

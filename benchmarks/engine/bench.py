@@ -1,4 +1,4 @@
-"""What the engine itself takes."""
+"""The cost of the engine itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMPORTS = {
 STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
 EPISODES = {100: 10, 1_000: 100, 10_000: 100}
-"""How many, of how many groups."""
+"""The number of episodes, and of groups."""
 CALL, EPISODE, START, PLAN, MANY = (
     "CPU of a call",
     "CPU of an episode",
@@ -33,7 +33,7 @@ CALL, EPISODE, START, PLAN, MANY = (
 
 
 def cases() -> Sequence[Case]:
-    """CPU a call and a window, starting, planning, many episodes."""
+    """CPU for each call and window, start-up, planning, many episodes."""
     found = [
         Case({"what": CALL, "way": way}, lambda _, way=way: cpu_of(way), seconds=120)
         for way in WAYS
@@ -91,7 +91,7 @@ def _chart(name: str, title: str, what: str, x: str, figure: str, axis: str) -> 
 
 BENCHMARK = Benchmark(
     name="engine",
-    question="What does semgraph take of its own, besides models and stores?",
+    question="What does semgraph itself cost, without models and stores?",
     kind="simulated",
     cases=cases,
     tables=(
@@ -101,10 +101,10 @@ BENCHMARK = Benchmark(
             (Column("cpu_ms_per_call", "ms a call", "{:.3f}", ratio=True), Column("seconds", "s", "{:.2f}")),
             where={"what": CALL},
             baseline={"way": SDK},
-            note="1,000 calls of 50 ms, 64 in flight, the server in another process. × is the multiple of the SDK's own way.",
+            note="1,000 calls of 50 ms, 64 in flight, the server in another process. × is the multiple of the SDK's own call.",
         ),
         Table(
-            "How much CPU does an episode more take?",
+            "How much CPU does one more episode take?",
             ("way",),
             (
                 Column("own_ms", "own ms", "{:.1f}"),
@@ -112,24 +112,24 @@ BENCHMARK = Benchmark(
                 Column("store_ms", "store ms", "{:.1f}"),
             ),
             where={"what": EPISODE},
-            note="add_episode as shipped, a store in memory; what a run takes once is not in it.",
+            note="add_episode as shipped, a store in memory; costs that occur once in a run are excluded.",
         ),
         Table(
             "How long does it take to start, beyond Python's own start?",
             ("way",),
             (Column("seconds", "s", "{:.3f}"), Column("python_s", "Python alone s", "{:.3f}")),
             where={"what": START},
-            note="The imports of other engines are measured once, after one that warms the disk's cache.",
+            note="The imports of other engines are measured once, after one that fills the disk cache.",
         ),
         Table(
             "How long does it take to plan?",
             ("way",),
             (Column("load_ms", "read and bind ms", "{:.0f}"), Column("optimize_ms", "optimize ms", "{:.0f}")),
             where={"what": PLAN},
-            note="Plans of so many steps are chains: a filter and an expression in each, a question in every tenth.",
+            note="These plans are chains: each step has a filter and an expression, every tenth a model call.",
         ),
         Table(
-            "What do many episodes take, and the same again?",
+            "What do many episodes cost, and running them again?",
             ("way",),
             (
                 Column("seconds", "s", "{:.1f}"),
@@ -137,11 +137,11 @@ BENCHMARK = Benchmark(
                 Column("cpu_ms_each", "CPU ms an episode", "{:.1f}"),
                 Column("peak_mib", "peak MiB"),
                 Column("calls", "calls"),
-                Column("again_s", "again: s", "{:.1f}"),
+                Column("again_s", "second run: s", "{:.1f}"),
                 Column("again_calls", "calls"),
             ),
             where={"what": MANY},
-            note="An SQLite file, a model that answers at once; from 1,000 on measured once.",
+            note="An SQLite file, a model that answers immediately; from 1,000 episodes on measured once.",
         ),
     ),
     charts=(

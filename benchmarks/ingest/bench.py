@@ -1,6 +1,4 @@
-"""What it takes to remember messages, and what the memory is worth: ways of add_episode side by
-side.
-"""
+"""The cost of ingesting messages and the quality of the graph, for variants of add_episode."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ COSTS = {
     "calls": "calls", "rounds": "rounds", "tokens_in": "tokens in", "tokens_out": "tokens out", "seconds": "s",
     "queries": "store queries", "cpu_ms": "CPU ms", "peak_mib": "memory MiB",
 }  # fmt: skip
-WORTH_OF = {
+QUALITIES = {
     "entities_f1": "entities F1", "facts_f1": "facts F1", "valid_f1": "validity F1",
     "ended_precision": "ended P", "ended_recall": "ended R",
 }  # fmt: skip
@@ -38,11 +36,11 @@ CALLS = (
     Column("cpu_ms", "CPU ms", ratio=True),
     Column("graph", "in the store"),
 )
-WORTH = (
+QUALITY = (
     Column("calls", "calls", ratio=True),
     Column("tokens_in", "tokens in", ratio=True),
     Column("usd", "$ at gpt-4.1-mini", "{:.4f}"),
-    *(Column(name, title, "{:.3f}") for name, title in WORTH_OF.items()),
+    *(Column(name, title, "{:.3f}") for name, title in QUALITIES.items()),
 )
 GROWTH = (
     Column("ms_each", "ms an episode", "{:.0f}"),
@@ -80,8 +78,8 @@ def _target(stream: str, way: str, figure: str, most: float, *, headline: bool =
         figure,
         most,
         others=others,
-        worth="facts_f1",
-        worth_where=known,
+        quality="facts_f1",
+        quality_where=known,
         headline=headline,
     )
 
@@ -138,13 +136,13 @@ TARGETS = (
 
 BENCHMARK = Benchmark(
     name="ingest",
-    question="What does it take to remember messages, and what is the memory worth?",
+    question="What does it cost to ingest messages, and how good is the graph?",
     kind="simulated",
     cases=cases,
     sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
     tables=(
         Table(
-            "What do a few messages cost by each way?",
+            "What do a few messages cost in each variant?",
             ("stream", "way", "store"),
             CALLS,
             where={"stream": TOLD},
@@ -152,7 +150,7 @@ BENCHMARK = Benchmark(
             note=f"The model takes {1000 * LATENCY:g} ms a call. {NOTE}",
         ),
         Table(
-            "What does a stream of messages of one group cost, on a Neo4j that is warm?",
+            "What does a stream of messages of one group cost, on a warm Neo4j?",
             ("stream", "way"),
             CALLS,
             where={"stream": STREAMED},
@@ -167,27 +165,27 @@ BENCHMARK = Benchmark(
             note=f"The model takes {1000 * LATENCY:g} ms a call, 64 are in flight. Measured once.",
         ),
         Table(
-            "What does an episode take as the graph grows?",
+            "What does an episode cost as the graph grows?",
             ("episodes", "way", "store"),
             GROWTH,
             where={"what": "growth"},
-            note="The first messages of a world as large as they need; the model answers at once, so the time is that of the "
-            "engine, the store and the simulator. Each row is a process of its own; from 1,000 on (graphiti-core: 100) once.",
+            note="The first messages of a world as large as they need; the model answers immediately, so the time is that of "
+            "engine, store and simulator. Each row is a process of its own; from 1,000 on (graphiti-core: 100) once.",
         ),
         Table(
             "Is the graph right?",
             ("stream", "way"),
-            WORTH,
+            QUALITY,
             where={"stream": OTHERS},
             baseline={"way": SHIPPED, "store": "SQLite"},
-            note="Each trial is another world. F1 of pairs of mentions, facts, facts at times; P, R of what had ended. × is "
+            note="Each trial is another world. F1 of pairs of mentions, facts, facts at times; P, R of ended facts. × is "
             "the multiple of “as shipped”.",
         ),
     ),
     charts=(
         *(
             Chart(
-                f"growth-{figure}", f"{title}, as the graph grows", "episodes", figure, "way", ("episodes told", title),
+                f"growth-{figure}", f"{title}, as the graph grows", "episodes", figure, "way", ("episodes", title),
                 where={"what": "growth"}, log="xy", grows=True,
                 note="Both axes are logarithmic; x^e is fitted to all trials, with the 95 % interval of e. Bars: all trials.",
             )
@@ -196,17 +194,17 @@ BENCHMARK = Benchmark(
                 ("queries_each", "store queries an episode"), ("peak_mib", "memory of the process, MiB"),
             )
         ),
-        Chart("worth", "Worth and cost, a world of three people", "calls", "facts_f1", "way", ("calls", "facts F1"),
-              where={"stream": OTHERS[0]}, joined=False, note="Each point is the median of the trials with so many calls."),
+        Chart("quality", "Quality and cost, a world of three people", "calls", "facts_f1", "way", ("calls", "facts F1"),
+              where={"stream": OTHERS[0]}, joined=False, note="Each point is the median of the trials with as many calls."),
     ),
     targets=TARGETS,
     contests=(
-        Contest("way", tuple(PEERS), COSTS, WORTH_OF, where={"stream": (*TOLD, STREAMED, *OTHERS), "store": "Neo4j"}),
-        Contest("way", tuple(PEERS), {}, WORTH_OF, where={"stream": OTHERS, "store": "SQLite"}, instead={"store": "Neo4j"}),
-        Contest("way", (GRAPHITI,), {k: v for k, v in COSTS.items() if k not in {"rounds", "seconds"}}, WORTH_OF,
+        Contest("way", tuple(PEERS), COSTS, QUALITIES, where={"stream": (*TOLD, STREAMED, *OTHERS), "store": "Neo4j"}),
+        Contest("way", tuple(PEERS), {}, QUALITIES, where={"stream": OTHERS, "store": "SQLite"}, instead={"store": "Neo4j"}),
+        Contest("way", (GRAPHITI,), {k: v for k, v in COSTS.items() if k not in {"rounds", "seconds"}}, QUALITIES,
                 where={"what": "growth"}, instead={"store": "Neo4j"}),
-        Contest("way", (SHIPPED,), COSTS, WORTH_OF, ours=("asking as Graphiti", "similar 0.2", "dates fused", "combined",
+        Contest("way", (SHIPPED,), COSTS, QUALITIES, ours=("asking as Graphiti", "similar 0.2", "dates fused", "combined",
                 "combined, dates fused", "fused", "lean", "bulk", "bulk, packed by 5")),
     ),
-    loses="Growth and worlds of ours are told to SQLite, those of graphiti-core to Neo4j: the only store that both have here.",
+    loses="For growth and worlds, semgraph writes to SQLite and graphiti-core to Neo4j.",
 )  # fmt: skip

@@ -116,7 +116,7 @@ def _target(
 ) -> Target:
     beside = _key(task, others) if others else None
     return Target(
-        what, _key(task, way), figure, limit, others=beside, worth="f1", headline=headline
+        what, _key(task, way), figure, limit, others=beside, quality="f1", headline=headline
     )
 
 
@@ -143,34 +143,34 @@ COSTS = {
     "calls": "calls", "rounds": "rounds", "tokens_in": "tokens in", "seconds": "s", "cpu_ms_per_call": "CPU ms a call",
     "paid_again": "paid again",
 }  # fmt: skip
-WORTH = {"recall": "recall", "precision": "precision", "f1": "F1"}
+QUALITY = {"recall": "recall", "precision": "precision", "f1": "F1"}
 
 BENCHMARK = Benchmark(
     name="operators",
-    question="What does each way of each operator cost, and what is it worth?",
+    question="What does each implementation of each operator cost, and how good are its answers?",
     kind="simulated",
     cases=cases,
     tables=(
         Table(
-            "What does each way take, with a model that makes no mistakes of its own?",
+            "What does each implementation cost, with a model that makes no mistakes?",
             ("task", "way"),
             COST,
             where={"noise": "none"},
-            note="The model takes 50 ms a call, 64 are in flight. `lotus` is LOTUS's code over semgraph's models, LOTUS what "
-            "its users run: its data frames, its prompts, litellm. Rounds: how often a chat came while none was under way. "
-            "Paid again: calls of a second run, after the row that was refused is answered.",
+            note="The model takes 50 ms a call, 64 are in flight. `lotus` is LOTUS's code over semgraph's models, LOTUS "
+            "the library with its data frames, prompts and litellm. Rounds: chats that began with none in flight. "
+            "Paid again: calls of a second run, after the refused row is answered.",
         ),
         BreakEven(
-            "How many may share a call before F1 falls by more than 0.02, with a model that errs?",
+            "How many items may share a call before F1 falls by more than 0.02, with a model that errs?",
             ("task", "noise"),
             "size",
             "f1",
             "calls",
-            note="“1 %, growing 0.1”: a verdict is wrong in 1 % of cases, with b items in a call in 0.01 (1 + 0.1 (b - 1)); "
-            "for sem_join b is the number of pairs. How a real model's errors grow has to be measured.",
+            note="“1 %, growing 0.1”: 1 % of answers are wrong; with b items in a call, a share of 0.01 (1 + 0.1 (b - 1)); "
+            "for sem_join b is the number of pairs. Measure how the errors of a real model grow.",
         ),
         Table(
-            "And at each size?",
+            "What does each size cost, and how good are its answers?",
             ("task", "noise", "size"),
             (Column("calls", "calls"), Column("tokens_in", "tokens in"), Column("f1", "F1", "{:.3f}")),
             where={"size": SIZES},
@@ -179,23 +179,23 @@ BENCHMARK = Benchmark(
     charts=(
         *(
             Chart(
-                name, f"{task}: quality, by how many share a call", "size", "f1", "noise", (f"{what} in a call", "F1"),
+                name, f"{task}: quality by items in a call", "size", "f1", "noise", (f"{what} in a call", "F1"),
                 {"task": task, "size": SIZES}, "x", note="Bars: all trials, each with a noise of its own.",
             )
             for task, what, name in ((FILTERED, "rows", "packed"), (JOINED, "rows of a side", "block"))
         ),
         Chart(
-            "calls", "Calls, by how many share a call", "size", "calls", "task",
-            ("rows, or rows of a side, in a call", "calls"), {"size": SIZES}, "xy", note="The same whatever the noise.",
+            "calls", "Calls by items in a call", "size", "calls", "task",
+            ("rows, or rows of a side, in a call", "calls"), {"size": SIZES}, "xy", note="Independent of the noise.",
         ),
     ),
     targets=TARGETS,
     contests=(
-        Contest("way", ("LOTUS", "LOTUS (quick)", "LOTUS (heap)"), COSTS, WORTH, where={"noise": "none"}),
-        Contest("way", REFERENCES, COSTS, WORTH, where={"noise": "none"}, ours=tuple(
+        Contest("way", ("LOTUS", "LOTUS (quick)", "LOTUS (heap)"), COSTS, QUALITY, where={"noise": "none"}),
+        Contest("way", REFERENCES, COSTS, QUALITY, where={"noise": "none"}, ours=tuple(
             way for ways in WAYS.values() for way in ways if way not in REFERENCES)),
         Contest("size", (1,), {}, {"f1": "F1"}, where={"size": SIZES}),
     ),
-    loses="A way that shares calls takes fewer, longer ones. Where a model errs more the more it is asked at once, sharing "
-    "costs F1: `size` is how many share a call.",
+    loses="An implementation that shares calls makes fewer, longer ones. If a model errs more with more items in a call, "
+    "sharing costs F1: `size` is the number of items in a call.",
 )  # fmt: skip

@@ -84,7 +84,7 @@ def measured(
     if isinstance(found, str):
         figures |= {"recall": 0.0, "precision": 0.0, "f1": 0.0, "error": found}
     else:
-        figures |= _worth(found, task.truth)
+        figures |= _quality(found, task.truth)
     if task.again:
         server.reset(forgiving="1")
         run(watch)
@@ -104,7 +104,7 @@ def _cleared() -> None:
         atexit.register(gc.unfreeze)  # else libraries say at the end that nobody has cleared them
 
 
-def _worth(found: set[Any], truth: set[Any]) -> Figures:
+def _quality(found: set[Any], truth: set[Any]) -> Figures:
     right = len(found & truth)
     recall, precision = right / len(truth), right / max(1, len(found))
     f1 = 2 * recall * precision / (recall + precision) if right else 0.0

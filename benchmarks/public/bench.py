@@ -1,4 +1,4 @@
-"""Public data sets, which the user has downloaded, with the scores that their communities use."""
+"""Public data sets, downloaded by the user, with the scores of their communities."""
 
 from __future__ import annotations
 
@@ -154,11 +154,11 @@ def lacks() -> str:
 
 BENCHMARK = Benchmark(
     name="public",
-    question="What do published data sets say, scored as their communities do?",
+    question="How good are answers on public data sets, by the scores of their communities?",
     kind="real",
     cases=cases,
     tables=TABLES,
-    loses="Every turn of a conversation is read by a model: systems that read whole sessions at once send a fraction of the "
+    loses="A model reads every turn of a conversation: systems that read whole sessions at once send a fraction of the "
     "tokens. Passages are ranked without a walk over the graph.",
     sources=("semgraph", "operators", "plans", "benchmarks/real/asking.py"),
     lacks=lacks,

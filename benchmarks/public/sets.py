@@ -1,6 +1,4 @@
-"""The tables of the public data sets: what a row is, what its figures are, and what must be known
-to read them.
-"""
+"""The tables of the public data sets: their rows, figures and notes."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _COST = (
     Column("failed", "rows failed"),
     Column("version", "answered by"),
     Column("temperature", "temperature"),
-    Column("embedder", "vectors by"),
+    Column("embedder", "embedder"),
     Column("data", "data"),
 )
 _ROWS = ("part", "way", "model")
@@ -29,7 +27,7 @@ def _share(figure: str, title: str = "") -> Column:
 
 TABLES = (
     Table(
-        "LoCoMo: does a memory of months of talk answer questions?",
+        "LoCoMo: does a memory of months of conversation answer questions?",
         _ROWS,
         (
             Column("questions", "questions"),
@@ -76,18 +74,18 @@ TABLES = (
         "of the evidence.",
     ),
     Table(
-        "SemBench movies: what does each query cost, and how right is it?",
+        "SemBench movies: what does each query cost, and how good are its answers?",
         _ROWS,
         (
             Column("reviews", "reviews"),
-            Column("metric", "by"),
+            Column("metric", "metric"),
             _share("quality", "F1 or Spearman"),
             _share("error", "relative error"),
             *_COST,
         ),
         where={"set": MOVIES},
         note="Q1, Q2, Q5 and Q6 want any 5 or 10 rows: recall is of these. `label` asks about each review once and "
-        "compares labels; a review that stands twice is one. The queries are asked in words of our own.",
+        "compares labels; a duplicate review counts once. The wording of the queries is ours.",
     ),
     Table(
         "MuSiQue: are the passages found that a question needs, one leading to the next?",

@@ -1,4 +1,4 @@
-"""A real model: one at an endpoint, or the small one that runs on this machine, for nothing."""
+"""A real model: one at an endpoint, or the small local one, which is free."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from benchmarks.world.questions import KINDS
 
 Measure = Callable[[Asking, int], Awaitable[Figures]]
 FREE = (TURNS, "6 messages of a world")
-"""What is told without --full."""
+"""The streams without --full."""
 WHOLE = tuple(stream for stream, (_, _, count) in WORLDS.items() if count is None)
-"""Worlds that are told to their end, and asked about then."""
+"""Worlds that are ingested completely, and queried then."""
 KINDS_ASKED: tuple[Kind, ...] = ("filters", "pairs")
 ANSWERS = {
     "sem_filter 12 rows": ("per_row", "packed(rows=12)"),
@@ -127,7 +127,7 @@ def cases() -> list[Case]:
 _COST = (
     Column("calls", "calls"),
     Column("tokens_in", "tokens in"),
-    Column("tokens_cached", "of them cached"),
+    Column("tokens_cached", "cached"),
     Column("tokens_out", "out"),
     Column("usd", "$", "{:.4f}"),
     Column("seconds", "s", "{:.1f}"),
@@ -137,21 +137,21 @@ _SHARE = "{:.3f}"
 _WHO = (
     Column("version", "answered by"),
     Column("temperature", "temperature"),
-    Column("embedder", "vectors by"),
+    Column("embedder", "embedder"),
 )
 _ONLY = (
-    "What is said holds for the model of the row. local:Qwen2.5-Coder-1.5B has 1.5 billion parameters, runs on this machine, "
-    "and makes mistakes: nothing follows from its rows for larger models, nor from its seconds for endpoints."
+    "Figures hold for the model of the row only. local:Qwen2.5-Coder-1.5B has 1.5 billion parameters, runs on this machine, "
+    "and makes mistakes: its rows say nothing about larger models, and its seconds nothing about endpoints."
 )
 
 BENCHMARK = Benchmark(
     name="real",
-    question="What do ways of asking cost with a real model, and how right are its answers?",
+    question="What do implementations cost with a real model, and how good are its answers?",
     kind="real",
     cases=cases,
     tables=(
         Table(
-            "What does it take to remember a few messages, and is the graph right?",
+            "What does it cost to ingest a few messages, and is the graph right?",
             ("messages", "way", "model"),
             (
                 *_COST,
@@ -162,7 +162,7 @@ BENCHMARK = Benchmark(
                 *_WHO,
             ),
             where={"messages": (TURNS, *WORLDS)},
-            note=f"The worlds are synthetic, and another one in each trial; of the three turns no truth is given. {_ONLY}",
+            note=f"The worlds are synthetic, a different one in each trial; the three turns have no truth. {_ONLY}",
         ),
         Table(
             "Does the memory answer questions about the world?",
@@ -179,7 +179,7 @@ BENCHMARK = Benchmark(
             ),
             where={"questions": WHOLE},
             note=f"{ASKED} questions to each world after its last message, by benchmarks/public/plans/ask_memory.yaml: "
-            f"20 facts and 10 messages are shown. Synthetic: the public sets stand beside, `run public`. {_ONLY}",
+            f"20 facts and 10 messages are shown. Synthetic; `run public` measures public data sets. {_ONLY}",
         ),
         Table(
             "Do several rows in a call cost right answers?",
@@ -195,7 +195,7 @@ BENCHMARK = Benchmark(
             note=f"The rows are synthetic sentences, as in the simulated table of operators. {_ONLY}",
         ),
         Table(
-            "How is a question with the answer yes or no asked best?",
+            "Which framing of a yes/no question works best?",
             ("yes or no", "framing", "model"),
             (
                 Column("asked", "asked"),
@@ -207,7 +207,7 @@ BENCHMARK = Benchmark(
                 Column("auc", "AUC", _SHARE),
                 Column("calibrated", "right, calibrated", _SHARE),
                 Column("calibrated between", "95 %", _SHARE),
-                Column("split", "right, divided", _SHARE),
+                Column("split", "right, split", _SHARE),
                 *_COST,
                 *_WHO,
             ),
@@ -217,10 +217,10 @@ BENCHMARK = Benchmark(
                 )
             },
             note="The test has 120 labelled texts of five tasks, each in three wordings, and 60 labelled pairs of three, each "
-            "in two; figures are means over both. Intervals are by the bootstrap over rows: they say nothing of other tasks. "
+            "in two; figures are means over both. Intervals are bootstraps over rows and say nothing about other tasks. "
             "The framing and the log-odds from which on the answer is yes were chosen by development alone. The chosen one "
             "is asked about each row in all wordings, the others in one. Calibrated: on 20 labelled rows (16 pairs), mean of "
-            "40 draws of the share of the others. Divided: two groups of log-odds, "
+            "40 draws of the share of the others. Split: two groups of log-odds, "
             f"without labels. {_ONLY}",
         ),
     ),

@@ -106,7 +106,7 @@ COSTS = (
 )
 
 
-def _worth(scope: str, title: str) -> tuple[Column, ...]:
+def _quality(scope: str, title: str) -> tuple[Column, ...]:
     return (
         Column(f"{scope}_recall", f"{title}: recall@10", "{:.3f}"),
         Column(f"{scope}_ndcg", "nDCG@10", "{:.3f}"),
@@ -118,53 +118,53 @@ def _worth(scope: str, title: str) -> tuple[Column, ...]:
 
 EMBEDDINGS = (
     "Vectors are the simulated server's: hashed words and letters, 256 dimensions. They compare recipes and engines over "
-    "the same vectors; nothing is said about the quality of a real embedding model. A cross-encoder here is the simulated "
+    "the same vectors, and say nothing about the quality of a real embedding model. A cross-encoder here is the simulated "
     "model too: it scores a passage by the same vectors, without waiting."
 )
 SAME = (
     f"Each trial draws {AT_ONCE} other questions of the same world; {ALONE} are asked one by one (p50, p95, CPU of the "
-    "asking process, round trips), then all at once (ms each, and what was found). “gold”: how much is to be found for a "
-    "question, in the mean; “n”: for how many there is any. graphiti-core 0.31.2 asks the same "
+    "asking process, round trips), then all at once (ms each, and the hits). “gold”: the mean number of right results of a "
+    "question; “n”: the questions with any. graphiti-core 0.31.2 uses the same "
     "Neo4j and embedding server; its `search()` stands for the two recipes that it runs, `search_()` for the others."
 )
 
 BENCHMARK = Benchmark(
     name="search",
-    question="What does a search find, how long does it take, and what of that is the store's?",
+    question="What does a search find, how long does it take, and how much of that is the store?",
     kind="simulated",
     cases=cases,
     sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
     tables=(
         Table(
-            "Which recipe finds the facts that answer a question, and what does it take?",
+            "Which recipe finds the facts that answer a question, and what does it cost?",
             ("recipe", "way", "facts"),
-            (*_worth("facts", "facts"), *COSTS),
+            (*_quality("facts", "facts"), *COSTS),
             where={"facts": (SMALL, MIDDLE), "recipe": (*FACTS, *MORE, *COMBINED)},
-            note=f"{SAME} {EMBEDDINGS} “{next(iter(MORE))}” takes as near what graphiti-core takes on Neo4j, whose 0.6 is "
+            note=f"{SAME} {EMBEDDINGS} “{next(iter(MORE))}” has graphiti-core's threshold on Neo4j, whose 0.6 is "
             "(1 + cosine) / 2.",
         ),
         Table(
             "Which recipe finds the entities at the ends of those facts?",
             ("recipe", "way", "facts"),
-            (*_worth("entities", "entities"), *COSTS),
+            (*_quality("entities", "entities"), *COSTS),
             where={"facts": (SMALL, MIDDLE), "recipe": (*ENTITIES, *COMBINED)},
             note="Most questions name one end and ask for the other, which only a walk along facts can find: without one, "
-            "about half is all there is to find. nDCG and MRR say where the named end stands.",
+            "a search can find about half. nDCG and MRR tell the rank of the named end.",
         ),
         Table(
-            "Which recipe finds the communities of the one who is asked about, and the episodes that state the facts?",
+            "Which recipe finds the communities of the entity in question, and the episodes that state the facts?",
             ("recipe", "way", "facts"),
-            (*_worth("communities", "communities"), *_worth("episodes", "episodes"), *COSTS),
+            (*_quality("communities", "communities"), *_quality("episodes", "episodes"), *COSTS),
             where={"facts": (SMALL, MIDDLE), "recipe": (*COMMUNITIES, *COMBINED)},
-            note="A community is the staff of an organisation, named by its members. Questions about what belongs to none are "
-            "left out of its columns. COMMUNITY_HYBRID_SEARCH_CROSS_ENCODER gives 3 results, all others 10.",
+            note="A community is the staff of an organisation, named by its members. Its columns leave out questions about "
+            "entities without a community. COMMUNITY_HYBRID_SEARCH_CROSS_ENCODER gives 3 results, all others 10.",
         ),
         Table(
-            "What do more facts cost, in time and in what is found?",
+            "What do more facts cost, in time and in recall?",
             ("recipe", "way", "facts"),
             (Column("facts_recall", "facts: recall@10", "{:.3f}"), Column("facts_ndcg", "nDCG@10", "{:.3f}"), *COSTS),
             where={"way": (*WAYS, GRAPHITI), "recipe": MAIN},
-            note="More facts are those of other worlds in the same group, whose names begin alike. Each size has a database "
+            note="Further facts come from other worlds in the same group, with similar names. Each size has a database "
             "of its own; Neo4j has a heap of 768 MB and a page cache of 128 MB.",
         ),
         Table(
@@ -179,9 +179,9 @@ BENCHMARK = Benchmark(
                 Column("loaded_per_s", "loaded a second"),
             ),
             where={"words": KINDS},
-            note="Synthetic facts of twelve words, vectors of 384 dimensions, 20 results by each method, the query embedded "
-            "already. The bare parts: one FTS5 query ordered by BM25, one product of a matrix and a vector, the rows by id; "
-            "query by query in turns. With 100 at once, times are those of one of them.",
+            note="Synthetic facts of twelve words, vectors of 384 dimensions, 20 results by each method, the query already "
+            "embedded. The bare parts: one FTS5 query ordered by BM25, one product of a matrix and a vector, the rows by id; "
+            "query by query in turns. With 100 at once, times are per query.",
         ),
     ),
     charts=(
@@ -214,12 +214,12 @@ BENCHMARK = Benchmark(
             "way",
             (GRAPHITI,),
             costs={"p50_ms": "ms p50", "each_ms": f"ms each, {AT_ONCE} at once", "cpu_ms": "CPU ms", "calls": "calls"},
-            worth={f"{scope}_{name}": f"{scope}: {title}" for scope in ("facts", "entities", "episodes", "communities")
+            quality={f"{scope}_{name}": f"{scope}: {title}" for scope in ("facts", "entities", "episodes", "communities")
                    for name, title in (("recall", "recall@10"), ("ndcg", "nDCG@10"))},
         ),
     ),
     loses="A search is a plan: `search` by name is read, checked and optimised for each request, whatever the number of "
-    "queries in it; that is most of what one query takes in a small graph. Each run opens its store first, which takes round "
-    "trips of its own. Facts whose cosine is not above 0.6 are not near (`similar`); graphiti-core's 0.6 on Neo4j is a "
+    "queries in it; that is most of the time of one query in a small graph. Each run opens its store first, which takes "
+    "further round trips. Facts with a cosine of 0.6 or less are no candidates (`similar`); graphiti-core's 0.6 on Neo4j is a "
     "cosine of 0.2, which lets more candidates in.",
 )  # fmt: skip

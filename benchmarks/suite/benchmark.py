@@ -16,12 +16,12 @@ from benchmarks.suite.targets import Target
 FOLDER = Path(__file__).parents[1]
 Kind = Literal["simulated", "real", "estimate"]
 Figures = Mapping[str, float | int | str | None]
-"""What a trial measured, by name; None: not applicable."""
+"""The figures of a trial, by name; None: not applicable."""
 
 
 class Unmeasured(Exception):
-    """A case that cannot be measured here: a peer that is not installed, a file that is missing.
-    Says what to do.
+    """A case that cannot be measured here: a peer is not installed, a file is missing. The message
+    says what to do.
     """
 
 
@@ -30,14 +30,13 @@ class Case:
     """One row to measure.
 
     Args:
-        key: What tells it from the others, as the tables show it: {"stream": "three turns", "way":
-            "as shipped"}.
-        run: Measures it once; given the trial's number, from 0, which is also its seed.
-        settings: What else one must know to measure it again.
-        quick: Whether it belongs to the two minutes of `--quick`.
-        full: Whether it is measured by `--full` only.
-        trials: How often; counts that cannot vary are measured once.
-        seconds: After which it is given up, and recorded as that.
+        key: Its identity, as the tables show it: {"stream": "three turns", "way": "as shipped"}.
+        run: Measures it once; takes the trial's number, from 0, which is also its seed.
+        settings: Further settings needed to reproduce it.
+        quick: Whether `--quick` (two minutes) includes it.
+        full: Whether only `--full` includes it.
+        trials: The number of trials; counts that cannot vary are measured once.
+        seconds: The time limit; a case that exceeds it is recorded as unfinished.
     """
 
     key: Mapping[str, str | int | float]
@@ -51,23 +50,23 @@ class Case:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A question and how it is answered.
+    """A question, the cases that answer it, and the tables that show the answer.
 
     Args:
-        name: That of its folder.
-        question: One sentence; it stands above its tables.
-        kind: What answers: a simulated model, a real one, or an estimate. They never share a table.
-        cases: All of them.
-        tables: Made of its lines.
-        charts: Likewise.
-        targets: Figures to reach, each a row of the page of targets.
-        contests: Who is set against whom: what they lose is found by rule and told.
-        loses: What stands below that: which settings cause it. No figures.
+        name: The name of its folder.
+        question: One sentence, shown above its tables.
+        kind: A simulated model, a real one, or an estimate. They never share a table.
+        cases: All cases.
+        tables: Tables over its lines.
+        charts: Charts over its lines.
+        targets: Figures that it should reach, each a row of the table of targets.
+        contests: Comparisons whose losses are listed.
+        loses: Text below the losses: the settings that cause them. No figures.
         sources: Folders and files beside its own that its figures depend on, from the project's
             root.
-        lacks: What the user has to give before it can be measured; "" if nothing. A run of all
-            passes it over then.
-        options: With which he gives it, as the pages name them.
+        lacks: What the user has to provide before it can run; "" if nothing. A run of all
+            benchmarks skips it then.
+        options: The options that provide it, as the pages name them.
     """
 
     name: str
@@ -85,19 +84,19 @@ class Benchmark:
 
     @property
     def command(self) -> str:
-        """What measures it."""
+        """The command that runs it."""
         return f"python -m benchmarks run {self.name} {self.options}".rstrip()
 
 
 def names() -> list[str]:
-    """The benchmarks that there are."""
+    """The names of all benchmarks."""
     return sorted(path.parent.name for path in FOLDER.glob("*/bench.py"))
 
 
 def load(name: str) -> Benchmark:
-    """A benchmark by the name of its folder. Raises KeyError with those that there are."""
+    """A benchmark by the name of its folder. Raises KeyError with the known names."""
     if name not in names():
-        msg = f'no benchmark "{name}"; there are {", ".join(names())}'
+        msg = f'no benchmark "{name}"; known: {", ".join(names())}'
         raise KeyError(msg)
     found: Benchmark = importlib.import_module(f"benchmarks.{name}.bench").BENCHMARK
     return found

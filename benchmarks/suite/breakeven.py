@@ -1,5 +1,5 @@
-"""How many may share a call before the quality falls: read off the lines, for each kind of
-noise.
+"""Break-even of shared calls: how many items share a call before the quality falls, for each kind
+of noise.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.suite.lines import Line
-from benchmarks.suite.tables import Key, of_one_kind, paired, spread, values
+from benchmarks.suite.tables import Key, heading, of_one_kind, paired, spread, values
 
 
 @dataclass(frozen=True)
 class BreakEven:
-    """The largest size whose quality is that of size 1 within a tolerance, as is that of all
-    smaller sizes.
+    """The largest size whose quality, and that of all smaller sizes, is within a tolerance of that
+    of size 1.
 
     Args:
-        question: What it answers.
-        rows: Names of the key that tell its rows apart.
-        size: The name of the key that says how many share a call.
-        worth: The figure of quality.
+        question: The question that the table answers.
+        rows: Names of the key that identify a row.
+        size: The name of the key with the number of items in a call.
+        quality: The figure of quality.
         cost: The figure that is saved.
         tolerance: How much worse the median of the trials may be, trial by trial.
-        where: Which lines.
-        note: Below it.
+        where: The lines of the table.
+        note: Text below it.
     """
 
     question: str
     rows: tuple[str, ...]
     size: str
-    worth: str
+    quality: str
     cost: str
     tolerance: float = 0.02
     where: Key = field(default_factory=dict)
@@ -56,12 +56,12 @@ class BreakEven:
         if not body:
             return f"**{self.question}**\n\nNot measured yet.\n"
         titles = [
-            *self.rows,
-            f"{self.worth} at 1",
+            *map(heading, self.rows),
+            f"{self.quality} at 1",
             "break-even",
-            f"{self.worth} there",
+            f"{self.quality} there",
             self.cost,
-            f"next: {self.worth}",
+            f"next: {self.quality}",
         ]
         aligned = ["---"] * len(self.rows) + ["--:"] * 5
         table = "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, aligned, *body])
@@ -79,18 +79,18 @@ class BreakEven:
         best, after = by_size[sizes[far]], by_size[sizes[far + 1]] if far + 1 < len(sizes) else []
         shown = f"{sizes[far]}" + ("" if after else " or more")
         cost = f"{_of(alone, self.cost, '{:,.0f}')} → {_of(best, self.cost, '{:,.0f}')}"
-        beyond = f"{sizes[far + 1]}: {_of(after, self.worth, '{:.3f}')}" if after else "—"
+        beyond = f"{sizes[far + 1]}: {_of(after, self.quality, '{:.3f}')}" if after else "—"
         return [
             *map(str, group),
-            _of(alone, self.worth, "{:.3f}"),
+            _of(alone, self.quality, "{:.3f}"),
             shown,
-            _of(best, self.worth, "{:.3f}"),
+            _of(best, self.quality, "{:.3f}"),
             cost,
             beyond,
         ]
 
     def _as_good(self, lines: Sequence[Line], alone: Sequence[Line]) -> bool:
-        pairs = paired(lines, alone, self.worth)
+        pairs = paired(lines, alone, self.quality)
         return (
             bool(pairs)
             and statistics.median(ours - other for ours, other in pairs) >= -self.tolerance

@@ -1,6 +1,4 @@
-"""Where semgraph loses: found in the lines by rule, so that no row of it is typed and none is left
-out.
-"""
+"""Where semgraph loses: computed from the lines, so that no row is typed and none is omitted."""
 
 from __future__ import annotations
 
@@ -13,39 +11,39 @@ from benchmarks.suite.statistics import Multiple, multiple
 from benchmarks.suite.tables import Key, paired
 
 Loss = tuple[str, str, str, str, str]
-"""Who, against whom, in what, how far, where and with which settings."""
+"""Variant, opponent, figure, multiple, and the worst case with its settings."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who is set against whom: cases that differ in one name of their key.
+    """A comparison of cases that differ in one name of their key.
 
     Args:
-        name: The name of the key that says who it is: "way".
-        others: Whose figures the rest is set against: other engines, or a way of ours.
-        costs: Figures of which less is better, with their titles.
-        worth: Figures of which more is better.
-        where: Which lines.
-        instead: What else of a key is replaced to find the other one's: {"store": "Neo4j"}.
-        ours: Who is set against them; none: all that are not among the others.
+        name: The name of the key that identifies the variant: "way".
+        others: The opponents: other engines, or a variant of semgraph.
+        costs: Figures where less is better, with their titles.
+        quality: Figures where more is better.
+        where: The lines to compare.
+        instead: Further names of the key to replace for the opponent: {"store": "Neo4j"}.
+        ours: The variants compared with them; none: all that are not opponents.
     """
 
     name: str
     others: tuple[Any, ...]
     costs: Mapping[str, str] = field(default_factory=dict)
-    worth: Mapping[str, str] = field(default_factory=dict)
+    quality: Mapping[str, str] = field(default_factory=dict)
     where: Key = field(default_factory=dict)
     instead: Key = field(default_factory=dict)
     ours: tuple[Any, ...] = ()
 
     def losses(self, lines: Sequence[Line]) -> list[Loss]:
-        """Where a figure is worse beyond the 95 % interval of its multiple: a row for each figure
-        and pair.
+        """The figures that are worse beyond the 95 % interval of their multiple: a row for each
+        figure and pair.
         """
         found: dict[tuple[str, str, str], list[tuple[Multiple, str]]] = {}
         for key, who, other in self._pairs(lines):
             place = ", ".join(str(value) for name, value in key.items() if name != self.name)
-            for figure, title in {**self.costs, **self.worth}.items():
+            for figure, title in {**self.costs, **self.quality}.items():
                 times = multiple(
                     paired(
                         _of(lines, key),
@@ -53,11 +51,11 @@ class Contest:
                         figure,
                     )
                 )
-                if times is not None and (times.below if figure in self.worth else times.above):
+                if times is not None and (times.below if figure in self.quality else times.above):
                     found.setdefault((self._shown(who), self._shown(other), title), []).append(
                         (times, f"{place}{_settings(lines, key)}")
                     )
-        return [_told(names, places) for names, places in found.items()]
+        return [_loss(names, places) for names, places in found.items()]
 
     def _shown(self, who: Any) -> str:
         return who if isinstance(who, str) else f"{self.name} {who}"
@@ -79,13 +77,13 @@ def _of(lines: Sequence[Line], key: Key) -> list[Line]:
 
 
 def _settings(lines: Sequence[Line], key: Key) -> str:
-    """What was set for it beyond its key."""
+    """The settings of a case beyond its key."""
     settings: dict[str, Any] = dict(_of(lines, key)[0].settings)
     said = ", ".join(f"{name} {value}" for name, value in settings.items())
     return f" ({said})" if said else ""
 
 
-def _told(names: tuple[str, str, str], places: Sequence[tuple[Multiple, str]]) -> Loss:
+def _loss(names: tuple[str, str, str], places: Sequence[tuple[Multiple, str]]) -> Loss:
     who, other, title = names
     worst = max(
         places,
@@ -96,9 +94,9 @@ def _told(names: tuple[str, str, str], places: Sequence[tuple[Multiple, str]]) -
 
 
 def markdown(losses: Sequence[Loss]) -> str:
-    """The table of them."""
+    """The table of losses."""
     head = [
-        ("who", "against", "in", "multiple", "worst where"),
+        ("variant", "compared with", "figure", "multiple", "worst case"),
         ("---", "---", "---", "--:", "---"),
     ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *losses]) + "\n"

@@ -1,4 +1,4 @@
-"""Results: a JSON line for each trial, with all that is needed to make it again."""
+"""Results: a JSON line for each trial, with everything needed to reproduce it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is made from the lines: a page for each benchmark, its charts, parts of
+"""Pages generated from the results: one for each benchmark, its charts, parts of
 docs/benchmarks.md and README.md.
 """
 
@@ -16,8 +16,8 @@ from benchmarks.suite.lines import RESULTS, Line, Lines
 from benchmarks.suite.made import ROOT
 
 KINDS = {
-    "simulated": "The model is simulated: counts and times are measured; nothing is said about the quality of a real one.",
-    "real": "A real model answered; what is said holds for that model.",
+    "simulated": "The model is simulated: counts and times are measured, and say nothing about the quality of a real model.",
+    "real": "A real model answered; the figures hold for that model only.",
     "estimate": "Estimates, not measurements.",
 }
 _SHOWN = {
@@ -27,17 +27,17 @@ _SHOWN = {
 }
 _HERE = "benchmarks/results"
 DOCUMENTS = {"docs/benchmarks.md": "docs", "README.md": "."}
-"""Pages with parts that are made, and the folder from which their links go."""
+"""Pages with generated parts, and the folder that their links start from."""
 Measured = Sequence[tuple[Benchmark, Sequence[Line]]]
 
 
 def page(benchmark: Benchmark, lines: list[Line]) -> str:
-    """One benchmark's page. Raises ValueError where lines are of another kind than the benchmark is
-    said to be.
+    """The page of one benchmark. Raises ValueError where lines are of another kind than the
+    benchmark.
     """
     lines = current(benchmark, lines)
     order = [case.key for case in benchmark.cases()]
-    if benchmark.kind == "real":  # which models there are rows of, only the lines know
+    if benchmark.kind == "real":  # only the lines know the models
         for line in lines:
             order += [line.key] if line.key not in order else []
     parts = [f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n"]
@@ -45,8 +45,7 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
     parts += [_picture(benchmark, i, "") for i in range(len(benchmark.charts))]
     if benchmark.targets:
         parts.append(
-            "**What was to be reached**\n\n"
-            + targets.markdown([t.row(lines) for t in benchmark.targets])
+            "**Targets**\n\n" + targets.markdown([t.row(lines) for t in benchmark.targets])
         )
     if benchmark.contests:
         parts.append(f"**Where semgraph loses**\n\n{_lost(benchmark, lines)}")
@@ -54,9 +53,7 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
 
 
 def current(benchmark: Benchmark, lines: Sequence[Line]) -> list[Line]:
-    """The lines of cases that there are; which models a real one was measured with only the lines
-    know.
-    """
+    """The lines of existing cases. Only the lines know the models of a real benchmark."""
     keys = [dict(case.key) for case in benchmark.cases()]
     return [line for line in lines if benchmark.kind == "real" or line.key in keys]
 
@@ -70,7 +67,7 @@ def _own(benchmark: Benchmark, lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def _picture(benchmark: Benchmark, number: int, to: str) -> str:
-    """A chart for light and for dark pages; `to` leads to the folder of results."""
+    """A chart for light and for dark pages; `to` is the path to the folder of results."""
     chart = benchmark.charts[number]
     light, dark = (f"{to}{benchmark.name}-{chart.name}-{theme}.svg" for theme in THEMES)
     note = f"\n{chart.note}\n" if chart.note else ""
@@ -81,13 +78,13 @@ def _picture(benchmark: Benchmark, number: int, to: str) -> str:
 
 
 def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
-    """The rows that lose, and the targets that are not met."""
+    """The rows that lose, and the missed targets."""
     losses = [loss for contest in benchmark.contests for loss in contest.losses(lines)]
     missed = [target.row(lines) for target in benchmark.targets if target.met(lines) is False]
-    said = [f"- not met: {row.what}: {row.measured}, to reach {row.wanted}" for row in missed]
+    said = [f"- not met: {row.what}: {row.measured}, target {row.target}" for row in missed]
     if not lines:
         return "Not measured yet.\n"
-    none = "Nowhere beyond what chance explains.\n" if not losses and not said else ""
+    none = "No row loses beyond chance.\n" if not losses and not said else ""
     listed = "\n".join(said) + "\n\n" if said else ""
     return (
         listed
@@ -97,9 +94,9 @@ def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
 
 
 def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
-    again = f"`{benchmark.command}`"
+    command = f"`{benchmark.command}`"
     if not lines:
-        return f"Nothing was measured yet: {again}.\n"
+        return f"Not measured yet: {command}.\n"
     machines = {
         f"{m['cores']} × {m['processor']}, {m['memory_gib']} GiB"
         for m in (line.made["machine"] for line in lines)
@@ -110,12 +107,12 @@ def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     dates = sorted(line.made["at"][:10] for line in lines)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     loads = [line.made["load"] for line in lines if "load" in line.made]
-    busy = f", load {min(loads):g}–{max(loads):g} at their start" if loads else ""
+    busy = f", load {min(loads):g}–{max(loads):g} at the start" if loads else ""
     failed = sum(bool(line.failed) for line in lines)
     return (
         f"Measured {when} on {', '.join(sorted(machines))}, commit {', '.join(commits)}; {len(lines)} trials{busy}, "
-        f"{minutes(lines):.0f} min; {failed} failed. {_versions(lines)}Every line, with all versions and settings: "
-        f"[{benchmark.name}.jsonl]({benchmark.name}.jsonl). Again: {again} (`--again` where the code has not changed).\n"
+        f"{minutes(lines):.0f} min; {failed} failed. {_versions(lines)}All trials, with versions and settings: "
+        f"[{benchmark.name}.jsonl]({benchmark.name}.jsonl). Reproduce: {command} (`--again` if the code has not changed).\n"
     )
 
 
@@ -139,12 +136,12 @@ def _versions(lines: Sequence[Line]) -> str:
 
 
 def minutes(lines: Iterable[Line]) -> float:
-    """How long they took to measure."""
+    """The time that measuring took."""
     return sum(line.made.get("seconds", 0) for line in lines) / 60
 
 
 def parts(measured: Measured, to: str) -> dict[str, str]:
-    """The made parts of written pages; `to` leads to the folder of results."""
+    """The generated parts of written pages; `to` is the path to the folder of results."""
     return {
         "targets": _targets(measured, to, every=True),
         "headlines": _targets(measured, to, every=False),
@@ -163,8 +160,8 @@ def parts(measured: Measured, to: str) -> dict[str, str]:
 
 
 def _targets(measured: Measured, to: str, *, every: bool) -> str:
-    """One table over all benchmarks; what a simulated model, a real one and an estimate say stands
-    in columns apart.
+    """One table over all benchmarks. Simulated models, real ones and estimates have separate
+    columns.
     """
     chosen = [
         (one, lines, t) for one, lines in measured for t in one.targets if every or t.headline
@@ -175,11 +172,11 @@ def _targets(measured: Measured, to: str, *, every: bool) -> str:
     head = [
         "",
         "others, same run",
-        "to reach",
+        "target",
         *(_SHOWN[kind] for kind in kinds),
-        "worth",
+        "F1",
         "",
-        "again",
+        "reproduce",
     ]
     rows = [head, ["---", *["--:"] * (3 + len(kinds)), "---", "---"]]
     for one, lines, target in chosen:
@@ -190,14 +187,14 @@ def _targets(measured: Measured, to: str, *, every: bool) -> str:
             if lines
             else one.name
         )
-        again = f"`run {one.name}`: {where}" if every else where
-        rows.append([row.what, row.others, row.wanted, *figures, row.worth, row.verdict, again])
+        command = f"`run {one.name}`: {where}" if every else where
+        rows.append([row.what, row.others, row.target, *figures, row.quality, row.verdict, command])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
 
 
 def _pages(measured: Measured, to: str) -> str:
     rows = [
-        ["benchmark", "question", "what answers", "command", "trials", "takes"],
+        ["benchmark", "question", "model", "command", "trials", "time"],
         ["---", "---", "---", "---", "--:", "--:"],
     ]
     for one, lines in measured:
@@ -210,12 +207,12 @@ def _pages(measured: Measured, to: str) -> str:
 def files(
     folder: Path = RESULTS, root: Path = ROOT, only: Iterable[str] | None = None
 ) -> dict[Path, str]:
-    """All that is made, by path, as the lines in a folder say it should be.
+    """All generated files, by path, from the lines in a folder.
 
     Args:
-        folder: Of the lines, pages and charts.
-        root: Of README.md and docs; they are made for the committed results only.
-        only: Benchmarks whose own pages are wanted; None: all.
+        folder: The folder of lines, pages and charts.
+        root: The folder of README.md and docs; they show the committed results only.
+        only: The benchmarks whose pages to generate; None: all.
     """
     measured = [(one, current(one, list(Lines(one.name, folder)))) for one in map(load, names())]
     found: dict[Path, str] = {}
@@ -241,9 +238,7 @@ def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str
 
 
 def wrong(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
-    """Made files that are not what the lines say, that are missing, or that no line stands
-    behind.
-    """
+    """Generated files that differ from the lines, are missing, or have no lines."""
     made = files(folder, root)
     unlike = [
         path

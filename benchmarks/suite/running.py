@@ -1,5 +1,5 @@
-"""Runs cases in turns: trial by trial, all cases of a trial in one go, so that what else the
-machine does falls on all.
+"""Running cases in turns: trial by trial, all cases of a trial together, so that other load of the
+machine affects all of them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from benchmarks.suite import serving
 from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured
 from benchmarks.suite.lines import Line, Lines
 from benchmarks.suite.made import made_by
+from benchmarks.suite.tables import key_name
 
 Work = tuple[Case, int]
 UNMEASURED = "not measured: "
-"""How the reason begins for which a case was passed over; that is no failure."""
+"""The prefix of the reason why a case was skipped; that is no failure."""
 
 
 _AGAIN = 10.0
-"""Seconds after which what swallowed Overdue is told again."""
+"""Seconds after which Overdue is raised again, in case it was swallowed."""
 
 
 class Overdue(BaseException):
-    """A case took longer than it may. No Exception: what counts failures of rows must not take it
-    for one.
+    """A case exceeded its time limit. Not an Exception: it must not count as the failure of a
+    row.
     """
 
 
@@ -38,10 +39,10 @@ def work(
     trials: int | None = None,
     where: Mapping[str, str] | None = None,
 ) -> list[Work]:
-    """Cases and trials, in the order in which they are run; one trial each with `quick`, at most
-    `trials` otherwise.
+    """The cases and trials, in the order of the run; one trial each with `quick`, at most `trials`
+    otherwise.
 
-    `where` chooses cases by their keys, as the tables show them.
+    `where` selects cases by their keys, as the tables show them.
     """
     chosen = [
         case for case in benchmark.cases() if (case.quick if quick else full or not case.full)
@@ -49,7 +50,7 @@ def work(
     chosen = [
         case
         for case in chosen
-        if all(str(case.key.get(name)) == value for name, value in (where or {}).items())
+        if all(str(case.key.get(key_name(name))) == value for name, value in (where or {}).items())
     ]
     most = max((case.trials for case in chosen), default=0)
     times = 1 if quick else min(most, trials or most)
@@ -57,7 +58,7 @@ def work(
 
 
 def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> list[Work]:
-    """What the lines do not hold already, measured by the same code under the same settings."""
+    """The work that the lines do not contain yet, measured by the same code and settings."""
     made = made_by(benchmark.name, benchmark.sources)
     held = {line.identity for line in lines if not line.failed}
     return [
@@ -68,10 +69,10 @@ def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> lis
 def measure(
     benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: float | None = None
 ) -> Iterator[Line]:
-    """Measure, and write each line as it comes. What cannot be measured here is passed over with
-    its reason.
+    """Measure, and write each line as it comes. Cases that cannot be measured here are skipped with
+    a reason.
 
-    Nothing is begun after `until`, in seconds of `time.monotonic`.
+    Nothing starts after `until`, in seconds of `time.monotonic`.
     """
     for case, trial in todo:
         if until is not None and time.monotonic() >= until:
@@ -85,11 +86,11 @@ def measure(
             yield _line(benchmark, case, trial, {}, made, failed=f"{UNMEASURED}{reason}")
             continue
         except Overdue:
-            serving.close()  # what was asked last may be under way there still
+            serving.close()  # it may still process the last request
             line = _line(
                 benchmark, case, trial, {}, made, failed=f"not finished after {case.seconds:g} s"
             )
-        except Exception as error:  # noqa: BLE001 - that it fails is a result
+        except Exception as error:  # noqa: BLE001 - a failure is a result
             text = str(error).strip().splitlines() or [""]
             line = _line(
                 benchmark, case, trial, {}, made, failed=f"{type(error).__name__}: {text[0][:200]}"
@@ -122,7 +123,7 @@ def _line(
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Raise Overdue in this thread when the time is over."""
+    """Raise Overdue in this thread after the time limit."""
 
     def over(_signal: int, _frame: FrameType | None) -> None:
         raise Overdue

@@ -1,4 +1,4 @@
-"""Tables of results, as Markdown: every cell is made of lines."""
+"""Tables of results, as Markdown: every cell is computed from lines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Column:
 
     Args:
         figure: Its name in the lines.
-        title: What stands above it, with its unit.
-        form: How a number is written.
-        ratio: Whether the multiple of the baseline's stands beside it.
+        title: The column's title, with the unit.
+        form: The number format.
+        ratio: Whether to show the multiple of the baseline too.
     """
 
     figure: str
@@ -32,17 +32,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind, and what is shown of them. A cell of several trials is their median, with
-    the lowest and the highest.
+    """A table of one kind of rows. A cell of several trials is their median, with the lowest and
+    the highest.
 
     Args:
-        question: What it answers; one sentence.
-        rows: The names of the key that tell its rows apart.
-        columns: What is shown.
-        where: Which lines.
-        baseline: What of a row's key is replaced to find the row that ratios refer to. A ratio is
-            the median of those of the trials.
-        note: Below it.
+        question: The question that it answers; one sentence.
+        rows: Names of the key that identify a row.
+        columns: The figures shown.
+        where: The lines of the table.
+        baseline: The part of a row's key to replace to find the row that ratios refer to. A ratio
+            is the median of those of the trials.
+        note: Text below it.
 
     Raises ValueError where a line is of another kind than the rest: measured, simulated and
     estimated never share a column.
@@ -56,12 +56,12 @@ class Table:
     note: str = ""
 
     def markdown(self, lines: Sequence[Line], order: Sequence[Key]) -> str:
-        """The table over these lines; rows as the cases stand in the benchmark."""
+        """The table over these lines; rows in the order of the benchmark's cases."""
         own = of_one_kind([line for line in lines if line.is_of(self.where)])
         keys = [key for key in order if any(line.key == key for line in own)]
         if not keys:
             return f"**{self.question}**\n\nNot measured yet.\n"
-        titles = [*self.rows, *(column.title for column in self.columns), ""]
+        titles = [*map(heading, self.rows), *(column.title for column in self.columns), ""]
         aligned = ["---"] * len(self.rows) + ["--:"] * len(self.columns) + ["---"]
         body = [self._row(key, own) for key in keys]
         table = "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, aligned, *body])
@@ -82,8 +82,22 @@ class Table:
         return [*cells, said]
 
 
+_HEADINGS = {"way": "variant"}
+"""Names of keys in the lines, and the titles of their columns."""
+
+
+def heading(name: str) -> str:
+    """The title of a column of keys."""
+    return _HEADINGS.get(name, name)
+
+
+def key_name(title: str) -> str:
+    """The name of a key in the lines, from the title of its column."""
+    return next((name for name, shown in _HEADINGS.items() if shown == title), title)
+
+
 def values(lines: Iterable[Line], figure: str) -> list[Any]:
-    """What the trials measured, without those that failed."""
+    """The figures of the trials that did not fail."""
     found = [line.figures.get(figure) for line in lines if not line.failed]
     return [value for value in found if value is not None]
 
@@ -93,7 +107,7 @@ def of_one_kind(lines: list[Line]) -> list[Line]:
     mixed.
     """
     if len(kinds := {line.kind for line in lines}) > 1:
-        msg = f"{lines[0].benchmark}: {' and '.join(sorted(kinds))} figures in one table. Keep them in benchmarks apart."
+        msg = f"{lines[0].benchmark}: {' and '.join(sorted(kinds))} figures in one table. Use a benchmark for each kind."
         raise ValueError(msg)
     return lines
 
@@ -120,7 +134,7 @@ def ratio(lines: Sequence[Line], base: Sequence[Line], figure: str) -> Multiple 
 
 
 def paired(lines: Sequence[Line], base: Sequence[Line], figure: str) -> list[tuple[float, float]]:
-    """What both measured of a figure, by trial, without what failed."""
+    """A figure of both, by trial, without trials that failed."""
     theirs = {line.trial: line.figures.get(figure) for line in base if not line.failed}
     pairs = [
         (line.figures.get(figure), theirs.get(line.trial)) for line in lines if not line.failed
@@ -137,17 +151,17 @@ class Chart:
     """Points of two figures, a series for each value of one name of the key.
 
     Args:
-        name: Of its file.
-        title: What it shows.
+        name: The name of its file.
+        title: The title.
         x: Figure or name of the key.
         y: Figure.
         series: Name of the key.
-        labels: What stands at the axes.
-        where: Which lines.
-        log: Which axes are logarithmic: "", "x", "y", "xy".
+        labels: The labels of the axes.
+        where: The lines of the chart.
+        log: The logarithmic axes: "", "x", "y", "xy".
         joined: Whether points of a series are joined by a line.
-        grows: Whether the exponent of growth is fitted to each series and told.
-        note: Below it.
+        grows: Whether to fit and show the exponent of growth of each series.
+        note: Text below it.
     """
 
     name: str
@@ -177,7 +191,7 @@ class Chart:
         return found
 
     def exponents(self, lines: Iterable[Line]) -> dict[str, Growth]:
-        """How y grows with x, by series, where that is asked for."""
+        """The growth of y with x, by series, if `grows` is set."""
         trials: dict[str, list[tuple[float, float]]] = {}
         for (series, x), ys in self._measured(lines).items():
             trials.setdefault(series, []).extend((x, y) for y in ys)

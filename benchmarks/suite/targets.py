@@ -1,4 +1,4 @@
-"""Figures to reach, each beside what was measured."""
+"""Targets: figures that a benchmark should reach, each beside the measured one."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ NOT_MEASURED = "not measured"
 
 
 class Row(NamedTuple):
-    """A target beside what was measured, as it is shown.
+    """A target and the measured figure, as a table shows them.
 
     Args:
-        what: In words.
-        others: What another engine has, in the same run.
-        wanted: The limit.
+        what: The description.
+        others: The figure of another engine, in the same run.
+        target: The limit.
         measured: The figure, with its spread.
-        worth: The quality that it comes with.
-        verdict: Whether it is met.
+        quality: The F1 that accompanies it.
+        verdict: Whether the target is met.
     """
 
     what: str
     others: str
-    wanted: str
+    target: str
     measured: str
-    worth: str
+    quality: str
     verdict: str
 
 
 @dataclass(frozen=True)
 class Target:
-    """A figure that one case is to reach.
+    """A limit for one figure of one case.
 
     Args:
-        what: In words.
+        what: The description.
         where: The case.
         figure: Its name in the lines.
-        limit: To be reached.
-        least: Whether the limit is the least and not the most that is wanted.
-        form: How the figure is written.
-        of: The case whose multiple is meant; None: the figure itself.
-        others: The case of another engine, whose figure stands beside, by its name in the key.
-        worth: The figure of quality that stands beside: a saving is nothing without it.
-        worth_where: The case that has it, where that is another one: the same way over data whose
-            truth is known.
-        headline: Whether it is one of the few that the README shows.
+        limit: The target.
+        least: Whether the limit is a minimum; default: a maximum.
+        form: The number format of the figure.
+        of: The case that the figure is a multiple of; None: the figure itself.
+        others: The case of another engine, whose figure is shown beside.
+        quality: The name of the F1 shown beside it: a saving means nothing without the quality.
+        quality_where: The case with that F1, if it is another one: the same variant over data
+            whose truth is known.
+        headline: Whether the README shows it.
     """
 
     what: str
@@ -60,8 +60,8 @@ class Target:
     form: str = "{:,.3g}"
     of: Mapping[str, Any] | None = None
     others: Mapping[str, Any] | None = None
-    worth: str = ""
-    worth_where: Mapping[str, Any] | None = None
+    quality: str = ""
+    quality_where: Mapping[str, Any] | None = None
     headline: bool = False
 
     def measured(self, lines: Sequence[Line]) -> float | None:
@@ -74,28 +74,29 @@ class Target:
         return statistics.median(found) if found else None
 
     def met(self, lines: Sequence[Line]) -> bool | None:
-        """Whether it is reached; None where nothing was measured."""
+        """Whether the target is met; None where nothing was measured."""
         found = self.measured(lines)
         return (
             None if found is None else (found >= self.limit if self.least else found <= self.limit)
         )
 
     def row(self, lines: Sequence[Line]) -> Row:
-        """All that is shown of it."""
+        """The row of the table."""
         unit = " ×" if self.of is not None else ""
-        wanted = f"{'≥' if self.least else '≤'} {self.form.format(self.limit)}{unit}"
+        target = f"{'≥' if self.least else '≤'} {self.form.format(self.limit)}{unit}"
         met = self.met(lines)
         others = self._figure(lines, self.others)
         if met is None:
-            return Row(self.what, others, wanted, "—", "—", NOT_MEASURED)
-        known = self.worth_where or self.where
-        worth = (
-            values([line for line in lines if line.is_of(known)], self.worth) if self.worth else []
+            return Row(self.what, others, target, "—", "—", NOT_MEASURED)
+        known = self.quality_where or self.where
+        scores = (
+            values([line for line in lines if line.is_of(known)], self.quality)
+            if self.quality
+            else []
         )
-        quality = spread(worth, "{:.3f}") if worth else "—"
-        return Row(
-            self.what, others, wanted, self._shown(lines), quality, "met" if met else "**not met**"
-        )
+        quality = spread(scores, "{:.3f}") if scores else "—"
+        verdict = "met" if met else "**not met**"
+        return Row(self.what, others, target, self._shown(lines), quality, verdict)
 
     def _shown(self, lines: Sequence[Line]) -> str:
         if self.of is None:
@@ -115,10 +116,10 @@ class Target:
 def markdown(rows: Sequence[Row]) -> str:
     """One benchmark's table of targets."""
     shown = [
-        (row.what, row.others, row.wanted, row.measured, row.worth, row.verdict) for row in rows
+        (row.what, row.others, row.target, row.measured, row.quality, row.verdict) for row in rows
     ]
     head = [
-        ("", "others", "to reach", "measured", "worth", ""),
+        ("", "others", "target", "measured", "F1", ""),
         ("---", "--:", "--:", "--:", "--:", "---"),
     ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *shown]) + "\n"

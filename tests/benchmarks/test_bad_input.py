@@ -39,7 +39,7 @@ def command(*words: str | Path, **more: str) -> subprocess.CompletedProcess[str]
 def test_an_unknown_benchmark_is_told_with_those_that_there_are() -> None:
     done = command("run", "ingset")
     assert done.returncode == 2
-    assert 'no benchmark "ingset"; there are engine, ingest, operators' in done.stderr
+    assert 'no benchmark "ingset"; known: engine, ingest, operators' in done.stderr
     assert 'Did you mean "ingest"?' in done.stderr
 
 
@@ -97,12 +97,12 @@ def test_a_run_that_was_killed_goes_on_with_the_rest(
     first.send_signal(how)
     _, err = first.communicate()
     assert first.returncode == code
-    assert ("the same command goes on" in err) is (code == 130)
+    assert ("the same command continues" in err) is (code == 130)
     again = subprocess.run(
         _slow(ran, 0, "--into", tmp_path), cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert "2 trials to measure, 1 held already" in again.stderr
+    assert "2 trials to measure, 1 exist already" in again.stderr
     assert ran.read_text() == "0\n1\n1\n2\n"
     assert [one.trial for one in Lines("engine", tmp_path)] == [0, 1, 2]
 
@@ -112,7 +112,7 @@ def test_a_time_that_is_too_short_leaves_the_rest_for_later(tmp_path: Path) -> N
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert (
-        "trials were not begun within 0.01 min: the same command goes on with them" in done.stderr
+        "trials did not start within 0.01 min; the same command continues with them" in done.stderr
     )
     assert len(list(Lines("engine", tmp_path))) < 3
 

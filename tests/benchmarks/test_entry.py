@@ -24,7 +24,7 @@ def test_it_finds_the_checkout_from_any_folder(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "ingest       What does it take to remember messages" in done.stdout
+    assert "ingest       What does it cost to ingest messages" in done.stdout
 
 
 def test_without_a_checkout_it_says_how_to_get_one(tmp_path: Path) -> None:

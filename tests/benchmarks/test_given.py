@@ -24,7 +24,7 @@ def test_in_a_run_of_all_what_lacks_something_is_passed_over(
 ) -> None:
     ready = _ready([bench("one"), bench("two", "a model: --model")], named=False)
     assert [one.name for one in ready] == ["one"]
-    assert capsys.readouterr().err == "two: passed over: a model: --model\n"
+    assert capsys.readouterr().err == "two: skipped: a model: --model\n"
 
 
 def test_what_is_asked_for_by_name_and_lacks_something_ends_the_run(

@@ -120,7 +120,7 @@ def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
 
 def test_worth_and_the_other_engine_stand_beside_a_target() -> None:
     target = Target(
-        "calls", {"way": "a"}, "calls", 3, others={"way": "b"}, worth="f1", headline=True
+        "calls", {"way": "a"}, "calls", 3, others={"way": "b"}, quality="f1", headline=True
     )
     made = parts(
         [
@@ -140,7 +140,7 @@ def test_where_it_loses_has_what_is_not_met_and_what_is_worse() -> None:
         contests=(Contest("way", ("b",), {"calls": "calls"}),),
     )
     made = parts([(losing, [line("a", 0, calls=4), line("b", 0, calls=2)])], "r")["loses"]
-    assert "- not met: calls of a: 4, to reach ≤ 3" in made
+    assert "- not met: calls of a: 4, target ≤ 3" in made
     assert "| a | b | calls | 2.00× |" in made
 
 
@@ -154,8 +154,8 @@ def test_a_line_of_a_case_that_is_no_more_is_not_shown(copy: Path) -> None:
 
 def test_charts_are_shown_by_the_readers_theme() -> None:
     text = "".join(page(load(name), []) for name in names())
-    assert '<source media="(prefers-color-scheme: dark)" srcset="ingest-worth-dark.svg">' in text
-    assert 'src="ingest-worth-light.svg"' in text
+    assert '<source media="(prefers-color-scheme: dark)" srcset="ingest-quality-dark.svg">' in text
+    assert 'src="ingest-quality-light.svg"' in text
 
 
 def test_marks_that_are_not_closed_or_name_nothing_are_told() -> None:

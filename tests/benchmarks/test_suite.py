@@ -123,7 +123,7 @@ def test_a_target_says_met_not_met_or_not_measured() -> None:
         Target("against a", {"way": "b"}, "s", 2, of={"way": "a"}).row(lines),
         Target("calls", {"way": "a"}, "calls", 2).row(lines),
     ]
-    assert [(row.wanted, row.measured, row.verdict) for row in rows] == [
+    assert [(row.target, row.measured, row.verdict) for row in rows] == [
         ("≤ 2", "1", "met"), ("≥ 0.95", "0.9", "**not met**"), ("≤ 2 ×", "3.00×", "**not met**"), ("≤ 2", "—", "not measured"),
     ]  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_a_page_is_a_function_of_its_lines() -> None:
         "commit abc; 1 trials",
     ):
         assert part in text
-    assert "Nothing was measured yet" in page(one, [])
+    assert "Not measured yet" in page(one, [])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
